@@ -1,0 +1,271 @@
+"""Every knob: its type, unit, bounds and default. Imports nothing heavy.
+
+YAML under `configs/` holds values only; these classes are the schema it is checked against. `compose` turns
+overrides into a `NodeConfig` or raises a `ConfigError` of one line.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from codezero.errors import ConfigError
+
+
+def _bounded(
+    default: Any, *, ge: float | None = None, gt: float | None = None, le: float | None = None, one_of: Sequence[str] = ()
+) -> Any:
+    """A field whose bounds `check` enforces."""
+    return field(default=default, metadata={"ge": ge, "gt": gt, "le": le, "one_of": tuple(one_of)})
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """One run and its folder."""
+
+    name: str = ""
+    """Folder below `directory`; empty: the newest run there is resumed, or one is made from the date."""
+    directory: str = "runs"
+    max_iterations: int = _bounded(0, ge=0)
+    """Stop after this many iterations in all; 0: no limit."""
+    max_minutes: float = _bounded(0.0, ge=0)
+    """Stop after this many minutes of this process; 0: no limit."""
+    resume: bool = True
+    """Go on from the newest checkpoint; False refuses a folder that has one."""
+    checkpoint_seconds: float = _bounded(0.0, ge=0)
+    """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
+    keep_checkpoints: int = _bounded(2, ge=1)
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The policy that learns, and where models run."""
+
+    solver: str = "nano"
+    """`nano` (embedded), a directory, or a Hugging Face id."""
+    device: str = _bounded("auto", one_of=("auto", "cpu", "cuda", "mps"))
+    precision: str = _bounded("auto", one_of=("auto", "float32", "bfloat16", "float16"))
+    """auto: bfloat16 on CUDA, float32 elsewhere."""
+    threads: int = _bounded(0, ge=0)
+    """CPU threads of torch; 0: torch's own choice."""
+
+
+@dataclass(kw_only=True)
+class SolverConfig:
+    """Sampling and GRPO."""
+
+    group_size: int = _bounded(8, ge=2, le=64)
+    """G: completions sampled for each problem."""
+    problems_per_iteration: int = _bounded(16, ge=1, le=1024)
+    max_new_tokens: int = _bounded(48, ge=1, le=32768)
+    max_prompt_tokens: int = _bounded(256, ge=16, le=131072)
+    temperature: float = _bounded(1.0, gt=0, le=2)
+    learning_rate: float = _bounded(5e-4, gt=0, le=0.1)
+    minibatches: int = _bounded(2, ge=1, le=64)
+    """Optimiser steps an iteration's rows are divided into."""
+    micro_batch_rows: int = _bounded(64, ge=1)
+    """Rows in one forward pass; bounds memory, not the gradient."""
+    loss: str = _bounded("dapo", one_of=("dapo", "grpo", "dr_grpo", "bnpo", "cispo"))
+    clip_low: float = _bounded(0.2, gt=0, le=1)
+    clip_high: float = _bounded(0.28, gt=0, le=10)
+    scale_rewards: str = _bounded("none", one_of=("none", "group"))
+    """group: divide advantages by the group's standard deviation."""
+    kl_beta: float = _bounded(0.0, ge=0, le=10)
+    """Weight of the KL leash to the initial model; 0: none is loaded."""
+    grad_clip: float = _bounded(1.0, gt=0)
+    """Largest gradient norm."""
+    external_groups: int = _bounded(16, ge=0, le=1024)
+    """Most peers' groups in one update."""
+
+
+@dataclass(kw_only=True)
+class EvaluatorConfig:
+    """The frozen judge."""
+
+    model: str = "nano"
+    """`nano` (embedded), a directory, or a Hugging Face id."""
+    canaries: int = _bounded(400, ge=80, le=20000)
+    """Known right and wrong solutions the judge is calibrated on at start."""
+    batch_rows: int = _bounded(128, ge=1)
+    guard_seconds: float = _bounded(2.0, gt=0)
+    """Watchdog of the static pass, for one completion."""
+    guard_memory_mib: int = _bounded(512, ge=128)
+
+
+@dataclass(kw_only=True)
+class ProposerConfig:
+    """Who writes new problems."""
+
+    model: str = "nano"
+    """`nano` (embedded), a directory, a Hugging Face id, or `off`."""
+    problems_per_iteration: int = _bounded(2, ge=0, le=64)
+    every: int = _bounded(4, ge=1)
+    """Propose each this many iterations."""
+    max_new_tokens: int = _bounded(192, ge=16, le=8192)
+    temperature: float = _bounded(1.0, gt=0, le=2)
+    attempts: int = _bounded(2, ge=1, le=16)
+    """Tries for one problem before it is left out this time."""
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """Where problems come from."""
+
+    source: str = _bounded("synthetic", one_of=("synthetic",))
+    proposer_share: float = _bounded(0.25, ge=0, le=1)
+    """Share of an iteration's problems taken from proposers when there are enough."""
+
+
+@dataclass(kw_only=True)
+class SwarmConfig:
+    """How nodes find and hear each other."""
+
+    kind: str = _bounded("local", one_of=("local", "hivemind"))
+    name: str = "codezero"
+    """Nodes with different names never mix."""
+    identity: str = "swarm.pem"
+    """Private key file whose hash is the peer id; made at the first start."""
+    bootstrap: list[str] = field(default_factory=list[str])
+    """Multiaddresses of nodes to join; empty: found a swarm."""
+    host: str = "127.0.0.1"
+    """Interface the peer-to-peer daemon listens on; 0.0.0.0 to be reachable from other machines."""
+    port: int = _bounded(0, ge=0, le=65535)
+    """TCP port of the peer-to-peer daemon; 0: any free one."""
+    poll_seconds: float = _bounded(1.0, gt=0, le=600)
+    """Pause between two looks for peers' announcements."""
+    pull_groups: int = _bounded(32, ge=0, le=1024)
+    """Most peers' groups pulled per look."""
+
+
+@dataclass(kw_only=True)
+class ChainConfig:
+    """Who keeps the round."""
+
+    kind: str = _bounded("off", one_of=("off",))
+    """off: rounds are opened by the clock."""
+    round_seconds: float = _bounded(60.0, gt=0)
+
+
+@dataclass(kw_only=True)
+class EvalsConfig:
+    """Executed truth, beside the reward."""
+
+    every: int = _bounded(25, ge=0)
+    """Iterations between two exams; 0: never."""
+    problems: int = _bounded(200, ge=5, le=10000)
+    """Held-out problems, spread evenly over the five levels."""
+    samples: int = _bounded(8, ge=1, le=256)
+    """n: attempts at each held-out problem."""
+    seed: int = _bounded(20_000, ge=0)
+    """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
+
+
+@dataclass(kw_only=True)
+class MonitorConfig:
+    """What a person sees."""
+
+    view: str = _bounded("auto", one_of=("auto", "live", "plain", "off"))
+    """auto: live on a terminal, plain lines elsewhere."""
+
+
+@dataclass(kw_only=True)
+class NodeConfig:
+    """One node."""
+
+    seed: int = _bounded(0, ge=0)
+    run: RunConfig = field(default_factory=RunConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    solver: SolverConfig = field(default_factory=SolverConfig)
+    evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
+    proposer: ProposerConfig = field(default_factory=ProposerConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    swarm: SwarmConfig = field(default_factory=SwarmConfig)
+    chain: ChainConfig = field(default_factory=ChainConfig)
+    evals: EvalsConfig = field(default_factory=EvalsConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+
+
+def config_directory() -> Path:
+    """`configs/` of the checkout, or its copy inside an installed package."""
+    package = Path(__file__).resolve().parent
+    beside = package.parent / "configs"
+    return beside if (beside / "node.yaml").is_file() else package / "configs"
+
+
+def check(config: Any, prefix: str = "") -> None:
+    """Raise ConfigError for the first field outside its bounds."""
+    for spec in dataclasses.fields(config):
+        key, value = prefix + spec.name, getattr(config, spec.name)
+        if dataclasses.is_dataclass(value):
+            check(value, key + ".")
+            continue
+        rule = spec.metadata
+        if rule.get("one_of") and value not in rule["one_of"]:
+            raise ConfigError(f"{key}={value} is unknown; choose one of: {', '.join(rule['one_of'])}")
+        for name, sign, broken in (
+            ("ge", "at least", lambda low: value < low),
+            ("gt", "more than", lambda low: value <= low),
+            ("le", "at most", lambda high: value > high),
+        ):
+            bound = rule.get(name)
+            # `not (value == value)` is NaN, which every comparison would let through
+            if bound is not None and (value != value or broken(bound)):
+                raise ConfigError(f"{key}={value} is out of bounds; it must be {sign} {bound:g}")
+
+
+def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
+    """Every dotted key of the schema, groups included."""
+    for spec in dataclasses.fields(schema):
+        yield prefix + spec.name
+        if dataclasses.is_dataclass(spec.type):
+            yield from keys(spec.type, prefix + spec.name + ".")
+
+
+def compose(overrides: Sequence[str] = ()) -> NodeConfig:
+    """The shipped values, then `overrides`, as checked dataclasses.
+
+    Raises ConfigError with one line that names the key and the nearest right one.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    ConfigStore.instance().store(name="schema", node=NodeConfig)
+    directory = config_directory()
+    for override in overrides:
+        _check_key(override, directory)
+    try:
+        with initialize_config_dir(str(directory), version_base=None):
+            raw = hydra_compose("node", overrides=list(overrides))
+            config = cast(NodeConfig, OmegaConf.to_object(raw))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error, overrides)) from error
+    check(config)
+    return config
+
+
+def _check_key(override: str, directory: Path) -> None:
+    """Name the nearest right key for a misspelt one, which Hydra does not."""
+    key, equals, _ = override.partition("=")
+    key = key.lstrip("+~")
+    groups = sorted(path.name for path in directory.iterdir() if path.is_dir())
+    known = sorted({*keys(), *groups})
+    if not equals:
+        raise ConfigError(f"'{override}' is not an override; write key=value, for example solver.learning_rate=1e-5")
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+        raise ConfigError(f"{key} is not a setting; did you mean {near[0]}? `codezero config show` lists them all")
+
+
+def _one_line(error: Exception, overrides: Sequence[str]) -> str:
+    """Hydra's and OmegaConf's many-line messages as one line that names the key."""
+    lines = [line.strip() for part in (error, error.__cause__) if part for line in str(part).splitlines()]
+    key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
+    what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
+    given = next((override for override in overrides if key and override.startswith(key + "=")), key)
+    return f"{given}: {what}" if given else what

@@ -1,0 +1,63 @@
+"""Every failure this package names.
+
+* CodeZeroError
+  - ConfigError       the run cannot start as configured
+  - ModelError        a model or tokenizer cannot be loaded or does not fit its role
+  - ProblemError      a problem is malformed or unusable
+  - ProposalError     the proposer's output broke its contract
+  - EvaluatorError    the frozen judge could not be asked
+  - SandboxError      the sandbox itself failed (never: the code in it failed)
+  - CheckpointError   a checkpoint is missing a part or cannot be read
+  - SwarmError        peers or the network process unreachable
+    - WireError       bytes from a peer broke the schema or a bound
+    - IdentityError   the identity file is missing, unreadable or exposed
+  - ChainError        the coordinator refused a call or could not be reached
+"""
+
+
+class CodeZeroError(Exception):
+    """Base class: catch this to catch anything raised on purpose here."""
+
+
+class ConfigError(CodeZeroError, ValueError):
+    """The run cannot start as configured. The message is one line that names the key and the remedy."""
+
+
+class ModelError(CodeZeroError):
+    """A model or tokenizer cannot be loaded, or does not fit its role."""
+
+
+class ProblemError(CodeZeroError, ValueError):
+    """A problem is malformed or unusable."""
+
+
+class ProposalError(CodeZeroError, ValueError):
+    """The proposer's output broke its contract."""
+
+
+class EvaluatorError(CodeZeroError):
+    """The frozen judge could not be asked."""
+
+
+class SandboxError(CodeZeroError):
+    """The sandbox itself failed. Code that fails *inside* it is an outcome, not an error."""
+
+
+class CheckpointError(CodeZeroError):
+    """A checkpoint is missing a part or cannot be read."""
+
+
+class SwarmError(CodeZeroError):
+    """Peers or the network process are unreachable."""
+
+
+class WireError(SwarmError, ValueError):
+    """Bytes from a peer broke the schema or a bound; the sender pays, nobody else."""
+
+
+class IdentityError(SwarmError):
+    """The identity file is missing, unreadable, or open to others."""
+
+
+class ChainError(CodeZeroError):
+    """The coordinator refused a call or could not be reached."""
