@@ -6,19 +6,24 @@ overrides into a `NodeConfig` or raises a `ConfigError` of one line.
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from codezero.errors import ConfigError
 
+BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "ge": ("at least", operator.ge),
+    "gt": ("more than", operator.gt),
+    "le": ("at most", operator.le),
+}
 
-def _bounded(
-    default: Any, *, ge: float | None = None, gt: float | None = None, le: float | None = None, one_of: Sequence[str] = ()
-) -> Any:
-    """A field whose bounds `check` enforces."""
-    return field(default=default, metadata={"ge": ge, "gt": gt, "le": le, "one_of": tuple(one_of)})
+
+def _bounded(default: Any, *, one_of: Sequence[str] = (), **bounds: float) -> Any:
+    """A field that `check` holds to `bounds` (keys of BOUNDS) or to a choice."""
+    return field(default=default, metadata={"one_of": tuple(one_of), **bounds})
 
 
 @dataclass(kw_only=True)
@@ -32,6 +37,8 @@ class RunConfig:
     """Stop after this many iterations in all; 0: no limit."""
     max_minutes: float = _bounded(0.0, ge=0)
     """Stop after this many minutes of this process; 0: no limit."""
+    logs: str = "logs"
+    """Folder of the log files."""
     resume: bool = True
     """Go on from the newest checkpoint; False refuses a folder that has one."""
     checkpoint_seconds: float = _bounded(0.0, ge=0)
@@ -204,14 +211,9 @@ def check(config: Any, prefix: str = "") -> None:
         rule = spec.metadata
         if rule.get("one_of") and value not in rule["one_of"]:
             raise ConfigError(f"{key}={value} is unknown; choose one of: {', '.join(rule['one_of'])}")
-        for name, sign, broken in (
-            ("ge", "at least", lambda low: value < low),
-            ("gt", "more than", lambda low: value <= low),
-            ("le", "at most", lambda high: value > high),
-        ):
+        for name, (sign, holds) in BOUNDS.items():
             bound = rule.get(name)
-            # `not (value == value)` is NaN, which every comparison would let through
-            if bound is not None and (value != value or broken(bound)):
+            if bound is not None and not holds(value, bound):  # NaN holds no bound
                 raise ConfigError(f"{key}={value} is out of bounds; it must be {sign} {bound:g}")
 
 
@@ -264,8 +266,15 @@ def _check_key(override: str, directory: Path) -> None:
 
 def _one_line(error: Exception, overrides: Sequence[str]) -> str:
     """Hydra's and OmegaConf's many-line messages as one line that names the key."""
-    lines = [line.strip() for part in (error, error.__cause__) if part for line in str(part).splitlines()]
+    lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
     key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
     what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
     given = next((override for override in overrides if key and override.startswith(key + "=")), key)
     return f"{given}: {what}" if given else what
+
+
+def to_yaml(config: NodeConfig) -> str:
+    """Every setting and its value."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(OmegaConf.structured(config))

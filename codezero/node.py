@@ -11,10 +11,10 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SwarmError
+from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SandboxError, SwarmError
 from codezero.types import (
     Checkpoints,
     Coordinator,
@@ -35,6 +35,9 @@ from codezero.types import (
 )
 
 logger = logging.getLogger(__name__)
+
+ASKED = "asked to stop"
+LIMITS = ("max_iterations reached", "max_minutes reached")
 
 
 @dataclass(kw_only=True)
@@ -60,10 +63,12 @@ class Node:
     """Stop after this long in this process; 0: no limit."""
     checkpoint_seconds: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)
+    received: signal.Signals | None = None
+    """The signal that asked to stop."""
     tolerated: Counter[str] = field(default_factory=Counter[str])
 
-    def run(self) -> None:
-        """Iterate until a limit, SIGINT or SIGTERM; the iteration in flight is finished and saved."""
+    def run(self) -> str:
+        """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why."""
         iteration = self.checkpoints.restore(self.parts)
         self.monitor.started(iteration)
         reason = "stopped by an error"
@@ -73,41 +78,60 @@ class Node:
         finally:
             self.swarm.close()
             self.monitor.close(reason)
+        return reason
 
     def loop(self, iteration: int) -> str:
-        """Returns why it ended."""
+        """From `iteration`, the number already done. Returns why it ended."""
         began = saved = time.monotonic()
-        round_number = 0
-        while True:
-            if self.max_iterations and iteration >= self.max_iterations:
-                reason = "max_iterations reached"
-            elif self.max_seconds and time.monotonic() - began >= self.max_seconds:
-                reason = "max_minutes reached"
-            else:
-                reason = "asked to stop" if self.stopping.is_set() else ""
-            if reason:
-                self.checkpoints.save(iteration, self.parts)
-                return reason
-            with self.tolerate(ChainError, "playing on in the last known round"):
-                round_number = self.coordinator.current_round()
+        round_number = self.open_round(0)
+        if iteration == 0 and self.exam.due(0):
+            self.monitor.observe(0, {"iteration": 0, "round": round_number} | self.sit_exam(), [])
+        reason = self.reason_to_stop(iteration, began)
+        while not reason:
+            round_number = self.open_round(round_number)
             iteration += 1
             metrics, scored = self.iterate(iteration, round_number)
-            self.monitor.observe(iteration, metrics, scored)
-            if time.monotonic() - saved >= self.checkpoint_seconds:
+            reason = self.reason_to_stop(iteration, began)
+            if self.exam.due(iteration) or reason in LIMITS:
+                metrics |= self.sit_exam()
+            # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
+            self.monitor.observe(iteration, metrics | self.tolerated, scored)
+            if reason or time.monotonic() - saved >= self.checkpoint_seconds:
                 self.checkpoints.save(iteration, self.parts)
                 saved = time.monotonic()
+        return reason
+
+    def reason_to_stop(self, iteration: int, began: float) -> str:
+        """Empty while there is none."""
+        if self.stopping.is_set():
+            return ASKED
+        if self.max_iterations and iteration >= self.max_iterations:
+            return LIMITS[0]
+        if self.max_seconds and time.monotonic() - began >= self.max_seconds:
+            return LIMITS[1]
+        return ""
+
+    def open_round(self, last: int) -> int:
+        """The round that is open now; the last known one while the coordinator cannot be asked."""
+        with self.tolerate(ChainError, "playing on in the last known round"):
+            return self.coordinator.current_round()
+        return last
+
+    def sit_exam(self) -> Metrics:
+        with self.tolerate((EvaluatorError, SandboxError), "no exam this time"):
+            return self.exam.sit()
+        return {}
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
-        """One pass of design step 1 to 9; returns what was measured and the node's own judged attempts."""
+        """One pass; returns what was measured and the node's own judged attempts."""
         began = time.monotonic()
-        exam = self.exam.sit() if self.exam.due(iteration - 1) else {}
-
         proposals: list[Problem] = []
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
         problems = self.problems.next_batch(proposals)
+        sampling = time.monotonic()
         groups = self.solver.rollout(problems, round_number)
-        sampled = time.monotonic()
+        sampled = time.monotonic() - sampling
 
         scored: list[ScoredGroup] = []
         with self.tolerate(EvaluatorError, "the judge is unavailable: nothing learned this iteration"):
@@ -137,10 +161,10 @@ class Node:
             "seconds": time.monotonic() - began,
             "reward/mean": reward,
             "difficulty/level": self.difficulty.level,
-            "tokens/sampled_per_second": count_tokens(groups) / max(sampled - began, 1e-9),
+            "tokens/sampled_per_second": count_tokens(groups) / max(sampled, 1e-9),
         }
         metrics |= learned | self.evaluator.metrics() | self.swarm.metrics() | self.proposer.metrics()
-        return metrics | self.tolerated | exam, scored
+        return metrics, scored
 
     @property
     def parts(self) -> Mapping[str, Persistent]:
@@ -155,7 +179,7 @@ class Node:
     @contextlib.contextmanager
     def tolerate(
         self, errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...], consequence: str
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """The only place an error is survived: log it, count it, go on."""
         try:
             yield
@@ -164,14 +188,17 @@ class Node:
             logger.warning("%s: %s", consequence, error)
 
     @contextlib.contextmanager
-    def signals_set_stopping(self) -> Iterator[None]:
-        """SIGINT and SIGTERM only set a flag; the old handlers come back at the end."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+    def signals_set_stopping(self) -> Generator[None]:
+        """SIGINT and SIGTERM only set a flag; a second one has its usual effect. The end restores the handlers."""
         old = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
+
+        def stop(which: int, _frame: object) -> None:
+            self.received = signal.Signals(which)
+            self.stopping.set()
+            signal.signal(which, old[self.received])
+
         for which in old:
-            signal.signal(which, lambda *_: self.stopping.set())
+            signal.signal(which, stop)
         try:
             yield
         finally:

@@ -1,0 +1,152 @@
+"""The commands. Arguments and config are parsed and checked before torch, hivemind or web3 is imported."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from codezero.errors import CodeZeroError, ConfigError
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
+
+EPILOG = """examples:
+  codezero run                          a swarm of one: no network, no account, no GPU
+  codezero run run.max_minutes=3        stop after three minutes and write a report
+  codezero swarm up --nodes 3           three nodes on this machine that learn from each other
+  codezero run profile=peer swarm.bootstrap=[ADDRESS]    join a swarm
+  codezero run model.solver=DIR evaluator.model=DIR2     real models, from a directory or the Hugging Face Hub
+
+exit codes: 0 done, 1 failed while running, 2 bad usage or setting, 130 interrupted
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="codezero",
+        description="A peer-to-peer swarm in which language models learn to code together.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, handler: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        made.set_defaults(handler=handler)
+        return made
+
+    run = command("run", _run, "run a node: attempt problems, judge, learn, propose, share")
+    run.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+
+    swarm = command("swarm", _swarm_up, "run a swarm of several nodes")
+    swarm_commands = swarm.add_subparsers(metavar="SWARM_COMMAND", required=True)
+    up = swarm_commands.add_parser("up", help="start N nodes on this machine with one summary view")
+    up.set_defaults(handler=_swarm_up)
+    up.add_argument("--nodes", type=int, default=2, metavar="N", help="how many, 1 to 64 (default 2)")
+    up.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+
+    evaluate = command("eval", _eval, "attempt the held-out problems once and execute the attempts in the sandbox")
+    evaluate.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    evaluate.add_argument("--json", action="store_true", help="print one JSON object")
+
+    nano = command("nano", _nano_build, "the embedded models")
+    nano_commands = nano.add_subparsers(metavar="NANO_COMMAND", required=True)
+    build = nano_commands.add_parser("build", help="make the embedded models again from nothing (about ten minutes)")
+    build.set_defaults(handler=_nano_build)
+    build.add_argument("--out", type=Path, metavar="DIR", help="where to write them (default: the installed package)")
+    build.add_argument("--seed", type=int, default=0, help="chooses data and initial weights (default 0)")
+    build.add_argument("--json", action="store_true", help="print the measured quality as one JSON object")
+
+    config = command("config", _config_show, "look at the settings")
+    config_commands = config.add_subparsers(metavar="CONFIG_COMMAND", required=True)
+    show = config_commands.add_parser("show", help="print every setting and its value as YAML")
+    show.set_defaults(handler=_config_show)
+    show.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+
+    identity = command("identity", _identity_show, "who this node is")
+    identity_commands = identity.add_subparsers(metavar="IDENTITY_COMMAND", required=True)
+    who = identity_commands.add_parser("show", help="print the peer id of swarm.pem")
+    who.set_defaults(handler=_identity_show)
+    who.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    who.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return options.handler(options)
+    except ConfigError as error:
+        print(f"codezero: {error}", file=sys.stderr)
+        return USAGE
+    except CodeZeroError as error:
+        print(f"codezero: {type(error).__name__}: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    from codezero.config import compose
+    from codezero.run_folder import open_run_folder
+
+    config = compose(options.overrides)
+    folder = open_run_folder(config)
+    from codezero.wiring import run_node  # torch, hivemind and TRL load only now
+
+    return INTERRUPTED if run_node(config, folder) else DONE
+
+
+def _swarm_up(options: argparse.Namespace) -> int:
+    from codezero.config import compose
+
+    if not 1 <= options.nodes <= 64:
+        raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
+    config = compose(["profile=peer", *options.overrides])
+    from codezero.fleet import run_fleet
+
+    return run_fleet(config, options.overrides, options.nodes)
+
+
+def _eval(options: argparse.Namespace) -> int:
+    from codezero.config import compose
+
+    config = compose(options.overrides)
+    from codezero.wiring import examine
+
+    measured = examine(config)
+    if options.json:
+        print(json.dumps(measured))
+    else:
+        for name, value in measured.items():
+            print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
+    return DONE
+
+
+def _nano_build(options: argparse.Namespace) -> int:
+    from codezero.nano.build import build
+
+    measured = build(options.out, seed=options.seed)
+    if options.json:
+        print(json.dumps(measured))
+    return DONE
+
+
+def _config_show(options: argparse.Namespace) -> int:
+    from codezero.config import compose, to_yaml
+
+    print(to_yaml(compose(options.overrides)), end="")
+    return DONE
+
+
+def _identity_show(options: argparse.Namespace) -> int:
+    from codezero.config import compose
+    from codezero.swarm.identity import Identity
+
+    path = Path(compose(options.overrides).swarm.identity)
+    identity = Identity.load(path)
+    print(json.dumps({"peer_id": identity.peer_id, "file": str(path)}) if options.json else identity.peer_id)
+    return DONE

@@ -1,0 +1,211 @@
+"""Config -> Node: the only file that names concrete classes.
+
+Heavy libraries load inside the functions, in the order that wastes least time: the network process first, because it
+starts in parallel and must exist before CUDA does.
+"""
+
+import contextlib
+import logging
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.chain.clock import ClockCoordinator, NoOutbox
+from codezero.config import EvaluatorConfig, NodeConfig
+from codezero.fleet import ADDRESSES
+from codezero.monitor.monitor import RunMonitor, setup_logging
+from codezero.node import Node
+from codezero.problems.stream import SyntheticStream
+from codezero.problems.synthetic import held_out, make_task, mutants
+from codezero.proposer.difficulty import BandTS
+from codezero.run_folder import RunFolder
+from codezero.swarm.identity import Identity
+from codezero.types import Evaluator, Exam, Metrics, Problem, Proposer, Swarm
+
+if TYPE_CHECKING:
+    from codezero.evaluator.calibration import Canary
+    from codezero.models.load import LoadedModel
+    from codezero.models.sampler import Sampler
+
+logger = logging.getLogger(__name__)
+
+NANO = "nano"
+"""The word for the embedded model of a role."""
+
+
+def run_node(config: NodeConfig, folder: RunFolder) -> bool:
+    """Build a node and run it to its end. True when SIGINT ended it."""
+    setup_logging(Path(config.run.logs))
+    identity = Identity.load_or_create(Path(config.swarm.identity))
+    with contextlib.ExitStack() as stack:
+        swarm = build_swarm(config, identity, folder)
+        stack.callback(swarm.close)
+        node = build_node(config, folder, swarm, stack)
+        node.run()
+    return node.received is signal.SIGINT
+
+
+def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Swarm:
+    """The exchange, started: its addresses are in the run folder when others can join."""
+    if config.swarm.kind == "local":
+        from codezero.swarm.local import LocalSwarm
+
+        return LocalSwarm(identity.peer_id)
+    from codezero.swarm.gossip import HivemindSwarm
+
+    swarm = HivemindSwarm(config.swarm, identity)
+    swarm.start()
+    (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
+    return swarm
+
+
+def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: contextlib.ExitStack) -> Node:
+    """Every part, put together; what holds a process or a file is closed by `stack`."""
+    from codezero.models.sampler import Sampler
+    from codezero.solver.checkpoint import CheckpointStore
+    from codezero.solver.learner import TrlLearner
+    from codezero.solver.solver import GrpoSolver
+
+    policy = load(config, config.model.solver, "solver", for_training=True)
+    sampler = Sampler(policy)
+    evaluator = build_evaluator(config, stack)
+    solver = GrpoSolver(
+        config.solver,
+        sampler=sampler,
+        learner=TrlLearner(policy, config.solver),
+        tokenizer=policy.tokenizer,
+        peer_id=swarm.peer_id,
+        seed=config.seed,
+    )
+    return Node(
+        problems=SyntheticStream(
+            seed=config.seed,
+            peer_id=swarm.peer_id,
+            batch=config.solver.problems_per_iteration,
+            proposer_share=config.data.proposer_share,
+        ),
+        solver=solver,
+        evaluator=evaluator,
+        swarm=swarm,
+        difficulty=BandTS(seed=config.seed),
+        proposer=build_proposer(config, swarm.peer_id),
+        coordinator=ClockCoordinator(config.chain.round_seconds),
+        outbox=NoOutbox(),
+        exam=build_exam(config, sampler, evaluator, stack),
+        monitor=RunMonitor(
+            folder=folder.path,
+            view=config.monitor.view,
+            identity=swarm.peer_id,
+            swarm_kind=config.swarm.kind,
+            facts={
+                "solver": config.model.solver,
+                "evaluator": config.evaluator.model,
+                "proposer": config.proposer.model,
+            },
+        ),
+        checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
+        proposals_per_iteration=config.proposer.problems_per_iteration,
+        propose_every=config.proposer.every,
+        max_iterations=config.run.max_iterations,
+        max_seconds=60 * config.run.max_minutes,
+        checkpoint_seconds=config.run.checkpoint_seconds,
+    )
+
+
+def examine(config: NodeConfig) -> Metrics:
+    """One exam of the solver named in the config, without training. Writes nothing."""
+    from codezero.models.sampler import Sampler
+
+    with contextlib.ExitStack() as stack:
+        sampler = Sampler(load(config, config.model.solver, "solver"))
+        return build_exam(config, sampler, build_evaluator(config, stack), stack).sit()
+
+
+def load(config: NodeConfig, name: str, role: str, *, for_training: bool = False) -> "LoadedModel":
+    """`nano`, a directory or a hub id. Raises ModelError."""
+    import torch
+
+    from codezero.models.load import load_model
+    from codezero.nano import weights_directory
+
+    if config.model.threads:
+        torch.set_num_threads(config.model.threads)
+    path = str(weights_directory(role)) if name == NANO else name
+    loaded = load_model(
+        path, device=config.model.device, precision=config.model.precision, role=role, for_training=for_training
+    )
+    logger.info("%s: %s on %s", role, name, loaded.device)
+    return loaded
+
+
+def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack) -> Evaluator:
+    """The frozen judge, calibrated on canaries: known right and wrong solutions that no solver sees."""
+    from codezero.code.guard import StaticGuard
+    from codezero.evaluator.evaluator import FrozenEvaluator
+    from codezero.evaluator.judge import LikelihoodJudge
+
+    settings = config.evaluator
+    guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
+    judge = LikelihoodJudge(load(config, settings.model, "judge"), batch_rows=settings.batch_rows)
+    evaluator = FrozenEvaluator(judge, guard, list(canaries(settings, config.seed)))
+    evaluator.calibrate()
+    return evaluator
+
+
+def canaries(config: EvaluatorConfig, seed: int) -> "Iterator[Canary]":
+    """References and mutants that fail their tests, in equal number."""
+    from codezero.evaluator.calibration import Canary
+
+    chance = random.Random(f"canaries {seed}")
+    made = 0
+    while made < config.canaries:
+        task = make_task(chance)
+        for wrong in mutants(task, chance, 1):
+            assert task.problem.reference is not None
+            yield Canary(task.problem, task.problem.reference, right=True)
+            yield Canary(task.problem, wrong, right=False)
+            made += 2
+
+
+def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:
+    from codezero.code.extract import extract_code
+    from codezero.evals.exam import HeldOutExam
+    from codezero.sandbox.monty import MontySandbox
+
+    return HeldOutExam(
+        problems=held_out(config.evals.problems, config.evals.seed),
+        sampler=sampler,
+        sandbox=stack.enter_context(MontySandbox()),
+        evaluator=evaluator,
+        samples=config.evals.samples,
+        max_new_tokens=config.solver.max_new_tokens,
+        temperature=config.solver.temperature,
+        every=config.evals.every,
+        seed=config.evals.seed,
+        prompt=solver_prompt,
+        extract=lambda text: extract_code(text).code,
+    )
+
+
+def build_proposer(config: NodeConfig, peer_id: str) -> Proposer:
+    from codezero.models.sampler import Sampler
+    from codezero.proposer.proposer import ModelProposer, NoProposer
+
+    settings = config.proposer
+    if settings.model == "off":
+        return NoProposer()
+    return ModelProposer(
+        Sampler(load(config, settings.model, "proposer")),
+        peer_id=peer_id,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        attempts=settings.attempts,
+        seed=config.seed,
+    )
+
+
+def solver_prompt(problem: Problem) -> str:
+    """What a solver is asked: the question alone, for every model, so that the exam and the training ask the same."""
+    return problem.question

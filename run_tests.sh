@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Set up everything, then lint, check types and test. `./run_tests.sh slow` runs the proofs that take minutes;
+# any other arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+scripts/install.sh dev
+export HF_HUB_OFFLINE=1
+if [[ ${1:-} == slow ]]; then
+  shift
+  exec .venv/bin/python -m pytest -m slow "$@"
+fi
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/pyright
+exec .venv/bin/python -m pytest -m "not slow" "$@"

@@ -1,0 +1,52 @@
+"""A wrong setting stops before anything heavy loads, with one line that names the key and the remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from codezero.config import NodeConfig, compose, config_directory, keys, to_yaml
+from codezero.errors import ConfigError
+
+SHIPPED = sorted(config_directory().glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}={path.stem}")
+def test_every_shipped_file_is_valid(path: Path) -> None:
+    assert isinstance(compose([f"{path.parent.name}={path.stem}"]), NodeConfig)
+
+
+def test_shipped_files_hold_values_only() -> None:
+    for path in config_directory().rglob("*.yaml"):
+        assert "_target_" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("solver.learning_rat=1", "did you mean solver.learning_rate?"),
+        ("solvr.learning_rate=1", "did you mean solver.learning_rate?"),
+        ("solver.learning_rate=fast", "solver.learning_rate=fast: Value 'fast'"),
+        ("solver.learning_rate=nan", "must be more than 0"),
+        ("solver.learning_rate=-1", "must be more than 0"),
+        ("solver.group_size=1", "must be at least 2"),
+        ("solver.group_size=2.5", "could not be converted to Integer"),
+        ("solver.loss=ppo", "choose one of: dapo, grpo"),
+        ("solver=3", "solver=3"),
+        ("profile=nowhere", "profile/nowhere"),
+        ("seed", "write key=value"),
+        ("seed=[1", "[1"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose([override])
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_override_wins_over_the_profile() -> None:
+    assert compose(["profile=peer", "swarm.kind=local"]).swarm.kind == "local"
+
+
+def test_the_settings_can_be_printed_and_read_back() -> None:
+    shown = to_yaml(compose(["solver.learning_rate=0.001"]))
+    assert "learning_rate: 0.001" in shown and all(key.split(".")[-1] + ":" in shown for key in keys())

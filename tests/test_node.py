@@ -1,0 +1,231 @@
+"""Call order, stopping, tolerated and fatal errors of the loop, with every part replaced by one in-memory object.
+
+Does not show: real peers or any learning; those have tests of their own.
+"""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codezero.errors import ChainError, EvaluatorError, SandboxError, SwarmError
+from codezero.node import Node, best_proposer, mean_reward
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
+
+PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
+COMPLETION = Completion(text="a", token_ids=(1,), logprobs=(-0.5,), finished=True)
+GROUP = RolloutGroup(PROBLEM, (COMPLETION, COMPLETION), peer_id="me", round=1, policy_step=0)
+
+
+def verdict(reward: float, status: Status = Status.JUDGED) -> Verdict:
+    return Verdict(reward, reward, 1.0, 1.0, 1.0, 1.0, status)
+
+
+class Parts:
+    """A whole node in memory; records the order of calls."""
+
+    peer_id = "me"
+    level = 2
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+        self.saved: list[int] = []
+
+    def note(self, call: str) -> None:
+        self.calls.append(call)
+
+    def proposals(self, round_number: int) -> list[Problem]:
+        self.note("proposals")
+        return []
+
+    def next_batch(self, proposals: list[Problem]) -> list[Problem]:
+        self.note("next_batch")
+        return [PROBLEM]
+
+    def rollout(self, problems: list[Problem], round_number: int) -> list[RolloutGroup]:
+        self.note("rollout")
+        return [dataclasses.replace(GROUP, problem=problem, round=round_number) for problem in problems]
+
+    def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+        self.note("score")
+        return [ScoredGroup(group, (verdict(1.0), verdict(0.0))) for group in groups]
+
+    def publish(self, groups: list[ScoredGroup], round_number: int) -> None:
+        self.note("publish")
+
+    def gather(self, round_number: int) -> list[RolloutGroup]:
+        self.note("gather")
+        return [GROUP]
+
+    def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
+        self.note(f"step {len(local)}+{len(peers)}")
+        return {"train/loss": 0.0}
+
+    def observe(self, *arguments: Any) -> None:
+        if len(arguments) == 1:
+            self.note("difficulty")
+        else:
+            self.note(f"log {arguments[0]}")
+            self.rows.append(arguments[1])
+
+    def draw(self, count: int) -> list[int]:
+        return [2] * count
+
+    def propose(self, levels: list[int]) -> list[Problem]:
+        self.note("propose")
+        return [PROBLEM]
+
+    def offer(self, problems: list[Problem], round_number: int) -> None:
+        self.note("offer")
+
+    def current_round(self) -> int:
+        return 7
+
+    def add(self, round_number: int, reward: float, vote: str | None) -> None:
+        self.note(f"reward {reward}")
+
+    def due(self, iteration: int) -> bool:
+        return iteration % 2 == 0
+
+    def sit(self) -> dict[str, Any]:
+        self.note("exam")
+        return {"eval/average_at_8": 0.5}
+
+    def metrics(self) -> dict[str, Any]:
+        return {}
+
+    def started(self, iteration: int) -> None:
+        self.note(f"started {iteration}")
+
+    def close(self, *_: str) -> None:
+        self.note("close")
+
+    def save(self, *arguments: Any) -> None:
+        self.saved.append(arguments[0])
+        self.note(f"save {arguments[0]}")
+
+    def load(self, folder: Path) -> None: ...
+
+    def restore(self, parts: Any) -> int:
+        return 0
+
+
+def make_node(parts: Parts, **changes: Any) -> Node:
+    names = "problems solver evaluator swarm difficulty proposer coordinator outbox exam monitor checkpoints".split()
+    fields: dict[str, Any] = dict.fromkeys(names, parts)
+    fields |= {"proposals_per_iteration": 1, "propose_every": 1, "max_iterations": 1}
+    return Node(**fields | changes)
+
+
+def test_an_iteration_runs_in_order() -> None:
+    parts = Parts()
+    assert make_node(parts).run() == "max_iterations reached"
+    assert parts.calls == [
+        *("started 0", "exam", "log 0"),
+        *("proposals", "next_batch", "rollout", "score", "publish", "gather", "score", "step 1+1"),
+        *("difficulty", "propose", "offer", "reward 0.5", "exam", "log 1", "save 1", "close", "close"),
+    ]
+    assert parts.rows[-1]["round"] == 7
+
+
+def test_exams_are_sat_when_due_and_at_the_end() -> None:
+    parts = Parts()
+    make_node(parts, max_iterations=5).run()
+    assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [0, 2, 4, 5]
+
+
+def test_a_row_is_logged_before_it_is_saved() -> None:
+    parts = Parts()
+    make_node(parts, max_iterations=2).run()
+    assert parts.calls.index("log 2") < parts.calls.index("save 2")
+
+
+def test_a_lost_swarm_is_counted_not_fatal() -> None:
+    class Lost(Parts):
+        def gather(self, round_number: int) -> list[RolloutGroup]:
+            raise SwarmError("no peers")
+
+        def proposals(self, round_number: int) -> list[Problem]:
+            raise SwarmError("no peers")
+
+    parts = Lost()
+    make_node(parts).run()
+    assert "step 1+0" in parts.calls and parts.rows[-1]["tolerated/SwarmError"] == 2
+
+
+def test_a_silent_judge_is_not_a_wrong_answer() -> None:
+    class Silent(Parts):
+        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+            raise EvaluatorError("no answer")
+
+    parts = Silent()
+    make_node(parts).run()
+    assert "step 0+0" in parts.calls and parts.rows[-1]["reward/mean"] is None
+    assert not any(call.startswith("reward") for call in parts.calls)
+
+
+def test_a_broken_sandbox_costs_the_exam_only() -> None:
+    class Broken(Parts):
+        def sit(self) -> dict[str, Any]:
+            raise SandboxError("worker gone")
+
+    parts = Broken()
+    make_node(parts).run()
+    assert parts.rows[-1]["tolerated/SandboxError"] == 2 and parts.saved == [1]
+
+
+def test_without_a_coordinator_the_last_round_is_played_on() -> None:
+    class Flaky(Parts):
+        asked = 0
+
+        def current_round(self) -> int:
+            self.asked += 1
+            if self.asked > 2:
+                raise ChainError("timeout")
+            return 9
+
+    parts = Flaky()
+    make_node(parts, max_iterations=3).run()
+    assert [row["round"] for row in parts.rows] == [9, 9, 9, 9]
+
+
+def test_a_broken_update_ends_the_node_and_closes_the_swarm() -> None:
+    class Broken(Parts):
+        def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
+            raise RuntimeError("out of memory")
+
+    parts = Broken()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        make_node(parts).run()
+    assert parts.calls[-2:] == ["close", "close"] and not parts.saved
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_iteration_and_saves(which: signal.Signals) -> None:
+    class Signalled(Parts):
+        def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
+            os.kill(os.getpid(), which)
+            return super().step(local, peers)
+
+    parts, before = Signalled(), signal.getsignal(which)
+    node = make_node(parts, max_iterations=0)
+    assert node.run() == "asked to stop"
+    assert parts.saved == [1] and node.received == which and signal.getsignal(which) is before
+
+
+def test_rewards_that_could_not_be_told_are_left_out_of_the_mean() -> None:
+    scored = ScoredGroup(GROUP, (verdict(1.0), verdict(0.0, Status.UNAVAILABLE)))
+    assert mean_reward([scored]) == 1.0 and mean_reward([]) is None
+
+
+def test_the_vote_goes_to_the_most_instructive_proposer() -> None:
+    def proposed(by: str, *rewards: float) -> ScoredGroup:
+        group = dataclasses.replace(GROUP, problem=dataclasses.replace(PROBLEM, proposer=by))
+        return ScoredGroup(group, tuple(map(verdict, rewards)))
+
+    assert best_proposer([proposed("easy", 1.0, 1.0), proposed("right", 1.0, 0.0)]) == "right"
+    assert best_proposer([]) is None
