@@ -278,3 +278,9 @@ def to_yaml(config: NodeConfig) -> str:
     from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+def quoted(value: object) -> str:
+    """`value` as an override's right-hand side; for paths, which may hold spaces, commas and quotes."""
+    escaped = str(value).replace("'", "\\'")
+    return f"'{escaped}'"

@@ -4,22 +4,24 @@ The first node founds the swarm; the others join at the addresses it writes. One
 SIGINT and SIGTERM are passed on and every node saves; a node that dies is shown as dead and makes the exit code 1.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, quoted
 from codezero.errors import SwarmError
 from codezero.monitor.swarm_view import SwarmView, summarise
+from codezero.stopping import Stop
 
 FOUNDING_SECONDS = 120.0
 LEAVING_SECONDS = 30.0
+LOOKING_SECONDS = 1.0
 ADDRESSES = "addresses.txt"
 """In a node's run folder: one multiaddress a line, written when others can join."""
 
@@ -35,26 +37,18 @@ class Member:
 def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     """Start `count` nodes, show them until all have ended, and return the exit code. Raises SwarmError."""
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
-    stopping = threading.Event()
-    received: list[int] = []
-
-    def stop(which: int, _frame: object) -> None:
-        received.append(which)
-        stopping.set()
-
-    previous = {which: signal.signal(which, stop) for which in (signal.SIGINT, signal.SIGTERM)}
+    stop = Stop()
     members: list[Member] = []
-    try:
-        members.append(_start(config, overrides, base, 1, count, bootstrap=config.swarm.bootstrap))
-        addresses = _founded(members[0], stopping)
-        for index in range(2, count + 1):
-            members.append(_start(config, overrides, base, index, count, bootstrap=addresses))
-        _watch(members, config.monitor.view, stopping)
-    finally:
-        codes = _leave(members)
-        for which, handler in previous.items():
-            signal.signal(which, handler)
-    if signal.SIGINT in received:
+    with stop.on_signals():
+        try:
+            members.append(_start(config, overrides, base, 1, count, bootstrap=config.swarm.bootstrap))
+            addresses = _founded(members[0], stop)
+            for index in range(2, count + 1):
+                members.append(_start(config, overrides, base, index, count, bootstrap=addresses))
+            _watch(members, config.monitor.view, stop)
+        finally:
+            codes = _leave(members)
+    if stop.received is signal.SIGINT:
         return 130
     return 0 if all(code == 0 for code in codes) else 1
 
@@ -73,12 +67,12 @@ def _start(
         "run",
         "profile=peer",
         *overrides,
-        f"run.directory={base}",
+        f"run.directory={quoted(base)}",
         f"run.name={folder.name}",
-        f"run.logs={folder / 'logs'}",
+        f"run.logs={quoted(folder / 'logs')}",
         f"seed={config.seed + index - 1}",
         f"model.threads={threads}",
-        f"swarm.identity={folder / 'swarm.pem'}",
+        f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(bootstrap)}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
         "monitor.view=off",
@@ -91,31 +85,31 @@ def _start(
     return Member(folder, process)
 
 
-def _founded(first: Member, stopping: threading.Event) -> list[str]:
+def _founded(first: Member, stop: Stop) -> list[str]:
     """The first node's addresses, once others can join there."""
     path = first.folder / ADDRESSES
     deadline = time.monotonic() + FOUNDING_SECONDS
-    while time.monotonic() < deadline and not stopping.is_set():
+    while time.monotonic() < deadline and not stop:
         if path.is_file():
             return path.read_text().split()
         if first.process.poll() is not None:
             raise SwarmError(f"the first node ended before it could be joined; see {first.folder / 'output.log'}")
-        stopping.wait(0.2)
-    if stopping.is_set():
+        stop.event.wait(0.2)
+    if stop:
         return []
     raise SwarmError(f"the first node could not be joined within {FOUNDING_SECONDS:g} s; see {first.folder}/output.log")
 
 
-def _watch(members: Sequence[Member], view: str, stopping: threading.Event) -> None:
+def _watch(members: Sequence[Member], view: str, stop: Stop) -> None:
     """Show the fleet until every node has ended or a signal came."""
     folders = [member.folder for member in members]
-    with SwarmView(view) as shown:
-        while not stopping.is_set():
-            alive = [member.process.poll() is None for member in members]
-            shown.update(summarise(folders, alive))
-            if not any(alive):
+    with contextlib.closing(SwarmView(view)) as shown:
+        while not stop:
+            codes = [member.process.poll() for member in members]  # every one, which also reaps the dead
+            shown.update(summarise(folders))
+            if None not in codes:
                 return
-            stopping.wait(1.0)
+            stop.event.wait(LOOKING_SECONDS)
 
 
 def _leave(members: Sequence[Member]) -> list[int]:

@@ -7,14 +7,14 @@ error ends the node.
 
 import contextlib
 import logging
-import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SandboxError, SwarmError
+from codezero.stopping import Stop
+from codezero.tally import best_proposer, count_tokens, mean_reward
 from codezero.types import (
     Checkpoints,
     Coordinator,
@@ -62,9 +62,7 @@ class Node:
     max_seconds: float = 0.0
     """Stop after this long in this process; 0: no limit."""
     checkpoint_seconds: float = 0.0
-    stopping: threading.Event = field(default_factory=threading.Event)
-    received: signal.Signals | None = None
-    """The signal that asked to stop."""
+    stop: Stop = field(default_factory=Stop)
     tolerated: Counter[str] = field(default_factory=Counter[str])
 
     def run(self) -> str:
@@ -73,7 +71,7 @@ class Node:
         self.monitor.started(iteration)
         reason = "stopped by an error"
         try:
-            with self.signals_set_stopping():
+            with self.stop.on_signals():
                 reason = self.loop(iteration)
         finally:
             self.swarm.close()
@@ -103,7 +101,7 @@ class Node:
 
     def reason_to_stop(self, iteration: int, began: float) -> str:
         """Empty while there is none."""
-        if self.stopping.is_set():
+        if self.stop:
             return ASKED
         if self.max_iterations and iteration >= self.max_iterations:
             return LIMITS[0]
@@ -186,41 +184,3 @@ class Node:
         except errors as error:
             self.tolerated[f"tolerated/{type(error).__name__}"] += 1
             logger.warning("%s: %s", consequence, error)
-
-    @contextlib.contextmanager
-    def signals_set_stopping(self) -> Generator[None]:
-        """SIGINT and SIGTERM only set a flag; a second one has its usual effect. The end restores the handlers."""
-        old = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
-
-        def stop(which: int, _frame: object) -> None:
-            self.received = signal.Signals(which)
-            self.stopping.set()
-            signal.signal(which, old[self.received])
-
-        for which in old:
-            signal.signal(which, stop)
-        try:
-            yield
-        finally:
-            for which, handler in old.items():
-                signal.signal(which, handler)
-
-
-def mean_reward(scored: Sequence[ScoredGroup]) -> float | None:
-    """Mean over every verdict that could be reached; None when there is none."""
-    rewards = [verdict.reward for group in scored for verdict in group.verdicts if verdict.trainable]
-    return sum(rewards) / len(rewards) if rewards else None
-
-
-def best_proposer(scored: Sequence[ScoredGroup]) -> str | None:
-    """The proposer whose problem taught most this iteration: judged success nearest to one half."""
-    taught = [
-        (abs(success - 0.5), group.group.problem.proposer)
-        for group in scored
-        if group.group.problem.proposer and (success := group.success) is not None
-    ]
-    return min(taught)[1] if taught else None
-
-
-def count_tokens(groups: Sequence[RolloutGroup]) -> int:
-    return sum(len(completion.token_ids) for group in groups for completion in group.completions)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.clock import ClockCoordinator, NoOutbox
-from codezero.config import EvaluatorConfig, NodeConfig
+from codezero.config import NodeConfig
 from codezero.fleet import ADDRESSES
 from codezero.monitor.monitor import RunMonitor, setup_logging
 from codezero.node import Node
@@ -22,7 +22,7 @@ from codezero.problems.synthetic import held_out, make_task, mutants
 from codezero.proposer.difficulty import BandTS
 from codezero.run_folder import RunFolder
 from codezero.swarm.identity import Identity
-from codezero.types import Evaluator, Exam, Metrics, Problem, Proposer, Swarm
+from codezero.types import Evaluator, Exam, Metrics, Proposer, Swarm
 
 if TYPE_CHECKING:
     from codezero.evaluator.calibration import Canary
@@ -44,7 +44,7 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
         stack.callback(swarm.close)
         node = build_node(config, folder, swarm, stack)
         node.run()
-    return node.received is signal.SIGINT
+    return node.stop.received is signal.SIGINT
 
 
 def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Swarm:
@@ -149,18 +149,18 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack) -> Evaluato
     settings = config.evaluator
     guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
     judge = LikelihoodJudge(load(config, settings.model, "judge"), batch_rows=settings.batch_rows)
-    evaluator = FrozenEvaluator(judge, guard, list(canaries(settings, config.seed)))
+    evaluator = FrozenEvaluator(judge, guard, list(canaries(settings.canaries, config.seed)))
     evaluator.calibrate()
     return evaluator
 
 
-def canaries(config: EvaluatorConfig, seed: int) -> "Iterator[Canary]":
+def canaries(count: int, seed: int) -> "Iterator[Canary]":
     """References and mutants that fail their tests, in equal number."""
     from codezero.evaluator.calibration import Canary
 
     chance = random.Random(f"canaries {seed}")
     made = 0
-    while made < config.canaries:
+    while made < count:
         task = make_task(chance)
         for wrong in mutants(task, chance, 1):
             assert task.problem.reference is not None
@@ -173,6 +173,7 @@ def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, sta
     from codezero.code.extract import extract_code
     from codezero.evals.exam import HeldOutExam
     from codezero.sandbox.monty import MontySandbox
+    from codezero.solver.solver import solver_prompt
 
     return HeldOutExam(
         problems=held_out(config.evals.problems, config.evals.seed),
@@ -204,8 +205,3 @@ def build_proposer(config: NodeConfig, peer_id: str) -> Proposer:
         attempts=settings.attempts,
         seed=config.seed,
     )
-
-
-def solver_prompt(problem: Problem) -> str:
-    """What a solver is asked: the question alone, for every model, so that the exam and the training ask the same."""
-    return problem.question

@@ -16,7 +16,7 @@ ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "monit
 ROWS = [
     {"errors"},
     {"types", "config"},
-    {"run_folder", "code", "models", "sandbox"},
+    {"run_folder", "stopping", "tally", "code", "models", "sandbox"},
     ROLES,
     {"nano"},
     {"node", "fleet"},
@@ -76,7 +76,7 @@ def test_imports_point_down(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_every_module_says_what_it_is(path: Path) -> None:
     source = path.read_text()
-    assert path.name == "__init__.py" and not source.strip() or ast.get_docstring(ast.parse(source))
+    assert (path.name == "__init__.py" and not source.strip()) or ast.get_docstring(ast.parse(source))
 
 
 def test_only_wiring_names_parts_of_several_roles() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from codezero.config import NodeConfig, compose, config_directory, keys, to_yaml
+from codezero.config import NodeConfig, compose, config_directory, keys, quoted, to_yaml
 from codezero.errors import ConfigError
 
 SHIPPED = sorted(config_directory().glob("*/*.yaml"))
@@ -50,3 +50,8 @@ def test_an_override_wins_over_the_profile() -> None:
 def test_the_settings_can_be_printed_and_read_back() -> None:
     shown = to_yaml(compose(["solver.learning_rate=0.001"]))
     assert "learning_rate: 0.001" in shown and all(key.split(".")[-1] + ":" in shown for key in keys())
+
+
+@pytest.mark.parametrize("value", ["plain", "a b", "a,b=c", "it's", "[x]"])
+def test_any_path_can_be_passed_on(value: str) -> None:
+    assert compose([f"run.directory={quoted(value)}"]).run.directory == value

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from codezero.errors import ChainError, EvaluatorError, SandboxError, SwarmError
-from codezero.node import Node, best_proposer, mean_reward
+from codezero.node import Node
+from codezero.tally import best_proposer, mean_reward
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
@@ -115,7 +116,19 @@ class Parts:
 
 
 def make_node(parts: Parts, **changes: Any) -> Node:
-    names = "problems solver evaluator swarm difficulty proposer coordinator outbox exam monitor checkpoints".split()
+    names = [
+        "problems",
+        "solver",
+        "evaluator",
+        "swarm",
+        "difficulty",
+        "proposer",
+        "coordinator",
+        "outbox",
+        "exam",
+        "monitor",
+        "checkpoints",
+    ]
     fields: dict[str, Any] = dict.fromkeys(names, parts)
     fields |= {"proposals_per_iteration": 1, "propose_every": 1, "max_iterations": 1}
     return Node(**fields | changes)
@@ -214,7 +227,7 @@ def test_a_signal_finishes_the_iteration_and_saves(which: signal.Signals) -> Non
     parts, before = Signalled(), signal.getsignal(which)
     node = make_node(parts, max_iterations=0)
     assert node.run() == "asked to stop"
-    assert parts.saved == [1] and node.received == which and signal.getsignal(which) is before
+    assert parts.saved == [1] and node.stop.received == which and signal.getsignal(which) is before
 
 
 def test_rewards_that_could_not_be_told_are_left_out_of_the_mean() -> None:

@@ -16,9 +16,25 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-KEYS = """iteration round seconds reward/mean eval/average_at_8 eval/pass_at_8 eval/ci_low eval/ci_high eval/source
-difficulty/level judge/auroc train/loss train/entropy train/zero_spread_share swarm/peers swarm/external_share
-tokens/sampled_per_second""".split()
+KEYS = [
+    "iteration",
+    "round",
+    "seconds",
+    "reward/mean",
+    "eval/average_at_8",
+    "eval/pass_at_8",
+    "eval/ci_low",
+    "eval/ci_high",
+    "eval/source",
+    "difficulty/level",
+    "judge/auroc",
+    "train/loss",
+    "train/entropy",
+    "train/zero_spread_share",
+    "swarm/peers",
+    "swarm/external_share",
+    "tokens/sampled_per_second",
+]
 SMALL = ["evals.problems=10", "evals.every=2", "evaluator.canaries=80", "solver.problems_per_iteration=2", "seed=3"]
 
 

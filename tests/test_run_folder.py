@@ -38,7 +38,7 @@ def test_two_processes_never_share_a_folder(tmp_path: Path) -> None:
 
 def test_a_named_run_refuses_other_choices(tmp_path: Path) -> None:
     open_run_folder(config(tmp_path, name="mine")).release()
-    with pytest.raises(ConfigError, match="seed=7, but .* was begun with 0"):
+    with pytest.raises(ConfigError, match=r"seed=7, but .* was begun with 0"):
         open_run_folder(config(tmp_path, name="mine", seed=7))
 
 

@@ -1,0 +1,15 @@
+"""The embedded models: small enough to ship, trained by this package on its own problems. Imports no torch."""
+
+from pathlib import Path
+
+from codezero.errors import ModelError
+
+ROLES = ("solver", "judge", "proposer")
+
+
+def weights_directory(role: str) -> Path:
+    """Directory of the embedded model for `role`, to be loaded like any other. Raises ModelError."""
+    directory = Path(__file__).parent / "weights" / role
+    if role not in ROLES or not (directory / "config.json").is_file():
+        raise ModelError(f"{role}: no embedded model in {directory}; run `codezero nano build`")
+    return directory

@@ -1,0 +1,302 @@
+"""Which binding every name in a module means, and new names that depend on structure alone.
+
+Two programs that differ only in how locals, parameters and helpers are called come out the same. The entry point,
+imports, attributes, class members and names nobody binds (builtins, mistakes) keep theirs, and no new name ever
+captures one of them: renaming must not repair a program that was wrong.
+"""
+
+import ast
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import cast
+
+from codezero.code.syntax import FunctionNode, own_nodes
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+class Kind(Enum):
+    """What a binding is, which decides the names it may get: the first free one of its series."""
+
+    FIXED = ()
+    LOCAL = ("v",)
+    """Variables and parameters."""
+    ITERATION = ("x", "y", "z", "v")
+    """Comprehension and loop variables, and parameters of lambdas."""
+    FUNCTION = ("h",)
+
+    def series(self) -> Iterator[str]:
+        *short, stem = cast("tuple[str, ...]", self.value)
+        return itertools.chain(short, (f"{stem}{number}" for number in itertools.count()))
+
+
+@dataclass(eq=False)
+class Binding:
+    """A name in the scope that binds it."""
+
+    old: str
+    kind: Kind
+    new: str = ""
+    definition: "Scope | None" = None
+    """The scope of the function it is bound to, if a `def` binds it."""
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class, function or comprehension."""
+
+    parent: "Scope | None"
+    is_class: bool = False
+    is_comprehension: bool = False
+    bindings: dict[str, Binding] = field(default_factory=dict[str, Binding])
+    elsewhere: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Names declared `global` (True) or `nonlocal` (False) here."""
+
+    def bind(self, name: str, kind: Kind) -> Binding:
+        if name in self.elsewhere:
+            owner = self.root if self.elsewhere[name] else self.parent
+            found = owner and owner.lookup(name)
+            return found or self.root.bindings.setdefault(name, Binding(name, Kind.FIXED))
+        kind = Kind.FIXED if self.is_class else kind
+        return self.bindings.setdefault(name, Binding(name, kind))
+
+    def lookup(self, name: str) -> Binding | None:
+        """As the interpreter does: classes are invisible to the functions inside them."""
+        scope: Scope | None = self
+        if name in self.elsewhere:
+            scope = self.root if self.elsewhere[name] else self.parent
+        while scope is not None:
+            if name in scope.bindings and (scope is self or not scope.is_class):
+                return scope.bindings[name]
+            scope = scope.parent
+        return None
+
+    @property
+    def root(self) -> "Scope":
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    @property
+    def function(self) -> "Scope":
+        """Where an assignment expression binds."""
+        scope = self
+        while scope.is_comprehension and scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+
+def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> None:
+    """Give every renameable binding of `tree` its new name, in place. `parameters` name the entry's parameters."""
+    finder = _Finder(tree, entry)
+    uses = [(use, use.scope.lookup(use.name)) for use in finder.uses]
+    bound = [binding for scope in finder.scopes for binding in scope.bindings.values()]
+    kept = {use.name for use, binding in uses if binding is None}
+    kept |= {binding.old for binding in bound if binding.kind is Kind.FIXED}
+    given = dict(zip(finder.entry_parameters, parameters or (), strict=False))
+    for scope in finder.scopes:
+        _name_bindings(scope, kept, given)
+    for use, binding in uses:
+        if binding is not None:
+            use.write(binding.new)
+    for call, scope in finder.calls:
+        _rename_keywords(call, scope)
+
+
+def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str]) -> None:
+    """Names follow from the order of first appearance, outer scopes first."""
+    taken = set(kept)
+    outer = scope.parent
+    while outer is not None:
+        taken |= {binding.new for binding in outer.bindings.values()}
+        outer = outer.parent
+    for binding in scope.bindings.values():
+        if binding.kind is Kind.FIXED:
+            binding.new = binding.old
+            continue
+        wanted = given.get(binding, "")
+        if not wanted or wanted in taken:
+            wanted = next(name for name in binding.kind.series() if name not in taken)
+        binding.new = wanted
+        taken.add(wanted)
+
+
+def _rename_keywords(call: ast.Call, scope: Scope) -> None:
+    """`helper(size=3)` follows the new name of the helper's parameter."""
+    assert isinstance(call.func, ast.Name)
+    here: Scope | None = scope
+    while here is not None and all(binding.new != call.func.id for binding in here.bindings.values()):
+        here = here.parent
+    binding = here and next(binding for binding in here.bindings.values() if binding.new == call.func.id)
+    if not binding or binding.definition is None:
+        return
+    for keyword in call.keywords:
+        parameter = binding.definition.bindings.get(keyword.arg or "")
+        if parameter is not None:
+            keyword.arg = parameter.new
+
+
+@dataclass
+class _Use:
+    """One place where an identifier is written."""
+
+    node: ast.AST
+    attribute: str
+    name: str
+    scope: Scope
+    index: int | None = None
+
+    def write(self, name: str) -> None:
+        if self.index is None:
+            setattr(self.node, self.attribute, name)
+        else:
+            getattr(self.node, self.attribute)[self.index] = name
+
+
+class _Finder(ast.NodeVisitor):
+    """Builds the scopes, and lists every use of a name with the scope it stands in."""
+
+    def __init__(self, tree: ast.Module, entry: str) -> None:
+        self.scope = Scope(None)
+        self.scopes = [self.scope]
+        self.uses: list[_Use] = []
+        self.calls: list[tuple[ast.Call, Scope]] = []
+        self.entry_parameters: list[Binding] = []
+        self.scope.bind(entry, Kind.FIXED)
+        self.entry = entry
+        self.generic_visit(tree)
+
+    def declare(self, node: ast.AST, attribute: str, kind: Kind, scope: Scope | None = None) -> Binding:
+        scope = scope or self.scope
+        name = str(getattr(node, attribute))
+        self.uses.append(_Use(node, attribute, name, scope))
+        return scope.bind(name, kind)
+
+    def enter(self, *, is_class: bool = False, is_comprehension: bool = False) -> Scope:
+        self.scope = Scope(self.scope, is_class, is_comprehension)
+        self.scopes.append(self.scope)
+        return self.scope
+
+    def leave(self) -> None:
+        assert self.scope.parent is not None
+        self.scope = self.scope.parent
+
+    def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.uses.append(_Use(node, "id", node.id, self.scope))
+        else:
+            self.declare(node, "id", Kind.LOCAL)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.declare(node.target, "id", Kind.LOCAL, self.scope.function)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.keywords:
+            self.calls.append((node, self.scope))
+
+    def visit_FunctionDef(self, node: FunctionNode) -> None:
+        method = self.scope.is_class
+        is_entry = self.scope.parent is None and node.name == self.entry
+        binding = self.declare(node, "name", Kind.FUNCTION)
+        self.visit_all((*node.decorator_list, *node.args.defaults, *node.args.kw_defaults))
+        inner = self.enter()
+        # a function defined twice has no single set of parameters to rename keywords by
+        binding.definition = inner if binding.definition is None else None
+        self.declare_scoping(node)
+        parameters = self.parameters(node.args, Kind.FIXED if method else Kind.LOCAL)
+        if is_entry:
+            self.entry_parameters = parameters
+        self.visit_all(node.body)
+        self.leave()
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # pyright: ignore[reportAssignmentType]
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.visit_all((*node.args.defaults, *node.args.kw_defaults))
+        self.enter()
+        self.parameters(node.args, Kind.ITERATION)
+        self.visit(node.body)
+        self.leave()
+
+    def parameters(self, args: ast.arguments, kind: Kind) -> list[Binding]:
+        rest = (args.vararg, *args.kwonlyargs, args.kwarg)
+        plain = [self.declare(argument, "arg", kind) for argument in (*args.posonlyargs, *args.args)]
+        for argument in rest:
+            if argument is not None:
+                self.declare(argument, "arg", kind)
+        return plain
+
+    def declare_scoping(self, function: ast.AST) -> None:
+        """`global` and `nonlocal` hold for the whole function, also above the line they stand in."""
+        for node in own_nodes(function):
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                self.scope.elsewhere |= dict.fromkeys(node.names, isinstance(node, ast.Global))
+
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
+        self.uses += [_Use(node, "names", name, self.scope, index) for index, name in enumerate(node.names)]
+
+    visit_Nonlocal = visit_Global  # pyright: ignore[reportAssignmentType]
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.visit_all((*node.decorator_list, *node.bases, *node.keywords))
+        self.declare(node, "name", Kind.FUNCTION)
+        self.enter(is_class=True)
+        self.visit_all(node.body)
+        self.leave()
+
+    def visit_comprehension_expression(self, node: Comprehension) -> None:
+        self.visit(node.generators[0].iter)  # evaluated outside
+        self.enter(is_comprehension=True)
+        for number, generator in enumerate(node.generators):
+            if number:
+                self.visit(generator.iter)
+            self.visit_iteration_target(generator.target)
+            self.visit_all(generator.ifs)
+        self.visit_all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
+        self.leave()
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_comprehension_expression
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self.visit_iteration_target(node.target)
+        self.visit_all((*node.body, *node.orelse))
+
+    visit_AsyncFor = visit_For  # pyright: ignore[reportAssignmentType]
+
+    def visit_iteration_target(self, target: ast.expr) -> None:
+        for part in ast.walk(target):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                self.scope.bind(part.id, Kind.ITERATION)
+        self.visit(target)
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            self.scope.bind((alias.asname or alias.name).split(".")[0], Kind.FIXED).kind = Kind.FIXED
+
+    visit_ImportFrom = visit_Import  # pyright: ignore[reportAssignmentType]
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        self.capture(node)
+
+    def capture(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
+        if node.name:
+            self.declare(node, "name", Kind.LOCAL)
+        self.generic_visit(node)
+
+    visit_MatchAs = visit_MatchStar = capture
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self.declare(node, "rest", Kind.LOCAL)
+        self.generic_visit(node)

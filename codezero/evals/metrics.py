@@ -1,0 +1,97 @@
+"""The figures of an exam: pass@k, average@k, intervals and AUROC. Pure; knows nothing of models or files.
+
+Legend for shapes: P problems, A attempts.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+RESAMPLES = 2_000
+DRAWS_AT_ONCE = 1_000_000
+"""Bounds the memory of a bootstrap (8 bytes a draw)."""
+Z_95 = 1.959963984540054
+"""0.975 quantile of the standard normal distribution."""
+
+
+class Interval(NamedTuple):
+    """A two-sided interval of 95 %."""
+
+    low: float
+    high: float
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Unbiased chance that at least one of k attempts passes, from `correct` of `samples` attempts at a problem.
+
+    1 - C(n - c, k) / C(n, k): Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1.
+    Raises ValueError unless 0 <= correct <= samples and 1 <= k <= samples.
+    """
+    if not 0 <= correct <= samples or not 1 <= k <= samples:
+        raise ValueError(f"pass@{k} cannot be estimated from {correct} of {samples} attempts")
+    if samples - correct < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / i for i in range(samples - correct + 1, samples + 1))
+
+
+def average_at_k(outcomes_k: Sequence[bool]) -> float:
+    """Share of k attempts at one problem that pass; the same number as pass@1. Raises ValueError for none."""
+    if len(outcomes_k) == 0:
+        raise ValueError("average@k of no attempt")
+    return sum(outcomes_k) / len(outcomes_k)
+
+
+def bootstrap_interval(values_P: Sequence[float], *, seed: int, resamples: int = RESAMPLES) -> Interval:
+    """Percentile bootstrap of the mean over problems, which are what varies from exam to exam (not attempts).
+
+    Raises ValueError for no problem.
+    """
+    if len(values_P) == 0:
+        raise ValueError("an interval of no problem")
+    values = np.asarray(values_P, dtype=np.float64)
+    draw = np.random.default_rng(seed)
+    step = max(1, DRAWS_AT_ONCE // len(values))
+    means = [
+        values[draw.integers(0, len(values), size=(min(step, resamples - done), len(values)))].mean(axis=1)
+        for done in range(0, resamples, step)
+    ]
+    low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
+    mean = float(values.mean())
+    return Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean
+
+
+def wilson_interval(successes: int, trials: int) -> Interval:
+    """Interval of a single proportion: Wilson 1927. Raises ValueError unless 0 <= successes <= trials, trials > 0."""
+    if not 0 <= successes <= trials or trials == 0:
+        raise ValueError(f"{successes} of {trials} is no proportion")
+    share, square = successes / trials, Z_95 * Z_95
+    centre = share + square / (2 * trials)
+    reach = Z_95 * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials))
+    scale = 1 + square / trials
+    low = 0.0 if successes == 0 else (centre - reach) / scale
+    high = 1.0 if successes == trials else (centre + reach) / scale
+    return Interval(low, high)
+
+
+def auroc(scores_A: Sequence[float], truths_A: Sequence[bool]) -> float | None:
+    """Chance that a right attempt is scored above a wrong one, ties counting half; None without both kinds.
+
+    The Mann-Whitney rank statistic: Hanley & McNeil 1982.
+    """
+    right = np.asarray(truths_A, dtype=np.bool_)
+    positives, negatives = int(right.sum()), int((~right).sum())
+    if not positives or not negatives:
+        return None
+    ranks = average_ranks(np.asarray(scores_A, dtype=np.float64))
+    above = float(ranks[right].sum()) - positives * (positives + 1) / 2
+    return above / (positives * negatives)
+
+
+def average_ranks(scores_A: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """[A] ranks from 1; equal scores share the mean of their ranks."""
+    _, place, counts = np.unique(scores_A, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[place]

@@ -1,0 +1,237 @@
+"""How far a judge can be believed: known right and wrong solutions ("canaries") turn its scores into a probability.
+
+A score enters only with proven skill of its own, and only with positive weight: a judge that is wrong more often than
+not is switched off, never turned round. Nothing here asks a model.
+"""
+
+# numpy.linalg and the reductions used here are only partly typed
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codezero.types import Problem
+
+SKILL = 0.55
+"""Least lower bound of the AUROC with which a judge, or one of its scores, is used."""
+LEAST_OF_EACH = 20
+"""Fewest right and fewest wrong canaries that prove anything."""
+FOLDS = 5
+RIDGE = 0.1
+"""L2 penalty on the weights of standardised scores; the intercept is free."""
+NO_OPINION = 0.5
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A solution whose correctness is known."""
+
+    problem: Problem
+    code: str
+    """Not fenced."""
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Logistic regression on the scores with skill: p = 1 / (1 + exp(-(intercept + sum w_k z_k)))."""
+
+    intercept: float
+    weights: tuple[float, ...]
+    """[K] one per score, 0 for a score that is not used; on standardised scores, never negative."""
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+
+    def probability(self, scores: Sequence[float | None]) -> float:
+        """Calibrated probability of correctness. A missing score counts as an average one."""
+        margin = self.intercept
+        for score, weight, mean, scale in zip(scores, self.weights, self.means, self.scales, strict=True):
+            if score is not None:
+                margin += weight * (score - mean) / scale
+        return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, margin))))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the canaries say of a judge. All figures are of canaries that the fit had not seen (5 folds by problem)."""
+
+    fit: Fit | None
+    """None: no score has skill, so the judge has weight 0."""
+    auroc: float | None
+    auroc_low: float | None
+    """Lower end of the 95 % interval."""
+    brier: float | None
+    ece: float | None
+    threshold: float
+    """Probability that best divides right from wrong (Youden's J)."""
+    canaries: int
+    reasons: tuple[str, ...] = ()
+    """Why a score, or the whole judge, is not used."""
+
+    def probability(self, scores: Sequence[float | None]) -> float:
+        return NO_OPINION if self.fit is None else self.fit.probability(scores)
+
+
+def calibrate(
+    names: Sequence[str], scores: Sequence[Sequence[float | None]], right: Sequence[bool], problems: Sequence[str]
+) -> Calibration:
+    """Fit on `scores` [N][K], named `names` [K]. `problems` [N] keeps the canaries of one problem in one fold."""
+    labels = np.asarray(right, dtype=np.float64)
+    few = min(int(labels.sum()), int((1 - labels).sum()))
+    if few < LEAST_OF_EACH:
+        return _unused(len(labels), f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed")
+    table = np.array([[np.nan if s is None else s for s in row] for row in scores], dtype=np.float64)
+    order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
+    folds = np.array([order[problem] % FOLDS for problem in problems])
+    unseen = np.full(len(labels), NO_OPINION)
+    for fold in range(FOLDS):
+        known, asked = folds != fold, folds == fold
+        fit, _ = fit_positive(names, table[known], labels[known])
+        if fit is not None:
+            unseen[asked] = [fit.probability(_optional(row)) for row in table[asked]]
+    fit, reasons = fit_positive(names, table, labels)
+    area, low, _ = auroc_interval(unseen, labels)
+    if fit is not None and low < SKILL:
+        reasons = (f"its AUROC on canaries may be as low as {low:.2f}; {SKILL} is needed", *reasons)
+        fit = None
+    return Calibration(
+        fit, area, low, brier(unseen, labels), ece(unseen, labels), best_threshold(unseen, labels), len(labels), reasons
+    )
+
+
+def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fit | None, tuple[str, ...]]:
+    """Logistic regression on the scores with skill; of those, the ones with negative weight are dropped one by one."""
+    n_scores = scores.shape[1]
+    missing = np.isnan(scores).all(axis=0)
+    means = np.where(missing, 0.0, np.nanmean(np.where(missing, 0.0, scores), axis=0))
+    filled = np.where(np.isnan(scores), means, scores)
+    scales = np.maximum(filled.std(axis=0), 1e-6)
+    standard = (filled - means) / scales
+    used: list[int] = []
+    reasons: list[str] = []
+    for index in range(n_scores):
+        low = auroc_interval(filled[:, index], labels)[1]
+        if low >= SKILL:
+            used.append(index)
+        else:
+            reasons.append(f"{names[index]} is not used: its own AUROC may be as low as {low:.2f}")
+    while used:
+        solution = logistic(standard[:, used], labels)
+        worst = int(np.argmin(solution[1:]))
+        if solution[1 + worst] >= 0:
+            weights = np.zeros(n_scores)
+            weights[used] = solution[1:]
+            return Fit(float(solution[0]), _floats(weights), _floats(means), _floats(scales)), tuple(reasons)
+        reasons.append(f"{names[used[worst]]} is not used: beside the others it would count backwards")
+        del used[worst]
+    return None, tuple(reasons)
+
+
+def logistic(features: Array, labels: Array, ridge: float = RIDGE, iterations: int = 50) -> Array:
+    """[1 + K] intercept and weights by Newton's method with halved steps.
+
+    Targets are Platt's (n+ + 1)/(n+ + 2) and 1/(n- + 2), so that separable canaries do not promise certainty
+    (Platt, "Probabilistic outputs for support vector machines", 1999).
+    """
+    positive, negative = labels.sum(), (1 - labels).sum()
+    targets = np.where(labels > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
+    design = np.column_stack([np.ones(len(labels)), features])
+    penalty = np.diag([0.0, *[ridge] * features.shape[1]])
+
+    def loss(solution: Array) -> float:
+        margin = design @ solution
+        return float((np.logaddexp(0, margin) - targets * margin).sum() + 0.5 * solution @ penalty @ solution)
+
+    solution = np.zeros(design.shape[1])
+    for _ in range(iterations):
+        p = 1 / (1 + np.exp(-np.clip(design @ solution, -30, 30)))
+        gradient = design.T @ (p - targets) + penalty @ solution
+        curvature = (design * (p * (1 - p))[:, None]).T @ design + penalty + 1e-9 * np.eye(len(solution))
+        step = np.linalg.solve(curvature, gradient)
+        size = 1.0
+        while size > 1e-6 and loss(solution - size * step) > loss(solution):
+            size /= 2
+        solution = solution - size * step
+        if np.abs(size * step).max() < 1e-8:
+            break
+    return solution
+
+
+def auroc(scores: Sequence[float] | Array, labels: Sequence[bool] | Array) -> float:
+    """Probability that a right one scores above a wrong one, ties counting half. NaN without both kinds."""
+    return auroc_interval(scores, labels)[0]
+
+
+def auroc_interval(scores: Sequence[float] | Array, labels: Sequence[bool] | Array) -> tuple[float, float, float]:
+    """(AUROC, low, high): the 95 % interval holds every A whose own standard error reaches the AUROC seen.
+
+    Standard error of Hanley & McNeil 1982, interval by Newcombe 2006 (method 5); unlike AUROC +- 1.96 SE it stays
+    honest near 1, where good judges are. NaN without both kinds.
+    """
+    values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64) > 0
+    n_right, n_wrong = int(truth.sum()), int((~truth).sum())
+    if not n_right or not n_wrong:
+        return math.nan, math.nan, math.nan
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    area = float((ranks[truth].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
+    return area, _reach(area, 0.0, n_right, n_wrong), _reach(area, 1.0, n_right, n_wrong)
+
+
+def _reach(area: float, end: float, n_right: int, n_wrong: int) -> float:
+    """The value between `area` and `end` that is 1.96 of its own standard errors away from `area`; by bisection."""
+    near, far = area, end
+    for _ in range(60):
+        middle = (near + far) / 2
+        if abs(area - middle) > 1.96 * _standard_error(middle, n_right, n_wrong):
+            far = middle
+        else:
+            near = middle
+    return near
+
+
+def _standard_error(area: float, n_right: int, n_wrong: int) -> float:
+    right_pairs, wrong_pairs = area / (2 - area), 2 * area**2 / (1 + area)
+    within = (n_right - 1) * (right_pairs - area**2) + (n_wrong - 1) * (wrong_pairs - area**2)
+    return math.sqrt(max(0.0, (area * (1 - area) + within) / (n_right * n_wrong)))
+
+
+def brier(probabilities: Array, labels: Array) -> float:
+    """Mean squared error of the probabilities."""
+    return float(np.mean((probabilities - labels) ** 2))
+
+
+def ece(probabilities: Array, labels: Array, bins: int = 10) -> float:
+    """Expected calibration error over `bins` equal-width bins: mean |said - true| weighted by how often it is said."""
+    which = np.minimum((probabilities * bins).astype(int), bins - 1)
+    gaps = (abs((probabilities - labels)[which == b].sum()) for b in range(bins))
+    return float(sum(gaps) / len(labels))
+
+
+def best_threshold(probabilities: Array, labels: Array) -> float:
+    """The middle of the gap at which true minus false positive rate is largest."""
+    order = np.argsort(-probabilities, kind="stable")
+    ranked, truth = probabilities[order], labels[order]
+    gain = np.cumsum(truth / max(truth.sum(), 1) - (1 - truth) / max((1 - truth).sum(), 1))
+    ends = np.append(ranked[1:] < ranked[:-1], True)
+    best = int(np.argmax(np.where(ends, gain, -np.inf)))
+    below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
+    return float((ranked[best] + below) / 2)
+
+
+def _unused(count: int, reason: str) -> Calibration:
+    return Calibration(None, None, None, None, None, NO_OPINION, count, (reason,))
+
+
+def _optional(row: Array) -> list[float | None]:
+    return [None if math.isnan(value) else float(value) for value in row]
+
+
+def _floats(values: Array) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -1,0 +1,136 @@
+"""Loads a language model and its tokenizer for one role, or says in one line why not.
+
+A name is a directory written by `save_pretrained` or a Hugging Face id. Weights are read from safetensors only and
+no code from the model's repository is run. Nothing here knows which models ship with this package.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportArgumentType=false
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from codezero.errors import ModelError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+PROBE = "def f(x): return x"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A causal language model, its tokenizer, and where they run."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    device: torch.device
+
+    @property
+    def pad_id(self) -> int:
+        """Fills rows up; never read, because attention is causal or masked."""
+        return cast(int, self.tokenizer.pad_token_id)
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Ids that end a completion: the tokenizer's EOS first, then any other the model was tuned to end with."""
+        eos = cast(int, self.tokenizer.eos_token_id)
+        more = getattr(self.model.generation_config, "eos_token_id", None)
+        listed = more if isinstance(more, list) else [] if more is None else [more]
+        return tuple(dict.fromkeys((eos, *cast("list[int]", listed))))
+
+
+def load_model(
+    name: str, *, device: str = "auto", precision: str = "auto", role: str, for_training: bool = False
+) -> LoadedModel:
+    """The model called `name`, ready for `role` (which only words the errors).
+
+    `precision` auto is bfloat16 on CUDA and float32 elsewhere, whatever the file holds. Without `for_training` the
+    parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model, role and remedy.
+    """
+    where = choose_device(device, role)
+    _check_directory(name, role)
+    tokenizer = _load_tokenizer(name, role)
+    model = _load_weights(name, role, choose_precision(precision, where))
+    if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
+        raise ModelError(
+            f"{role}: tokenizer of {name} has more tokens than the model has embeddings; use matching ones"
+        )
+    model.to(where)  # pyright: ignore[reportCallIssue]
+    model.requires_grad_(for_training)
+    model.train(for_training)
+    return LoadedModel(model, tokenizer, name, where)
+
+
+def choose_device(device: str, role: str) -> torch.device:
+    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelError when the device asked for is not there."""
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(kind for kind, there in present.items() if there))
+    if not present.get(device, False):
+        raise ModelError(f"{role}: no {device} device here; set model.device=auto")
+    return torch.device(device)
+
+
+def choose_precision(precision: str, device: torch.device) -> torch.dtype:
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return PRECISIONS[precision]
+
+
+def _check_directory(name: str, role: str) -> None:
+    """A path that cannot be a model is refused here, before it is mistaken for a hub id."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(f"{role}: directory {name} has no config.json; give one written by save_pretrained")
+    elif path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelError(f"{role}: {name} is not a directory; give a model directory or a Hugging Face id")
+
+
+def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(_source(name), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(_why(name, role, "tokenizer", error)) from error
+    if not tokenizer(PROBE, add_special_tokens=False)["input_ids"]:  # files missing: some classes then know no words
+        raise ModelError(f"{role}: {name} has no tokenizer; add its tokenizer.json")
+    if not tokenizer.chat_template:
+        raise ModelError(f"{role}: tokenizer of {name} has no chat template; use an instruction-tuned model")
+    if tokenizer.eos_token_id is None:
+        raise ModelError(f"{role}: tokenizer of {name} has no EOS token; use a model that can end its answer")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return cast(PreTrainedTokenizerBase, tokenizer)
+
+
+def _load_weights(name: str, role: str, dtype: torch.dtype) -> PreTrainedModel:
+    disable_progress_bar()  # of reading shards; downloads still show theirs
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            _source(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise ModelError(_why(name, role, "model", error)) from error
+    return cast(PreTrainedModel, model)
+
+
+def _source(name: str) -> str:
+    path = Path(name).expanduser()
+    return str(path) if path.is_dir() else name
+
+
+def _why(name: str, role: str, what: str, error: Exception) -> str:
+    """The library's message cut to its first sentence, and what to do."""
+    said = str(error).strip() or type(error).__name__
+    first = said.splitlines()[0][:200].rstrip(".")
+    if Path(name).expanduser().is_dir():
+        remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"
+    else:
+        remedy = "check the id and the network, or give a local directory"
+    return f"{role}: cannot load the {what} of {name}: {first}; {remedy}"

@@ -1,0 +1,115 @@
+"""Records, shows and reports a run: `types.Monitor` over metrics.jsonl, a view and the report."""
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from codezero.monitor.logs import quiet_libraries, setup_logging
+from codezero.monitor.names import readable_name
+from codezero.monitor.plain import PlainView, print_flushed
+from codezero.monitor.report import MORE_PEERS, headline, write_report
+from codezero.monitor.state import RunState
+from codezero.monitor.store import FILE_NAME, MetricsFile, read_metrics
+from codezero.monitor.terminal import LiveView, terminal_console
+from codezero.types import Metrics, ScoredGroup
+
+__all__ = ["NODE_FILE", "RunMonitor", "setup_logging"]
+
+logger = logging.getLogger(__name__)
+
+NODE_FILE = "node.json"
+"""Who runs in this folder, for views of several nodes."""
+
+
+class View(Protocol):
+    def show(self, state: RunState) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoView:
+    """`monitor.view=off`."""
+
+    def show(self, state: RunState) -> None:
+        """Silence."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def choose_view(view: str) -> View:
+    """auto: live on a terminal that can redraw, plain lines elsewhere."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
+    if view == "off":
+        return NoView()
+    console = terminal_console()
+    return LiveView(console) if view == "live" or (view == "auto" and console is not None) else PlainView()
+
+
+class RunMonitor:
+    """Implements `types.Monitor` for one run folder."""
+
+    def __init__(self, *, folder: Path, view: str, identity: str, swarm_kind: str, facts: Mapping[str, str]) -> None:
+        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models."""
+        self.folder = folder
+        self.view_kind = view
+        self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
+        self._file: MetricsFile | None = None
+        self._view: View = NoView()
+
+    def started(self, iteration: int) -> None:
+        """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
+        self._file = MetricsFile.open(self.folder)
+        self._file.truncate_after(iteration if iteration > 0 else -1)
+        self.state = self.state.replayed(read_metrics(self._file.path))
+        self._write_node_file(stopped=None)
+        logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
+        quiet_libraries()  # by now everything is imported
+        self._view = choose_view(self.view_kind)
+        self._view.show(self.state)
+
+    def observe(self, iteration: int, metrics: Metrics, scored: Sequence[ScoredGroup]) -> None:
+        """One row on disk, one picture on the screen."""
+        row = metrics | {"iteration": iteration}
+        if self._file is not None:
+            self._file.append(row)
+        self.state = self.state.advanced(row, scored)
+        self._view.show(self.state)
+
+    def close(self, reason: str) -> None:
+        """Give the terminal back, write the report and say where it is. Nothing to do before `started`."""
+        if self._file is None:
+            return
+        self._view.close()
+        self._file.close()
+        self._file = None
+        self._write_node_file(stopped=reason)
+        rows = read_metrics(self.folder / FILE_NAME)
+        page = write_report(self.folder, rows, self.state, reason)
+        logger.info("ended after iteration %d: %s", self.state.iteration, reason)
+        if self.view_kind != "off":
+            for line in farewell(self.state, reason, page):
+                print_flushed(line)
+
+    def _write_node_file(self, stopped: str | None) -> None:
+        facts = {"peer_id": self.state.identity, "pid": os.getpid(), "began": self.state.began, "stopped": stopped}
+        part = self.folder / f"{NODE_FILE}.part"
+        part.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+        os.replace(part, self.folder / NODE_FILE)
+
+
+def farewell(state: RunState, reason: str, page: Path) -> list[str]:
+    """The last lines on the screen."""
+    return [
+        f"codezero: {reason} after iteration {state.iteration}",
+        f"  {headline(state.exams)}",
+        f"  report: {page}",
+        f"  next: the same command goes on from here; with peers: {MORE_PEERS}",
+    ]

@@ -1,0 +1,208 @@
+"""The page a run leaves behind: `report.md` and `curve.png`, from what `metrics.jsonl` holds.
+
+It claims only what was executed, and says "not measured" where nothing was.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codezero.monitor.names import readable_name
+from codezero.monitor.state import ExamResult, RunState, ShownAttempt, code_of, mean, read_exam, read_tolerated
+from codezero.monitor.store import number
+from codezero.monitor.text import clean, count, duration, interval, percent
+from codezero.types import Metrics
+
+MORE_PEERS = "codezero swarm up --nodes 3"
+REAL_MODELS = (
+    "codezero run model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct evaluator.model=Qwen/Qwen2.5-Coder-1.5B-Instruct"
+)
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the rows of a run add up to."""
+
+    rows: Sequence[Metrics]
+    exams: tuple[ExamResult, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Metrics]) -> "Story":
+        return cls(rows, tuple(exam for row in rows if (exam := read_exam(row)) is not None))
+
+    def series(self, key: str) -> list[tuple[int, float]]:
+        """(iteration, value) wherever `key` was measured."""
+        return [
+            (int(number(row, "iteration") or 0), value) for row in self.rows if (value := number(row, key)) is not None
+        ]
+
+    def average(self, key: str) -> float | None:
+        values = [value for _, value in self.series(key)]
+        return mean(values) if values else None
+
+
+def write_report(folder: Path, rows: Sequence[Metrics], state: RunState, reason: str) -> Path:
+    """Write `report.md` and `curve.png` into `folder`, atomically each; returns the page's path."""
+    from codezero.monitor.curve import draw_curve  # matplotlib takes a second; only the end of a run needs it
+
+    story = Story.of(rows)
+    draw_curve(folder / "curve.png", story.exams, story.series("reward/mean"))
+    page, part = folder / "report.md", folder / "report.part"
+    part.write_text("\n".join(_page(folder.resolve().name, story, state, reason)) + "\n", encoding="utf-8")
+    os.replace(part, page)
+    return page
+
+
+def headline(exams: Sequence[ExamResult]) -> str:
+    """What happened to executed average@n, and whether the intervals tell start and end apart."""
+    if not exams:
+        return f"executed average@n: {NOT_MEASURED}"
+    first, last = exams[0], exams[-1]
+    if len(exams) == 1:
+        measured = f"{first.label} {percent(first.average)} {interval(first.low, first.high)}".rstrip()
+        return f"{measured} at iteration {first.iteration}; measured once, so nothing to compare with"
+    points = 100 * (last.average - first.average)
+    moved = f"rose by {points:.1f} points" if points >= 0 else f"fell by {-points:.1f} points"
+    start = f"{percent(first.average)} {interval(first.low, first.high)}".rstrip()
+    end = f"{percent(last.average)} {interval(last.low, last.high)}".rstrip()
+    return f"{last.label} {moved}: {start} to {end}; {_overlap(first, last)}"
+
+
+def _overlap(first: ExamResult, last: ExamResult) -> str:
+    if first.low is None or first.high is None or last.low is None or last.high is None:
+        return "no intervals"
+    apart = last.low > first.high or last.high < first.low
+    return "the 95 % intervals do not overlap" if apart else "the 95 % intervals overlap, so it may be chance"
+
+
+def _page(name: str, story: Story, state: RunState, reason: str) -> Iterator[str]:
+    line = headline(story.exams)
+    yield f"# codezero run `{_inline(name)}`"
+    yield f"\n**{line[0].upper()}{line[1:]}.**"
+    yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
+    yield "\n![Executed average and reward over iterations](curve.png)"
+    yield from _start_and_end(story.exams)
+    yield from _levels(story.exams)
+    yield from _trust(story.exams)
+    yield from _run(story, state)
+    yield from _attempts(state)
+    yield from _next(state)
+
+
+def _start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
+    yield "\n## Start and end\n"
+    if not exams:
+        yield f"Executed truth: {NOT_MEASURED}; no exam was sat (`evals.every`)."
+        return
+    first, last = exams[0], exams[-1]
+    yield f"| | iteration {first.iteration} | iteration {last.iteration} |\n|---|---|---|"
+    for title, measured in (
+        (last.label, [f"{percent(exam.average)} {interval(exam.low, exam.high)}" for exam in (first, last)]),
+        (
+            f"{last.source} pass@{last.samples}",
+            [f"{percent(exam.passed)} {interval(exam.pass_low, exam.pass_high)}" for exam in (first, last)],
+        ),
+        ("undecided executions, left out", [percent(exam.unknown_share) for exam in (first, last)]),
+    ):
+        yield f"| {_inline(title)} | {measured[0].strip()} | {measured[1].strip()} |"
+    problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "
+    yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
+
+
+def _levels(exams: Sequence[ExamResult]) -> Iterator[str]:
+    if not exams or not (exams[0].levels or exams[-1].levels):
+        return
+    first, last = exams[0], exams[-1]
+    yield "\n| level | start | end |\n|---|---|---|"
+    for level in sorted({*first.levels, *last.levels}):
+        yield f"| {level} | {percent(first.levels.get(level))} | {percent(last.levels.get(level))} |"
+
+
+def _trust(exams: Sequence[ExamResult]) -> Iterator[str]:
+    """Whether the judge that gave the rewards can be believed."""
+    yield "\n## Can the judge be believed?\n"
+    known = [exam for exam in exams if exam.believed is not None]
+    if not known:
+        yield f"Against executed truth: {NOT_MEASURED}."
+        return
+    yield "The judge never runs code; here it is held against the execution of the same attempts.\n"
+    yield "| iteration | judge believes | executed truth | AUROC | wrong but believed | right but not believed |"
+    yield "|---|---|---|---|---|---|"
+    for exam in [known[0], known[-1]][: len(known)]:
+        ranking = "—" if exam.auroc is None else f"{exam.auroc:.3f}"
+        yield (
+            f"| {exam.iteration} | {percent(exam.believed)} | {percent(exam.average)} | {ranking} "
+            f"| {percent(exam.false_positive_share)} | {percent(exam.false_negative_share)} |"
+        )
+
+
+def _run(story: Story, state: RunState) -> Iterator[str]:
+    yield "\n## The run\n"
+    rewards = [value for _, value in story.series("reward/mean")]
+    seconds, tokens = story.average("seconds"), story.average("tokens/sampled_per_second")
+    shared = story.average("swarm/external_share")
+    peers = [value for _, value in story.series("swarm/peers")]
+    yield f"- node: {readable_name(state.identity)} (`{_inline(state.identity)}`), {_inline(state.swarm_kind)} swarm"
+    for key, value in state.facts.items():
+        yield f"- {_inline(key)}: `{_inline(value)}`"
+    yield f"- reward: {f'{rewards[0]:.2f} to {rewards[-1]:.2f}' if rewards else NOT_MEASURED}"
+    yield f"- speed: {NOT_MEASURED if seconds is None else duration(seconds) + ' an iteration'}" + (
+        "" if tokens is None else f", {tokens:,.0f} tokens sampled a second"
+    )
+    yield f"- peers: {f'{peers[-1]:.0f} at the end, {max(peers):.0f} at most' if peers else NOT_MEASURED}" + (
+        "" if shared is None else f"; {percent(shared)} of what was learnt came from them"
+    )
+    survived = total_tolerated(story.rows)
+    errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(survived.items()))
+    yield f"- tolerated errors: {errors or 'none'}"
+
+
+def total_tolerated(rows: Sequence[Metrics]) -> dict[str, int]:
+    """Errors survived by every process of the run: each counts from 0, so a count that falls is a new process."""
+    total: dict[str, int] = {}
+    before: dict[str, int] = {}
+    for row in rows:
+        now = read_tolerated(row)
+        for name, times in now.items():
+            known = before.get(name, 0)
+            total[name] = total.get(name, 0) + (times - known if times >= known else times)
+        before = now
+    return total
+
+
+def _attempts(state: RunState) -> Iterator[str]:
+    if state.problem is None:
+        return
+    yield "\n## The last problem, its best and its worst attempt\n"
+    yield _fenced(" ".join(state.problem.question.split()), "text", lines=False)
+    for which, attempt in (("Best", state.problem.best), ("Worst", state.problem.worst)):
+        yield f"\n{which}, reward {attempt.reward:.2f}{_because(attempt)}\n"
+        yield _fenced(code_of(attempt.text), "python", lines=True)
+
+
+def _because(attempt: ShownAttempt) -> str:
+    why = _inline("; ".join(attempt.reasons[:8]), 300)
+    return f": `{why}`" if why else ""
+
+
+def _next(state: RunState) -> Iterator[str]:
+    yield "\n## What next\n"
+    yield "- the same command goes on from where this run stopped"
+    yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{MORE_PEERS}`"
+    yield f"- real models: `{REAL_MODELS}`"
+
+
+def _inline(text: str, limit: int = 120) -> str:
+    """Foreign text on one line of Markdown: without what could end a code span or a table cell, or start HTML."""
+    return re.sub(r"[`|<>\[\]]", "'", clean(text, limit))
+
+
+def _fenced(text: str, language: str, *, lines: bool) -> str:
+    """Foreign text in a fence longer than any within it."""
+    shown = clean(text, 1_500, lines=lines)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{shown}\n{fence}"

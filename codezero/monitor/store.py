@@ -1,0 +1,153 @@
+"""`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
+
+A kill at any moment loses at most the line being written; it is cut off at the next opening. Files are read within a
+fixed number of bytes, however long the run.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Self, cast
+
+from codezero.types import Metrics
+
+FILE_NAME = "metrics.jsonl"
+KEYS = (
+    "time",
+    "iteration",
+    "round",
+    "seconds",
+    "reward/mean",
+    "eval/average_at_8",
+    "eval/pass_at_8",
+    "eval/ci_low",
+    "eval/ci_high",
+    "eval/source",
+    "difficulty/level",
+    "judge/auroc",
+    "train/loss",
+    "train/entropy",
+    "train/zero_spread_share",
+    "swarm/peers",
+    "swarm/external_share",
+    "tokens/sampled_per_second",
+)
+"""In every row, null when not measured this time. `time` is unix seconds; a row may have more."""
+
+MAX_TEXT = 1_000
+"""Characters of a string value."""
+MAX_LINE = 1 << 16
+"""Bytes of a line that is read."""
+MAX_BYTES = 32 << 20
+"""Read of one file by default: some 20,000 iterations, half from its beginning and half from its end."""
+
+
+class MetricsFile:
+    """The open, append-only file of one run; one process owns it."""
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self.path = path
+        self._stream = stream
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open or make `folder/metrics.jsonl`, first repairing a last line that a kill tore."""
+        path = folder / FILE_NAME
+        _repair(path)
+        return cls(path, path.open("ab"))
+
+    def append(self, row: Metrics) -> None:
+        """Hand one row to the operating system; it survives a kill of this process from here on."""
+        self._stream.write(_line(row))
+        self._stream.flush()
+
+    def truncate_after(self, iteration: int) -> None:
+        """Drop the rows of later iterations, which a crashed run did but never saved. Atomic."""
+        self._stream.close()
+        part = self.path.with_suffix(".part")
+        with self.path.open("rb") as source, part.open("wb") as target:
+            target.writelines(_line(row) for row in _rows(source) if cast(int, row["iteration"]) <= iteration)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(part, self.path)
+        self._stream = self.path.open("ab")
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def read_metrics(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Metrics]:
+    """The rows, oldest first; of a file over `max_bytes` its beginning and its end. No file, no rows.
+
+    Lines that are torn, overlong or no row are passed over: another process may be writing the last one.
+    """
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return []
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= max_bytes:
+            return list(_rows(stream.read(max_bytes).splitlines(keepends=True)))
+        half = max_bytes // 2
+        beginning = stream.read(half)
+        stream.seek(size - half)
+        end = stream.read(half)
+    whole = beginning[: beginning.rfind(b"\n") + 1] + end[end.find(b"\n") + 1 :]
+    return list(_rows(whole.splitlines(keepends=True)))
+
+
+def number(row: Metrics, key: str) -> float | None:
+    """A measured number; None for anything else."""
+    value = row.get(key)
+    return value if isinstance(value, int | float) else None
+
+
+def _line(row: Metrics) -> bytes:
+    whole = dict.fromkeys(KEYS) | {"time": round(time.time(), 3)} | row
+    return json.dumps({key: _value(value) for key, value in whole.items()}, allow_nan=False).encode() + b"\n"
+
+
+def _value(value: object) -> float | int | str | None:
+    """What a row may hold: JSON has no NaN, and a reader has no use for infinity."""
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return None
+
+
+def _rows(lines: Iterable[bytes]) -> Iterator[Metrics]:
+    for line in lines:
+        row = _parse(line)
+        if row is not None:
+            yield row
+
+
+def _parse(line: bytes) -> Metrics | None:
+    """None for a line that is torn, overlong or no row."""
+    if len(line) > MAX_LINE or not line.endswith(b"\n"):
+        return None
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
+        return None
+    row = {key: _value(value) for key, value in cast("dict[str, object]", raw).items()}
+    iteration = row.get("iteration")
+    return row if isinstance(iteration, int) and not isinstance(iteration, bool) and iteration >= 0 else None
+
+
+def _repair(path: Path) -> None:
+    """Cut off what follows the last newline."""
+    with path.open("a+b") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        back = min(size, MAX_LINE)
+        stream.seek(size - back)
+        whole = stream.read(back).rfind(b"\n") + 1
+        if whole < back:
+            stream.truncate(size - back + whole)

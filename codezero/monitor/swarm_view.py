@@ -1,0 +1,191 @@
+"""One row for each node of a swarm on this machine, read from the files the nodes write. It talks to no node."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from codezero.monitor.monitor import NODE_FILE
+from codezero.monitor.names import readable_name
+from codezero.monitor.plain import PAUSE_SECONDS, SEPARATOR, print_flushed
+from codezero.monitor.state import RunState
+from codezero.monitor.store import FILE_NAME, read_metrics
+from codezero.monitor.terminal import Trendline, terminal_console
+from codezero.monitor.text import clean, count, duration, percent
+
+MAX_BYTES = 1 << 19
+"""Read of each node's metrics a look: its beginning, where the start value is, and its newest rows."""
+MAX_NODE_FILE = 4_096
+HINT = "Ctrl-C saves and stops every node; the same command goes on from there."
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """What one node has done so far. Shares in [0, 1]; None: not measured yet."""
+
+    name: str
+    pid: int | None
+    alive: bool
+    iteration: int
+    round: int
+    samples: int | None
+    """n of average@n."""
+    start: float | None
+    """First and newest executed average@n."""
+    now: float | None
+    trend: tuple[float, ...]
+    reward: float | None
+    peers: float
+    external_share: float | None
+    seconds_per_iteration: float | None
+
+
+def summarise(folders: Sequence[Path]) -> list[NodeRow]:
+    """A row for each run folder, in order; a node that has written nothing yet has an empty one."""
+    return [_summary(folder) for folder in folders]
+
+
+def _summary(folder: Path) -> NodeRow:
+    node = _read_node(folder / NODE_FILE)
+    peer_id, pid = node.get("peer_id"), node.get("pid")
+    pid = pid if isinstance(pid, int) and pid > 0 else None
+    state = RunState(identity="", swarm_kind="", facts={}, began=0.0)
+    for row in read_metrics(folder / FILE_NAME, max_bytes=MAX_BYTES):
+        state = state.advanced(row)
+    return NodeRow(
+        name=readable_name(peer_id) if isinstance(peer_id, str) else clean(folder.name, 24),
+        pid=pid,
+        alive=pid is not None and node.get("stopped") is None and _runs(pid),
+        iteration=state.iteration,
+        round=state.round,
+        samples=state.exams[-1].samples if state.exams else None,
+        start=state.exams[0].average if state.exams else None,
+        now=state.exams[-1].average if state.exams else None,
+        trend=tuple(exam.average for exam in state.exams),
+        reward=state.reward,
+        peers=state.peers,
+        external_share=state.external_share,
+        seconds_per_iteration=state.seconds_per_iteration,
+    )
+
+
+def _read_node(path: Path) -> dict[str, Any]:
+    """Empty while the node has not begun."""
+    try:
+        with path.open("rb") as stream:
+            raw = json.loads(stream.read(MAX_NODE_FILE))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def render_rows(rows: Sequence[NodeRow]) -> RenderableType:
+    """The table; pure."""
+    table = Table(box=None, expand=True, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("node", no_wrap=True, overflow="ellipsis", min_width=12)
+    for heading in ("iter", "round"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("start → now", no_wrap=True, min_width=15)
+    table.add_column("", no_wrap=True, ratio=1)
+    for heading in ("reward", "peers", "shared", "s/it"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row))
+    samples = next((row.samples for row in rows if row.samples), "n")
+    title = Text.assemble(
+        ("codezero", "bold cyan"), (f" · {count(len(rows), 'node')} · executed average@{samples}", "dim")
+    )
+    frame = Panel(table, title=title, title_align="left", box=box.ROUNDED, border_style="cyan", padding=(0, 1))
+    return Group(frame, Text(f" {HINT}", style="dim", no_wrap=True, overflow="ellipsis"))
+
+
+def _cells(row: NodeRow) -> list[RenderableType]:
+    name = Text.assemble(("● " if row.alive else "○ ", "green" if row.alive else "red"), (row.name, "bold"))
+    way = Text("—", style="dim")
+    if row.start is not None and row.now is not None:
+        way = Text.assemble((f"{percent(row.start)} → ", "dim"), (percent(row.now), "bold green"))
+    reward = "—" if row.reward is None else f"{row.reward:.2f}"
+    shared = "—" if row.external_share is None else f"{100 * row.external_share:.0f} %"
+    speed = "—" if row.seconds_per_iteration is None else f"{row.seconds_per_iteration:.1f}"
+    begun = (name, str(row.iteration), str(row.round), way, Trendline(row.trend, "green"))
+    return [*begun, reward, f"{row.peers:.0f}", shared, speed]
+
+
+def plain_row(row: NodeRow) -> str:
+    """`brave-otter · iteration 50 · round 12 · executed average@8 21.0 % → 52.1 % · reward 0.71 · 2 peers · 0.6 s`."""
+    parts = [row.name, f"iteration {row.iteration}", f"round {row.round}"]
+    if row.start is not None:
+        parts.append(f"executed average@{row.samples} {percent(row.start)} → {percent(row.now)}")
+    if row.reward is not None:
+        parts.append(f"reward {row.reward:.2f}")
+    parts.append(count(row.peers, "peer"))
+    if row.seconds_per_iteration is not None:
+        parts.append(duration(row.seconds_per_iteration))
+    return SEPARATOR.join(parts if row.alive else [*parts, "not running"])
+
+
+class SwarmView:
+    """The rows of a swarm, redrawn in place on a terminal and as lines each PAUSE_SECONDS elsewhere."""
+
+    def __init__(
+        self,
+        view: str = "auto",
+        *,
+        console: Console | None = None,
+        write: Callable[[str], None] = print_flushed,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`view` is auto, live, plain or off; `console` stands for the terminal, if there is one."""
+        terminal = console or terminal_console()
+        live = view == "live" or (view == "auto" and terminal is not None)
+        self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if live else None
+        self._silent = view == "off"
+        self._write = write
+        self._clock = clock
+        self._told: float | None = None
+        self._shown: list[NodeRow] = []
+
+    def update(self, rows: Sequence[NodeRow]) -> None:
+        """Show `rows` from now on."""
+        if self._live is not None:
+            if not self._live.is_started:
+                self._live.start()
+            self._live.update(render_rows(rows), refresh=True)
+        elif not self._silent:
+            self._tell(rows)
+
+    def _tell(self, rows: Sequence[NodeRow]) -> None:
+        """The rows that have moved, not more often than each PAUSE_SECONDS."""
+        now = self._clock()
+        if self._told is not None and now - self._told < PAUSE_SECONDS:
+            return
+        self._told = now
+        for row in rows:
+            if row not in self._shown:
+                self._write(plain_row(row))
+        self._shown = list(rows)
+
+    def close(self) -> None:
+        """Leave the last picture standing and give the terminal back."""
+        if self._live is not None:
+            self._live.stop()

@@ -1,0 +1,249 @@
+"""The live view of a node, drawn with rich.
+
+`render` is pure: a state in, a renderable out. Questions, attempts and reasons are foreign text: they are cleaned,
+bounded, and never read as markup.
+"""
+
+import io
+import re
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.measure import Measurement
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from codezero.monitor.names import readable_name
+from codezero.monitor.state import ExamResult, RunState, ShownAttempt, ShownProblem, code_of
+from codezero.monitor.text import clean, count, duration, gauge, interval, percent, short_id, sparkline, stretched
+
+HINT = "Ctrl-C saves and stops; the same command goes on from there."
+REFRESHES_PER_SECOND = 2
+FIXED_ROWS = 17
+"""Rows of the view that are not code, and one for the cursor."""
+CODE_ROWS = (3, 14)
+"""Least and most rows of code; the height of the terminal decides."""
+CODE_COLUMNS = 160
+LEAST_SPAN = 0.1
+"""Range of a sparkline below which movement is drawn flat."""
+LABEL_WIDTH = 19
+MAX_STRETCH = 4
+"""Columns that one value of a trend may take while there are few."""
+
+
+class Trendline:
+    """A sparkline that fills the columns it is given."""
+
+    def __init__(self, values: Iterable[float], style: str) -> None:
+        self.values = tuple(values)
+        self.style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = min(options.max_width, MAX_STRETCH * len(self.values))
+        line = sparkline(stretched(self.values, columns), columns, least_span=LEAST_SPAN)
+        yield Text(line, style=self.style, no_wrap=True)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, options.max_width)
+
+
+def render(state: RunState, *, height: int = 24, now: float | None = None) -> RenderableType:
+    """The whole view, at most `height` rows; `now` (unix seconds) drives the clock."""
+    low, high = CODE_ROWS
+    code_rows = max(low, min(high, height - FIXED_ROWS - min(1, len(state.tolerated))))
+    body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
+    title = Text("codezero", style="bold cyan")
+    facts = Text(facts_line(state), style="dim") if state.facts else None
+    run = Panel(
+        body,
+        title=title,
+        title_align="left",
+        subtitle=facts,
+        subtitle_align="right",
+        box=box.ROUNDED,
+        border_style="cyan",
+        padding=(0, 1),
+    )
+    return Group(run, _problem(state.problem, code_rows), Text(f" {HINT}", "dim", no_wrap=True, overflow="ellipsis"))
+
+
+def facts_line(state: RunState) -> str:
+    """`solver nano · judge Qwen2.5-Coder-1.5B-Instruct`: names without their owner."""
+    return " · ".join(f"{clean(key, 16)} {clean(value.rpartition('/')[2], 40)}" for key, value in state.facts.items())
+
+
+def _head(state: RunState, now: float | None) -> RenderableType:
+    """Who and where."""
+    who = Text.assemble(
+        ("● ", "green"), (readable_name(state.identity), "bold"), "  ", (short_id(state.identity), "dim")
+    )
+    where = Text(f"{clean(state.swarm_kind, 20)} swarm · {count(state.peers, 'peer')}")
+    if state.external_share:
+        where.append(f" · learns {100 * state.external_share:.0f} % from them")
+    at = Text.assemble(("iteration ", "dim"), (str(state.iteration), "bold"), ("  round ", "dim"), str(state.round))
+    at.append("  level ", style="dim").append(gauge(state.level), style="magenta")
+    if state.level is not None:
+        at.append(f" {state.level:.0f}")
+    clock = Text("" if now is None else f"running {duration(max(0.0, now - state.began))}", style="dim")
+    return Group(_between(who, where), _between(at, clock))
+
+
+def _between(left: Text, right: Text) -> RenderableType:
+    """One row, pushed to both sides."""
+    row = _grid()
+    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    row.add_column(no_wrap=True, overflow="ellipsis", justify="right")
+    row.add_row(left, right)
+    return row
+
+
+def _curves(state: RunState) -> RenderableType:
+    """Executed truth and reward, each with its value, its way and its beginning."""
+    table = _grid()
+    table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
+    table.add_column(no_wrap=True, min_width=22)
+    table.add_column(no_wrap=True, ratio=1)
+    table.add_column(no_wrap=True, justify="right")
+    if state.exams:
+        first, last = state.exams[0], state.exams[-1]
+        value = Text.assemble((percent(last.average), "bold green"), " ", (interval(last.low, last.high), "dim"))
+        line = Trendline((exam.average for exam in state.exams), "green")
+        table.add_row(clean(last.label, 24), value, line, _way(first, last))
+    else:
+        table.add_row("executed average@n", Text("first exam to come", style="dim"), "", "")
+    rewards = state.rewards.values
+    if state.reward is not None and rewards:
+        began = Text(f"from {rewards[0]:.2f}", style="dim")
+        table.add_row("reward", Text(f"{state.reward:.2f}", style="bold yellow"), Trendline(rewards, "yellow"), began)
+    else:
+        table.add_row("reward", Text("first attempts are being sampled", style="dim"), "", "")
+    return table
+
+
+def _way(first: ExamResult, last: ExamResult) -> Text:
+    if first is last:
+        return Text("start value", style="dim")
+    points = 100 * (last.average - first.average)
+    arrow, style = ("▲", "bold green") if points >= 0 else ("▼", "bold red")
+    return Text.assemble((f"from {percent(first.average)} ", "dim"), (f"{arrow} {points:+.1f}", style))
+
+
+def _facts(state: RunState) -> RenderableType:
+    """Speed, trust in the judge, and what went wrong without ending the run."""
+    table = _grid()
+    table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_row("judge", trust_line(state.exams[-1] if state.exams else None))
+    table.add_row("speed", speed_line(state))
+    if state.tolerated:
+        survived = " · ".join(f"{clean(name, 40)} ({times})" for name, times in sorted(state.tolerated.items()))
+        table.add_row("tolerated errors", Text(survived, style="red"))
+    return table
+
+
+def trust_line(exam: ExamResult | None) -> str:
+    """`believes 61.0 %, executed truth 58.2 %, AUROC 0.98`."""
+    if exam is None or exam.believed is None:
+        return "not compared with executed truth yet"
+    line = f"believes {percent(exam.believed)}, {exam.source} truth {percent(exam.average)}"
+    return line if exam.auroc is None else f"{line}, AUROC {exam.auroc:.2f}"
+
+
+def speed_line(state: RunState) -> str:
+    tokens, seconds = state.tokens_per_second, state.seconds_per_iteration
+    parts = ([] if tokens is None else [f"{tokens:,.0f} tokens/s sampled"]) + (
+        [] if seconds is None else [f"{duration(seconds)} an iteration"]
+    )
+    return " · ".join(parts) or "—"
+
+
+def _problem(problem: ShownProblem | None, code_rows: int) -> RenderableType:
+    """The last telling problem with its best and its worst attempt side by side."""
+    if problem is None:
+        body: RenderableType = Text("The first problem and its attempts appear here.", style="dim")
+        title = "last problem"
+    else:
+        question = Text(clean(" ".join(problem.question[:1_000].split()), 400), no_wrap=True, overflow="ellipsis")
+        table = _grid()
+        for _ in range(2):
+            table.add_column(ratio=1)
+        table.add_row(_verdict("best", problem.best, "green"), _verdict("worst", problem.worst, "red"))
+        table.add_row(_code(problem.best, code_rows), _code(problem.worst, code_rows))
+        table.add_row(_reasons(problem.best), _reasons(problem.worst))
+        body = Group(question, Rule(style="dim"), table)
+        title = "last problem" if problem.level is None else f"last problem · level {problem.level}"
+    heading = Text(title, style="dim")
+    return Panel(body, title=heading, title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 1))
+
+
+def _verdict(which: str, attempt: ShownAttempt, style: str) -> Text:
+    return Text.assemble((f"{which} ", style), (f"{attempt.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
+
+
+def _code(attempt: ShownAttempt, rows: int) -> RenderableType:
+    """At most `rows` rows; the last says when there is more."""
+    lines = clean(code_of(attempt.text), CODE_COLUMNS * CODE_ROWS[1], lines=True).split("\n")
+    shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
+    code = "\n".join(line[:CODE_COLUMNS] for line in shown)
+    return Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=False)
+
+
+def _reasons(attempt: ShownAttempt) -> Text:
+    why = clean("; ".join(attempt.reasons[:8]), 300) or "no remarks"
+    return Text(f"↳ {why}", style="dim italic", no_wrap=True, overflow="ellipsis")
+
+
+def _grid() -> Table:
+    return Table.grid(expand=True, padding=(0, 2, 0, 0))
+
+
+class LiveView:
+    """The view on a terminal, redrawn in place; lines printed meanwhile scroll by above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._state: RunState | None = None
+        self._live = Live(
+            get_renderable=self._draw,
+            console=self._console,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            vertical_overflow="crop",
+        )
+
+    def show(self, state: RunState) -> None:
+        """Draw `state` from now on."""
+        self._state = state
+        if not self._live.is_started:
+            self._live.start(refresh=True)
+
+    def close(self) -> None:
+        """Leave the last picture standing and give the terminal back."""
+        self._live.stop()
+
+    def _draw(self) -> RenderableType:
+        if self._state is None:
+            return Text()
+        return render(self._state, height=self._console.height, now=time.time())
+
+
+def terminal_console(stream: io.TextIOBase | None = None) -> Console | None:
+    """A console when `stream` (default: stdout) is a terminal that can redraw; else None."""
+    console = Console(file=stream or sys.stdout)  # pyright: ignore[reportArgumentType]
+    return console if console.is_terminal and not console.is_dumb_terminal else None
+
+
+def save_picture(path: Path, state: RunState, *, width: int = 100, height: int = 30) -> None:
+    """The view as an SVG that needs nothing from elsewhere."""
+    console = Console(record=True, width=width, height=height, file=io.StringIO(), force_terminal=True)
+    console.print(render(replace(state, began=0.0), height=height))
+    svg = console.export_svg(title="codezero", unique_id="codezero")
+    path.write_text(re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")

@@ -1,0 +1,95 @@
+"""Numbers and foreign text as a terminal can show them. Pure strings; knows nothing of rich or of a run."""
+
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+LEVELS = 5
+INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories that move the cursor, reverse the line, hide, or cannot be encoded."""
+
+
+def clean(text: str, limit: int = 200, *, lines: bool = False) -> str:
+    """Foreign text without anything that could act on a terminal, at most `limit` characters.
+
+    Newlines stay when `lines`, else they become spaces. Of a pile of combining marks the first stays.
+    """
+    shown: list[str] = []
+    marked = False
+    for character in text[: limit + 1].expandtabs(4)[: limit + 1]:
+        mark = unicodedata.combining(character) != 0
+        if character == "\n":
+            shown.append("\n" if lines else " ")
+        elif unicodedata.category(character) in INVISIBLE:
+            shown.append("·")
+        elif not (mark and marked):
+            shown.append(character)
+        marked = mark
+    return "".join(shown[: limit - 1]) + "…" if len(shown) > limit else "".join(shown)
+
+
+def sparkline(values: Sequence[float], width: int, *, least_span: float = 0.0) -> str:
+    """`values` as at most `width` block characters, each the mean of its share; lowest to highest fills the blocks.
+
+    A range under `least_span` is widened around its middle, so that noise does not look like mountains.
+    """
+    if not values or width < 1:
+        return ""
+    columns = bucket_means(values, width)
+    low, high = min(columns), max(columns)
+    if high - low < least_span:
+        low, high = (low + high - least_span) / 2, (low + high + least_span) / 2
+    if high == low:
+        return BLOCKS[len(BLOCKS) // 2 - 1] * len(columns)
+    top = len(BLOCKS) - 1
+    return "".join(BLOCKS[min(top, max(0, round((value - low) / (high - low) * top)))] for value in columns)
+
+
+def bucket_means(values: Sequence[float], count: int) -> list[float]:
+    """At most `count` means over neighbours; `values` itself when it is short enough."""
+    total = len(values)
+    if total <= count:
+        return list(values)
+    edges = [round(index * total / count) for index in range(count + 1)]
+    return [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges) if end > begin]
+
+
+def stretched(values: Sequence[float], width: int) -> Sequence[float]:
+    """Fewer than `width` values repeated to fill it; more are left alone."""
+    return [values[column * len(values) // width] for column in range(width)] if len(values) < width else values
+
+
+def gauge(level: float | None) -> str:
+    """Five dots, `level` of them filled."""
+    filled = 0 if level is None else max(0, min(LEVELS, round(level)))
+    return "●" * filled + "○" * (LEVELS - filled)
+
+
+def percent(share: float | None) -> str:
+    """`52.1 %`, or a dash when not measured."""
+    return "—" if share is None else f"{100 * share:.1f} %"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """`[48.9, 55.2]` in percent; empty when not measured."""
+    return "" if low is None or high is None else f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def duration(seconds: float) -> str:
+    """`0.6 s`, `4 m 12 s` or `2 h 05 m`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = int(seconds) // 60
+    return f"{minutes} m {int(seconds) % 60:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"
+
+
+def count(number: float, noun: str) -> str:
+    """`1 peer`, `2 peers`."""
+    return f"{number:.0f} {noun}" if number == 1 else f"{number:.0f} {noun}s"
+
+
+def short_id(peer_id: str) -> str:
+    """Beginning and end of a peer id."""
+    shown = clean(peer_id, 128)
+    return shown if len(shown) <= 16 else f"{shown[:4]}…{shown[-6:]}"

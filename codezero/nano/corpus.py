@@ -1,0 +1,63 @@
+"""What the embedded models are taught: endless (user text, answer) pairs from the training side of the split.
+
+The solver's are spoilt on purpose, more so at higher levels: a policy that starts half right is one that
+reinforcement can improve. The judge's are clean, because it is the ceiling of what the solver can learn.
+"""
+
+import json
+from collections.abc import Iterator
+from random import Random
+
+from codezero.problems.synthetic import LEVELS, Task, corrupt_text, fence, make_task, mutate, render
+from codezero.proposer.prompts import proposal_prompt
+
+Pair = tuple[str, str]
+
+SOLVER_LEVELS = (0.34, 0.26, 0.18, 0.13, 0.09)
+"""How often the solver saw each level."""
+SOLVER_NOISE = (0.30, 0.40, 0.50, 0.60, 0.70)
+"""Share of spoilt answers, by level."""
+SLIPS = 0.2
+"""Share of spoilt answers that are spoilt as text; the rest answer another question."""
+
+
+def solver_pairs(random: Random) -> Iterator[Pair]:
+    while True:
+        task = make_task(random, random.choices(LEVELS, SOLVER_LEVELS)[0])
+        level = LEVELS.index(task.spec.level)
+        spoil = random.random() < SOLVER_NOISE[level]
+        yield task.problem.question, _spoilt(task, random) if spoil else fence(_reference(task))
+
+
+def judge_pairs(random: Random) -> Iterator[Pair]:
+    """Canonical code only, because that is what a judge is shown (codezero.code.canonical)."""
+    while True:
+        task = make_task(random)
+        yield task.problem.question, fence(_reference(task))
+
+
+def proposer_pairs(random: Random) -> Iterator[Pair]:
+    while True:
+        task = make_task(random)
+        yield proposal_prompt(task.spec.level), proposal(task)
+
+
+def proposal(task: Task) -> str:
+    """The problem as a proposer writes it."""
+    content = {"question": task.problem.question, "tests": list(task.problem.tests)}
+    return f"```json\n{json.dumps(content)}\n```"
+
+
+def _reference(task: Task) -> str:
+    return render(task.spec, task.problem.entry_point)
+
+
+def _spoilt(task: Task, random: Random) -> str:
+    """An answer to another question; or a slip of the pen, no fence, or a fence that is never closed."""
+    code, name = _reference(task), task.problem.entry_point
+    if random.random() >= SLIPS:
+        return fence(render(mutate(task.spec, random), name))
+    roll = random.random()
+    if roll < 0.7:
+        return fence(corrupt_text(code, name, random))
+    return code if roll < 0.85 else f"```python\n{code}"

@@ -1,0 +1,156 @@
+"""Which levels to ask proposers for: BandTS, a Beta band that moves the level and Thompson sampling around it.
+
+The band steps up when the judged success at the level is surely above it and down when it is surely below. Each
+single problem's level is then drawn near it, where p(1 - p) is largest: groups whose attempts all succeed or all
+fail teach nothing (learnability: Rutherford et al. 2024, "No Regrets").
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Annotated, cast
+
+import msgspec
+from scipy.special import betainc
+
+from codezero.errors import CheckpointError
+from codezero.types import ScoredGroup
+
+LOWEST, HIGHEST, FIRST = 1, 5, 2
+_LEVELS = range(LOWEST, HIGHEST + 1)
+_FILE = "difficulty.json"
+
+_Count = Annotated[float, msgspec.Meta(ge=1.0)]
+
+
+class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: Annotated[int, msgspec.Meta(ge=LOWEST, le=HIGHEST)]
+    dwell: Annotated[int, msgspec.Meta(ge=0)]
+    successes: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
+    failures: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
+    random_version: int
+    random_words: tuple[int, ...]
+
+
+class BandTS:
+    """low, high: the band of success the level is kept in. certainty: posterior probability needed to move.
+
+    evidence: problems needed since the last move. memory: weight an observation keeps after the next at its level;
+    the other levels forget at its fourth root, so that unused levels regain uncertainty.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        low: float = 0.3,
+        high: float = 0.7,
+        certainty: float = 0.8,
+        evidence: int = 4,
+        memory: float = 0.97,
+    ) -> None:
+        self._low, self._high = low, high
+        self._certainty, self._evidence, self._memory = certainty, evidence, memory
+        self._random = Random(f"difficulty {seed}")
+        self._level = FIRST
+        self._dwell = 0
+        """Problems of the present level observed since it was entered."""
+        self._successes = dict.fromkeys(_LEVELS, 1.0)
+        self._failures = dict.fromkeys(_LEVELS, 1.0)
+
+    @property
+    def level(self) -> int:
+        return self._level
+
+    def observe(self, groups: Sequence[ScoredGroup]) -> None:
+        """One observation per problem whose level is known and that the judge could score; then at most one move."""
+        seen = False
+        for group in groups:
+            level, success = group.group.problem.level, group.success
+            if level is not None and level in _LEVELS and success is not None and math.isfinite(success):
+                self._count(level, min(max(success, 0.0), 1.0))
+                seen = True
+        if seen:
+            self._move()
+
+    def draw(self, count: int) -> list[int]:
+        """A level for each of the next `count` problems, at most one away from `level`."""
+        return [self._draw_one() for _ in range(count)]
+
+    def save(self, folder: Path) -> None:
+        version, words, _ = self._random.getstate()
+        state = _State(
+            level=self._level,
+            dwell=self._dwell,
+            successes=tuple(self._successes.values()),
+            failures=tuple(self._failures.values()),
+            random_version=version,
+            random_words=words,
+        )
+        (folder / _FILE).write_bytes(msgspec.json.encode(state))
+
+    def load(self, folder: Path) -> None:
+        path = folder / _FILE
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=_State)
+            self._random.setstate((state.random_version, state.random_words, None))
+        except (OSError, msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        self._level, self._dwell = state.level, state.dwell
+        self._successes = dict(zip(_LEVELS, state.successes, strict=True))
+        self._failures = dict(zip(_LEVELS, state.failures, strict=True))
+
+    def _count(self, level: int, success: float) -> None:
+        for other in _LEVELS:
+            keep = self._memory if other == level else self._memory**0.25
+            self._successes[other] = 1 + (self._successes[other] - 1) * keep
+            self._failures[other] = 1 + (self._failures[other] - 1) * keep
+        self._successes[level] += success
+        self._failures[level] += 1 - success
+        self._dwell += level == self._level
+
+    def _move(self) -> None:
+        """Success at harder levels counts for going up, failure at easier ones for going down."""
+        successes, failures = self._successes[self._level], self._failures[self._level]
+        harder = sum(self._successes[level] - 1 for level in _LEVELS if level > self._level)
+        easier = sum(self._failures[level] - 1 for level in _LEVELS if level < self._level)
+        if self._dwell + harder + easier < self._evidence:
+            return
+        above = 1 - _beta_cdf(self._high, successes + harder, failures)
+        below = _beta_cdf(self._low, successes, failures + easier)
+        if above >= self._certainty and self._level < HIGHEST:
+            self._enter(self._level + 1)
+        elif below >= self._certainty and self._level > LOWEST:
+            self._enter(self._level - 1)
+
+    def _enter(self, level: int) -> None:
+        self._level = level
+        self._dwell = 0
+
+    def _draw_one(self) -> int:
+        draws = [self._random.betavariate(self._successes[i], self._failures[i]) for i in _LEVELS]
+        weights = [self._successes[i] + self._failures[i] for i in _LEVELS]
+        success = dict(zip(_LEVELS, _never_rising(draws, weights), strict=True))
+        near = range(max(LOWEST, self._level - 1), min(HIGHEST, self._level + 1) + 1)
+        learnability = {level: success[level] * (1 - success[level]) for level in near}
+        best = [level for level in near if learnability[level] >= max(learnability.values()) - 1e-12]
+        # levels pooled by the projection tie: the harder when they are solved more often than not, else the easier
+        return best[-1] if success[best[0]] > 0.5 else best[0]
+
+
+def _beta_cdf(x: float, a: float, b: float) -> float:
+    return float(cast(float, betainc(a, b, x)))
+
+
+def _never_rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The nearest sequence that never rises (weighted least squares; pool adjacent violators, Ayer et al. 1955)."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        size = 1
+        while blocks and blocks[-1][0] < value:
+            earlier, its_weight, its_size = blocks.pop()
+            value = (earlier * its_weight + value * weight) / (its_weight + weight)
+            weight, size = weight + its_weight, size + its_size
+        blocks.append((value, weight, size))
+    return [value for value, _, size in blocks for _ in range(size)]

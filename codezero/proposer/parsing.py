@@ -1,0 +1,121 @@
+"""A proposer's text -> a `Problem`, or a ProposalError that names what is wrong. Nothing is run.
+
+The expected values in the tests are the proposer's claims (`Standing.CLAIMED`): here they only have to be well formed.
+"""
+
+import ast
+import builtins
+import re
+from enum import StrEnum
+
+import msgspec
+
+from codezero.code.syntax import parse
+from codezero.errors import ProposalError
+from codezero.types import Problem, Source, Standing, problem_id
+
+MAX_TEXT_BYTES = 8 * 1024
+MAX_QUESTION_CHARACTERS = 2_000
+MIN_TESTS, MAX_TESTS = 2, 16
+MAX_TEST_CHARACTERS = 500
+
+_FENCE = re.compile(r"^```json[ \t]*\n(.*?)\n```[ \t]*$", re.DOTALL | re.MULTILINE)
+_BUILTINS = frozenset(dir(builtins))
+
+
+class Reason(StrEnum):
+    """Why a proposal was refused: what a ProposalError's message starts with."""
+
+    SIZE = "size"
+    FENCE = "fence"
+    JSON = "json"
+    QUESTION = "question"
+    TESTS = "tests"
+    ENTRY_POINT = "entry_point"
+    DUPLICATE = "duplicate"
+
+
+class _Written(msgspec.Struct, frozen=True):
+    question: str
+    tests: str | list[str]
+
+
+def refusal(reason: Reason, detail: str) -> ProposalError:
+    return ProposalError(f"{reason}: {detail}")
+
+
+def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
+    """The problem in the only ```json fence of `text`, marked with the level that was asked for.
+
+    Raises ProposalError "<reason>: <detail>" for one of `Reason`.
+    """
+    written = _read_json(text)
+    question = _check_question(written.question)
+    tests = _check_tests(written.tests)
+    return Problem(
+        id=problem_id(question, tests),
+        question=question,
+        tests=tests,
+        entry_point=_entry_point(question, tests),
+        source=Source.PROPOSER,
+        standing=Standing.CLAIMED,
+        level=level,
+        proposer=peer_id,
+    )
+
+
+def _read_json(text: str) -> _Written:
+    if len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
+        raise refusal(Reason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
+    fences: list[str] = _FENCE.findall(text)
+    if len(fences) != 1:
+        raise refusal(Reason.FENCE, f"{len(fences)} whole json fences where one is asked for")
+    try:
+        return msgspec.json.decode(fences[0].encode(), type=_Written)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise refusal(Reason.JSON, str(error)) from error
+
+
+def _check_question(text: str) -> str:
+    question = text.strip()
+    if not question:
+        raise refusal(Reason.QUESTION, "empty")
+    if len(question) > MAX_QUESTION_CHARACTERS:
+        raise refusal(Reason.QUESTION, f"longer than {MAX_QUESTION_CHARACTERS} characters")
+    if not all(character.isprintable() or character in "\n\t" for character in question):
+        raise refusal(Reason.QUESTION, "control characters")
+    return question
+
+
+def _check_tests(written: str | list[str]) -> tuple[str, ...]:
+    """One assertion each, without repeats."""
+    source = written if isinstance(written, str) else "\n".join(written)
+    tree, why = parse(source)
+    if tree is None:
+        raise refusal(Reason.TESTS, why)
+    if not all(isinstance(statement, ast.Assert) for statement in tree.body):
+        raise refusal(Reason.TESTS, "something other than assertions")
+    segments = [ast.get_source_segment(source, statement) or "" for statement in tree.body]
+    tests = tuple(dict.fromkeys(segments))
+    if not MIN_TESTS <= len(tests) <= MAX_TESTS:
+        raise refusal(Reason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {MAX_TESTS}")
+    if any(len(test) > MAX_TEST_CHARACTERS for test in tests):
+        raise refusal(Reason.TESTS, f"an assertion longer than {MAX_TEST_CHARACTERS} characters")
+    return tests
+
+
+def _entry_point(question: str, tests: tuple[str, ...]) -> str:
+    """The one function that every test calls and the question names."""
+    called = set[str].intersection(*(_called_names(test) for test in tests))
+    named = {name for name in called if re.search(rf"\b{re.escape(name)}\b", question)}
+    if len(named) != 1:
+        raise refusal(Reason.ENTRY_POINT, f"the tests share {len(named)} functions that the question names, not one")
+    return named.pop()
+
+
+def _called_names(test: str) -> set[str]:
+    tree, why = parse(test)
+    if tree is None:
+        raise refusal(Reason.TESTS, why)
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)} - _BUILTINS

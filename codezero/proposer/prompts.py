@@ -1,0 +1,66 @@
+"""What a proposer is asked: one template and a table of five levels."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What makes a problem belong to a level."""
+
+    title: str
+    asks: str
+    example: str
+
+
+REQUIREMENTS = {
+    1: Requirement(
+        "Very easy",
+        "one built-in operation on a number, a string or a list; no condition, no loop",
+        "Write a function get_value(x) that returns x plus 3.",
+    ),
+    2: Requirement(
+        "Easy",
+        "one or two operations in a row, or one comparison of a number",
+        "Write a function find_total(x) that takes x and will add 4 then multiply by 2.",
+    ),
+    3: Requirement(
+        "Medium",
+        "one loop over a list, or one condition with two branches",
+        "Write a function make_list(nums) that returns a list of the square of x for each x in nums.",
+    ),
+    4: Requirement(
+        "Hard",
+        "two of these combined over a list: select, transform, sort, sum up",
+        "Write a function count_score(nums) that returns the sum of the numbers in nums that are even.",
+    ),
+    5: Requirement(
+        "Very hard",
+        "three or more steps combined, with a condition on each element",
+        "Write a function solve_order(nums) that returns a list of x times 2 for each x in nums that is odd, "
+        "sorted in descending order.",
+    ),
+}
+
+_TEMPLATE = """\
+Write one new Python programming problem and three tests for it.
+
+DIFFICULTY REQUIREMENTS (Level {level} - {title}):
+- Solving it takes {asks}.
+- A problem of this level: "{example}" Write a different one.
+
+RULES
+- The question is one sentence or a short paragraph, starts with "Write a function NAME(arguments) that", and says
+  exactly what is returned. It can be solved in plain Python without imports, input, files or randomness.
+- Every test is one line of the form: assert NAME(arguments) == expected
+- The tests call the function that the question names, differ in their arguments, and do not contradict the question.
+
+Answer with one block of JSON and nothing else:
+```json
+{{"question": "...", "tests": ["assert ...", "assert ...", "assert ..."]}}
+```"""
+
+
+def proposal_prompt(level: int) -> str:
+    """The user's turn that asks for one problem of `level` 1..5."""
+    requirement = REQUIREMENTS[level]
+    return _TEMPLATE.format(level=level, title=requirement.title, asks=requirement.asks, example=requirement.example)

@@ -1,0 +1,134 @@
+"""Writes new problems with a model: asks for each level, keeps what holds the contract, counts what does not."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Annotated, Protocol
+
+import msgspec
+
+from codezero.errors import CheckpointError, ProposalError
+from codezero.proposer.parsing import Reason, parse_proposal, refusal
+from codezero.proposer.prompts import proposal_prompt
+from codezero.types import Completion, Metrics, Problem
+
+_FILE = "proposer.json"
+_REMEMBERED = 64
+"""Questions a new one may not repeat; few, because an easy level has few different ones."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Sampler(Protocol):
+    """Completes user texts; the model's side applies the chat template."""
+
+    def sample(
+        self,
+        prompts: Sequence[str],
+        *,
+        group_size: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator_seed: int,
+    ) -> list[list[Completion]]:
+        """`group_size` completions for each prompt, in order."""
+        ...
+
+
+class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    calls: _Count
+    written: _Count
+    refused: dict[Reason, _Count]
+    recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]
+
+
+class ModelProposer:
+    """attempts: calls of the model for one round of proposals; each asks again only for what is still missing."""
+
+    def __init__(
+        self, sampler: Sampler, *, peer_id: str, max_new_tokens: int, temperature: float, attempts: int, seed: int
+    ) -> None:
+        self._sampler = sampler
+        self._peer_id = peer_id
+        self._max_new_tokens = max_new_tokens
+        self._temperature = temperature
+        self._attempts = attempts
+        self._seed = seed
+        self._calls = 0
+        self._written = 0
+        self._refused = Counter[Reason]()
+        self._recent: dict[str, None] = {}
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """At most one problem for each level, in their order."""
+        accepted: dict[int, Problem] = {}
+        for _ in range(self._attempts):
+            missing = [place for place in range(len(levels)) if place not in accepted]
+            if not missing:
+                break
+            texts = self._sample([levels[place] for place in missing])
+            for place, text in zip(missing, texts, strict=True):
+                try:
+                    accepted[place] = self._accept(text, levels[place])
+                except ProposalError as error:
+                    self._refused[Reason(str(error).partition(":")[0])] += 1
+        self._written += len(accepted)
+        return [accepted[place] for place in sorted(accepted)]
+
+    def metrics(self) -> Metrics:
+        """Since the first iteration of the run."""
+        by_reason = {f"proposer/refused_{reason}": self._refused[reason] for reason in Reason}
+        return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
+
+    def save(self, folder: Path) -> None:
+        state = _State(calls=self._calls, written=self._written, refused=dict(self._refused), recent=list(self._recent))
+        (folder / _FILE).write_bytes(msgspec.json.encode(state))
+
+    def load(self, folder: Path) -> None:
+        path = folder / _FILE
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=_State)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        self._calls, self._written = state.calls, state.written
+        self._refused = Counter(state.refused)
+        self._recent = dict.fromkeys(state.recent)
+
+    def _sample(self, levels: Sequence[int]) -> list[str]:
+        self._calls += 1
+        groups = self._sampler.sample(
+            [proposal_prompt(level) for level in levels],
+            group_size=1,
+            max_new_tokens=self._max_new_tokens,
+            temperature=self._temperature,
+            generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self._calls}").getrandbits(31),
+        )
+        return [group[0].text for group in groups]
+
+    def _accept(self, text: str, level: int) -> Problem:
+        problem = parse_proposal(text, level, self._peer_id)
+        # the same question under another function name is no new question
+        gist = " ".join(problem.question.replace(problem.entry_point, "").split())
+        if gist in self._recent:
+            raise refusal(Reason.DUPLICATE, "asked for recently")
+        self._recent[gist] = None
+        if len(self._recent) > _REMEMBERED:
+            del self._recent[next(iter(self._recent))]
+        return problem
+
+
+class NoProposer:
+    """Proposes nothing and has nothing to keep."""
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        return []
+
+    def metrics(self) -> Metrics:
+        return {}
+
+    def save(self, folder: Path) -> None:
+        pass
+
+    def load(self, folder: Path) -> None:
+        pass

@@ -1,0 +1,74 @@
+"""What one GRPO update learns from, and how its rows become tensors.
+
+Legend for shapes: B rows, P longest prompt, T longest completion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One completion and how hard it is pushed."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    """[T] EOS included when it was generated, so that ending carries gradient too."""
+    logprobs: tuple[float, ...]
+    """[T] nats at the training temperature, under the policy that the ratio is taken against."""
+    advantage: float
+
+    def __post_init__(self) -> None:
+        if not self.prompt_ids or len(self.completion_ids) != len(self.logprobs):
+            raise ValueError("a row needs a prompt, and one log-probability for each completion token")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The rows of one update. Idle rows carry no gradient but count in the loss's mean, like those of advantage 0."""
+
+    rows: tuple[Row, ...]
+    idle_rows: int = 0
+    idle_tokens: int = 0
+
+    @property
+    def row_count(self) -> int:
+        return len(self.rows) + self.idle_rows
+
+    @property
+    def token_count(self) -> int:
+        return sum(len(row.completion_ids) for row in self.rows) + self.idle_tokens
+
+
+def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+    """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
+
+    A left-padded prompt shifts a row's positions by a constant, which rotary embeddings cannot see.
+    """
+    longest = max(len(row.prompt_ids) for row in rows)
+    room = max(len(row.completion_ids) for row in rows)
+    prompt_pads = [longest - len(row.prompt_ids) for row in rows]
+    completion_pads = [room - len(row.completion_ids) for row in rows]
+
+    def table(lines: list[list[int]]) -> Tensor:
+        return torch.tensor(lines, dtype=torch.long, device=device)
+
+    return {
+        "prompt_ids": table(
+            [[pad_id] * pad + list(row.prompt_ids) for row, pad in zip(rows, prompt_pads, strict=True)]
+        ),
+        "prompt_mask": table([[0] * pad + [1] * (longest - pad) for pad in prompt_pads]),
+        "completion_ids": table(
+            [list(row.completion_ids) + [pad_id] * pad for row, pad in zip(rows, completion_pads, strict=True)]
+        ),
+        "completion_mask": table([[1] * (room - pad) + [0] * pad for pad in completion_pads]),
+        "old_per_token_logps": torch.tensor(
+            [list(row.logprobs) + [0.0] * pad for row, pad in zip(rows, completion_pads, strict=True)],
+            dtype=torch.float32,
+            device=device,
+        ),
+        "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32, device=device),
+    }

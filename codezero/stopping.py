@@ -1,0 +1,36 @@
+"""A wish to stop, set by SIGINT or SIGTERM and looked at where it is safe to end."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Generator
+
+
+class Stop:
+    """False until somebody asks."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.received: signal.Signals | None = None
+        """The signal that asked."""
+
+    def __bool__(self) -> bool:
+        return self.event.is_set()
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Generator[None]:
+        """The first SIGINT or SIGTERM only sets the wish, a second has its usual effect; the end restores both."""
+        old = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
+
+        def ask(which: int, _frame: object) -> None:
+            self.received = signal.Signals(which)
+            self.event.set()
+            signal.signal(which, old[self.received])
+
+        for which in old:
+            signal.signal(which, ask)
+        try:
+            yield
+        finally:
+            for which, handler in old.items():
+                signal.signal(which, handler)

@@ -1,0 +1,246 @@
+"""The swarm as the round loop sees it: publish, gather, offer, proposals. The network itself lives in another process.
+
+Nothing here blocks, and nothing a peer says of itself is believed: its reward is never sent, its token ids are handed
+on only when they were made by our tokenizer, and its problems are claims.
+"""
+
+import hashlib
+import ipaddress
+import re
+import statistics
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from codezero.config import SwarmConfig
+from codezero.errors import ConfigError, IdentityError
+from codezero.swarm.identity import Identity
+from codezero.swarm.link import Heard, Playing, Publish
+from codezero.swarm.network import Settings
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Refusal
+from codezero.swarm.supervisor import NetworkProcess
+from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_proposals, tokenizer_bytes
+from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
+
+READY_SECONDS = 90.0
+ROUNDS_KEPT = 1
+"""A group this many rounds old is still of use."""
+PROPOSALS_KEPT = 256
+SEEN_GROUPS = 8192
+ARRIVED_GROUPS = 1024
+"""Groups that wait for the next `gather`; the oldest are dropped."""
+PEER_SECONDS = 300.0
+"""How long a peer counts as there after it was heard."""
+UNKNOWN_TOKENIZER = "0" * 64
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+ADDRESS = re.compile(r"/.+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}")
+
+Item = TypeVar("Item")
+
+
+class HivemindSwarm:
+    """A node's handle on the gossip. Used from one thread.
+
+    `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
+    """
+
+    def __init__(self, config: SwarmConfig, identity: Identity, tokenizer_digest: str = UNKNOWN_TOKENIZER) -> None:
+        """Raises ConfigError for a name, host or bootstrap address that cannot be used."""
+        _check(config)
+        self.peer_id = identity.peer_id
+        self.tokenizer_digest = tokenizer_digest
+        self._identity_path = Path(config.identity).resolve()
+        self._network = NetworkProcess(
+            Settings(
+                identity=str(self._identity_path),
+                swarm=config.name,
+                host=config.host,
+                port=config.port,
+                bootstrap=list(config.bootstrap),
+                poll_seconds=config.poll_seconds,
+                pull_groups=config.pull_groups,
+            )
+        )
+        self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
+        self._offers: OrderedDict[str, Problem] = OrderedDict()
+        """By problem id, oldest first."""
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._last_heard: dict[str, float] = {}
+        self._counts: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Start the network process and return; `addresses` waits until it is ready. Raises IdentityError."""
+        if Identity.load(self._identity_path).peer_id != self.peer_id:
+            raise IdentityError(f"{self._identity_path} holds another identity than the one this node was given")
+        self._network.start()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Multiaddresses that others can join with, once the network process is ready. Raises SwarmError."""
+        return list(self._network.wait_ready(READY_SECONDS).addresses)
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the network process; None while there is none."""
+        return self._network.pid
+
+    def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Announce own groups, those whose rewards differ first. Raises SwarmError."""
+        self._play(round_number)
+        chosen = sorted(groups, key=_spread, reverse=True)[:MAX_ITEMS]
+        sent, body = self._largest(chosen, lambda some: self._encode_groups(some, round_number))
+        if sent:
+            tokenizer = tokenizer_bytes(self.tokenizer_digest)
+            rewards = [_mean_reward(one) for one in sent]
+            self._network.send(Publish(GROUPS, round_number, body, rewards, tokenizer))
+
+    def gather(self, round_number: int) -> list[RolloutGroup]:
+        """Peers' groups that arrived since the last call. Raises SwarmError."""
+        self._play(round_number)
+        self._receive()
+        fresh = [group for group in self._arrived if self._is_fresh(group, round_number)]
+        self._arrived.clear()
+        self._counts["groups_received"] += len(fresh)
+        return fresh
+
+    def offer(self, problems: Sequence[Problem], round_number: int) -> None:
+        """Announce own proposals; they come back from `proposals` too. Raises SwarmError."""
+        self._play(round_number)
+        sent, body = self._largest(problems[:MAX_ITEMS], lambda some: self._encode_problems(some, round_number))
+        if sent:
+            self._keep_offers(decode_proposals(body)[2])
+            self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
+
+    def proposals(self, round_number: int) -> list[Problem]:
+        """Everybody's proposals, newest first. Raises SwarmError."""
+        self._play(round_number)
+        self._receive()
+        return list(reversed(self._offers.values()))
+
+    def metrics(self) -> Metrics:
+        """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
+        counts = self._network.counts + self._counts
+        now = time.monotonic()
+        metrics: Metrics = {
+            "swarm/peers": sum(now - heard < PEER_SECONDS for heard in self._last_heard.values()),
+            "swarm/neighbours": self._network.neighbours,
+            "swarm/network_restarts": self._network.restarts,
+            "swarm/refused": sum(count for name, count in counts.items() if name.startswith("refused_")),
+        }
+        always = ("groups_received", "bytes_in", "bytes_out")
+        return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
+
+    def close(self) -> None:
+        """End the network process."""
+        self._network.close()
+
+    def _play(self, round_number: int) -> None:
+        self._network.check()
+        self._network.send(Playing(round_number))
+
+    def _encode_groups(self, groups: Sequence[ScoredGroup], round_number: int) -> bytes:
+        return encode_body([one.group for one in groups], peer=self.peer_id, round_number=round_number)
+
+    def _encode_problems(self, problems: Sequence[Problem], round_number: int) -> bytes:
+        return encode_proposals(problems, peer=self.peer_id, round_number=round_number)
+
+    def _largest(
+        self, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
+    ) -> tuple[Sequence[Item], bytes]:
+        """The first of `items` that fit into one body, and the body. What fits in none is left out and counted."""
+        while items:
+            try:
+                return items, encode(items)
+            except Refusal:
+                sendable = [item for item in items if _encodes(item, encode)]
+                self._counts["unpublished"] += len(items) - len(sendable)
+                items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
+        return (), b""
+
+    def _receive(self) -> None:
+        """Everything the network process heard since the last time."""
+        for heard in self._network.take_heard():
+            self._last_heard[heard.peer] = time.monotonic()
+            if heard.kind == PROPOSALS:
+                self._keep_offers(decode_proposals(heard.body)[2])
+            else:
+                self._arrived.extend(self._as_told(group, heard) for group in decode_body(heard.body))
+
+    def _as_told(self, group: RolloutGroup, heard: Heard) -> RolloutGroup:
+        """What remains of a stranger's group when nothing is taken on trust."""
+        problem = group.problem
+        if problem.source is Source.PROPOSER or problem.standing is Standing.CONFIRMED:
+            group = replace(group, problem=replace(problem, standing=Standing.CLAIMED))
+        if self.tokenizer_digest == UNKNOWN_TOKENIZER or heard.tokenizer.hex() != self.tokenizer_digest:
+            bare = tuple(replace(one, token_ids=(), logprobs=()) for one in group.completions)
+            group = replace(group, completions=bare)
+        return group
+
+    def _is_fresh(self, group: RolloutGroup, round_number: int) -> bool:
+        """Neither ours, nor of a round long gone, nor told before, by whomever."""
+        mark = _fingerprint(group)
+        if group.peer_id == self.peer_id:
+            reason = "own"
+        elif group.round < round_number - ROUNDS_KEPT:
+            reason = "stale"
+        elif mark in self._seen:
+            reason = "duplicate"
+        else:
+            self._seen[mark] = None
+            while len(self._seen) > SEEN_GROUPS:
+                self._seen.popitem(last=False)
+            return True
+        self._counts[f"refused_{reason}"] += 1
+        return False
+
+    def _keep_offers(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self._offers.setdefault(problem.id, problem)
+        while len(self._offers) > PROPOSALS_KEPT:
+            self._offers.popitem(last=False)
+
+
+def _check(config: SwarmConfig) -> None:
+    if not NAME.fullmatch(config.name):
+        raise ConfigError(f"swarm.name={config.name} must be 1 to 64 letters, digits, '.', '_' or '-'")
+    try:
+        ipaddress.ip_address(config.host)
+    except ValueError as error:
+        raise ConfigError(f"swarm.host={config.host} must be an IP address of this machine, or 0.0.0.0") from error
+    for address in config.bootstrap:
+        if not ADDRESS.fullmatch(address):
+            raise ConfigError(f"swarm.bootstrap: {address} is no address; write /ip4/HOST/tcp/PORT/p2p/PEER_ID")
+
+
+def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
+    try:
+        encode([item])
+    except Refusal:
+        return False
+    return True
+
+
+def _rewards(group: ScoredGroup) -> list[float]:
+    return [verdict.reward for verdict in group.verdicts if verdict.trainable]
+
+
+def _mean_reward(group: ScoredGroup) -> float | None:
+    rewards = _rewards(group)
+    return statistics.fmean(rewards) if rewards else None
+
+
+def _spread(group: ScoredGroup) -> float:
+    """Standard deviation of the rewards: where they are all equal, nobody learns anything."""
+    rewards = _rewards(group)
+    return statistics.pstdev(rewards) if rewards else -1.0
+
+
+def _fingerprint(group: RolloutGroup) -> bytes:
+    """The same for the same attempts at the same problem, whoever tells of them and when."""
+    hasher = hashlib.sha256(group.problem.id.encode())
+    for completion in group.completions:
+        hasher.update(hashlib.sha256(completion.text.encode()).digest())
+    return hasher.digest()

@@ -1,0 +1,185 @@
+"""Who a node is: a private key file, and the peer id that is the hash of its public half.
+
+The file is what libp2p's daemon reads: a two-field protobuf, `PrivateKey {key_type = 1; data = 2}`. The encoding is
+written out here, so that showing an identity does not load the peer-to-peer library. Keys never leave this module.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import base58
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
+
+from codezero.errors import IdentityError, WireError
+
+RSA, ED25519 = 0, 1
+"""libp2p's `KeyType`."""
+MAX_KEY_FILE = 8192
+MAX_PUBLIC_KEY = 1024
+MAX_SIGNATURE = 512
+INLINE_KEY = 42
+"""A public key of at most this many bytes is its own multihash; a longer one is hashed."""
+
+PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+PublicKey = rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+
+
+class Identity:
+    """A private key and the peer id it proves."""
+
+    def __init__(self, key: PrivateKey) -> None:
+        self._key = key
+        self.public_key_bytes = _encode_public(key.public_key())
+        """libp2p's `PublicKey` message, as it travels beside a signature."""
+        self.peer_id = peer_id_of(self.public_key_bytes)
+
+    def __repr__(self) -> str:
+        return f"Identity({self.peer_id})"
+
+    @classmethod
+    def load_or_create(cls, path: Path) -> "Identity":
+        """The identity in `path`, made there first when there is none. Raises IdentityError."""
+        if not os.path.lexists(path):
+            _write_new(path)
+        return cls.load(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Identity":
+        """Raises IdentityError for a file that is missing, malformed, or open to other users."""
+        try:
+            return cls(_decode_private(_read_private(path)))
+        except OSError as error:
+            raise IdentityError(f"{path}: {error.strerror}") from error
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise IdentityError(f"{path} is not an identity file; restore a copy or move it away") from error
+
+    def sign(self, message: bytes) -> bytes:
+        """RSA PKCS#1 v1.5 over SHA-256, or Ed25519."""
+        if isinstance(self._key, ed25519.Ed25519PrivateKey):
+            return self._key.sign(message)
+        return self._key.sign(message, padding.PKCS1v15(), hashes.SHA256())
+
+
+def verify(public_key_bytes: bytes, signature: bytes, message: bytes) -> bool:
+    """Did the owner of the key sign the message? A malformed key or signature is a no."""
+    if len(signature) > MAX_SIGNATURE:
+        return False
+    try:
+        key = _decode_public(public_key_bytes)
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(signature, message)
+        else:
+            key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
+    except (InvalidSignature, WireError):
+        return False
+    return True
+
+
+def peer_id_of(public_key_bytes: bytes) -> str:
+    """base58 of the key's multihash: identity for short keys (Ed25519), sha256 for long ones (RSA)."""
+    if len(public_key_bytes) <= INLINE_KEY:
+        multihash = b"\x00" + bytes([len(public_key_bytes)]) + public_key_bytes
+    else:
+        multihash = b"\x12\x20" + hashlib.sha256(public_key_bytes).digest()
+    return base58.b58encode(multihash).decode("ascii")
+
+
+def _read_private(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise IdentityError(f"{path} is not a regular file")
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise IdentityError(f"{path} is open to other users of this machine; run: chmod 600 {path}")
+        return file.read(MAX_KEY_FILE + 1)
+
+
+def _write_new(path: Path) -> None:
+    """All or nothing, and never over an identity that another process made meanwhile."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_encode_private(key))
+                os.fchmod(file.fileno(), 0o400)
+                file.flush()
+                os.fsync(file.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(name, path)
+        finally:
+            os.unlink(name)
+    except OSError as error:
+        raise IdentityError(f"cannot write the identity {path}: {error.strerror}") from error
+
+
+def _encode_private(key: rsa.RSAPrivateKey) -> bytes:
+    data = key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    return _encode_message(RSA, data)
+
+
+def _decode_private(raw: bytes) -> PrivateKey:
+    """Raises ValueError or UnsupportedAlgorithm."""
+    kind, data = _decode_message(raw, MAX_KEY_FILE)
+    if kind == ED25519:
+        if len(data) not in (32, 64):  # the seed, alone or followed by the public key
+            raise ValueError("an Ed25519 key has 32 or 64 bytes")
+        return ed25519.Ed25519PrivateKey.from_private_bytes(data[:32])
+    if kind == RSA:
+        key = serialization.load_der_private_key(data, password=None)
+        if isinstance(key, rsa.RSAPrivateKey) and 2048 <= key.key_size <= 4096:
+            return key
+    raise ValueError("neither RSA of 2048 to 4096 bits nor Ed25519")
+
+
+def _encode_public(key: PublicKey) -> bytes:
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return _encode_message(ED25519, key.public_bytes_raw())
+    spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return _encode_message(RSA, spki)
+
+
+@functools.lru_cache(maxsize=1024)
+def _decode_public(raw: bytes) -> PublicKey:
+    """Raises WireError."""
+    try:
+        kind, data = _decode_message(raw, MAX_PUBLIC_KEY)
+        if kind == ED25519:
+            return ed25519.Ed25519PublicKey.from_public_bytes(data)
+        key = serialization.load_der_public_key(data)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise WireError("malformed public key") from error
+    if kind != RSA or not isinstance(key, rsa.RSAPublicKey) or not 2048 <= key.key_size <= 4096:
+        raise WireError("neither RSA of 2048 to 4096 bits nor Ed25519")
+    return key
+
+
+def _encode_message(kind: int, data: bytes) -> bytes:
+    """`08 <key type> 12 <length, varint> <data>`."""
+    length, varint = len(data), bytearray()
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    varint.append(length)
+    return bytes([0x08, kind, 0x12]) + varint + data
+
+
+def _decode_message(raw: bytes, limit: int) -> tuple[int, bytes]:
+    """Key type and data of the one encoding that `_encode_message` writes. Raises ValueError for any other."""
+    if len(raw) > limit or len(raw) < 4 or raw[0] != 0x08 or raw[2] != 0x12:
+        raise ValueError("not a key message")
+    start = next((at + 1 for at in range(3, min(len(raw), 6)) if raw[at] < 0x80), 0)
+    data = raw[start:]
+    if not start or _encode_message(raw[1], data) != raw:
+        raise ValueError("not a key message")
+    return raw[1], data

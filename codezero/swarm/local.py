@@ -1,0 +1,92 @@
+"""The swarm without a network: alone, or several in one process around a hub. Deterministic and instant.
+
+What crosses the hub went through the wire format, so a local swarm refuses what a real one would.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+
+from codezero.swarm.schema import MAX_ITEMS, Refusal
+from codezero.swarm.wire import claimed, decode_body, encode_body
+from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup
+
+PROPOSALS_KEPT = 256
+
+
+class LocalHub:
+    """Where the LocalSwarms of one process meet."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, LocalSwarm] = {}
+
+    def others(self, peer: str) -> list["LocalSwarm"]:
+        """Everybody but `peer`, in the order they came."""
+        return [swarm for name, swarm in self.members.items() if name != peer]
+
+
+class LocalSwarm:
+    """The in-memory twin of HivemindSwarm: own offers come back as proposals; without a hub there are no peers."""
+
+    def __init__(self, peer_id: str, hub: LocalHub | None = None) -> None:
+        self.peer_id = peer_id
+        self._hub = hub if hub is not None else LocalHub()
+        self._hub.members[peer_id] = self
+        self._inbox: list[RolloutGroup] = []
+        self._offers: OrderedDict[str, Problem] = OrderedDict()
+        self._counts: Counter[str] = Counter()
+        self._heard: set[str] = set()
+
+    def proposals(self, round_number: int) -> list[Problem]:
+        """Everybody's proposals, newest first."""
+        return list(reversed(self._offers.values()))
+
+    def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Every group reaches every other member at once."""
+        others = self._hub.others(self.peer_id)
+        for scored in groups if others else ():
+            try:
+                body = encode_body([scored.group], peer=self.peer_id, round_number=round_number)
+            except Refusal:
+                self._counts["unpublished"] += 1
+                continue
+            self._counts["bytes_out"] += len(body) * len(others)
+            for other in others:
+                other.hear(body)
+
+    def hear(self, body: bytes) -> None:
+        """Take a peer's body in."""
+        groups = decode_body(body)
+        self._counts["bytes_in"] += len(body)
+        self._heard.add(groups[0].peer_id)
+        self._inbox.extend(groups)
+
+    def gather(self, round_number: int) -> list[RolloutGroup]:
+        """Peers' groups since the last call; those of rounds before the last one are dropped."""
+        arrived, self._inbox = self._inbox, []
+        fresh = [group for group in arrived if group.round >= round_number - 1]
+        self._counts["refused_stale"] += len(arrived) - len(fresh)
+        self._counts["groups_received"] += len(fresh)
+        return fresh
+
+    def offer(self, problems: Sequence[Problem], round_number: int) -> None:
+        """Every member, this one too, finds the problems among its proposals, without their references."""
+        for problem in problems[:MAX_ITEMS]:
+            for member in self._hub.members.values():
+                member.keep_offer(claimed(problem, self.peer_id))
+
+    def keep_offer(self, problem: Problem) -> None:
+        """Remember a proposal; the oldest are forgotten."""
+        self._offers.setdefault(problem.id, problem)
+        while len(self._offers) > PROPOSALS_KEPT:
+            self._offers.popitem(last=False)
+
+    def metrics(self) -> Metrics:
+        """`swarm/...`, the names of the real swarm."""
+        names = ("groups_received", "bytes_in", "bytes_out")
+        refused = self._counts["refused_stale"]
+        counted: Metrics = {f"swarm/{name}": self._counts[name] for name in names}
+        return {"swarm/peers": len(self._heard), "swarm/refused": refused} | counted
+
+    def close(self) -> None:
+        """Leave the hub."""
+        self._hub.members.pop(self.peer_id, None)

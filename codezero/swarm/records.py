@@ -1,0 +1,215 @@
+"""Who may write what into the DHT: a record is owned by the key that signs it, bounded, bound to its place, expiring.
+
+`PeerRecordValidator` has the three methods that hivemind's DHT node calls; it needs no part of hivemind. Without one,
+any peer can overwrite any record, block a round ahead of time, or hang every reader with three bytes.
+"""
+
+import hashlib
+import math
+import re
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
+from codezero.swarm.schema import MAX_HEADER, MAX_ROUND, Kind, Refusal
+from codezero.swarm.wire import UNDECODABLE
+
+LIFETIME = 300.0
+"""Seconds a record of ours lives; it is announced again at half of it while its round is open."""
+MAX_LIFETIME = 900.0
+CLOCK_SKEW = 3.0
+"""Seconds by which honest clocks may differ."""
+ROUNDS_BEHIND = 3
+ROUNDS_AHEAD = 16
+"""A node that is busy with a long iteration still holds what faster peers announce."""
+MAX_SHARDS = 1024
+MAX_VALUE = 2048
+"""Bytes of a header, its RSA key and signature, and the key name, with room to spare."""
+MAX_SUBKEY = 80
+VERIFIED = 4096
+"""Signatures remembered as verified."""
+NO_SUBKEY = (b"", b"\xc0")
+"""How hivemind marks a whole dictionary and a plain value: a record of nobody."""
+
+
+class DHTRecord(Protocol):
+    """What hivemind shows of a record."""
+
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def subkey(self) -> bytes: ...
+    @property
+    def value(self) -> bytes: ...
+    @property
+    def expiration_time(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where announcements of one kind and round lie; peers are spread over the shards."""
+
+    swarm: str
+    kind: Kind
+    round: int
+    shards: int = 1
+    shard: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"cz1/{self.swarm}/{self.kind}/{self.round}/{self.shards}/{self.shard}"
+
+    @property
+    def id(self) -> bytes:
+        """[20] bytes: hivemind's hash of the key, sha1 of its MessagePack."""
+        return hashlib.sha1(msgspec.msgpack.encode(self.key), usedforsecurity=False).digest()
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A record's value on the wire."""
+
+    key: Annotated[str, Meta(max_length=160)]
+    public_key: Annotated[bytes, Meta(max_length=MAX_PUBLIC_KEY)]
+    signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE)]
+    payload: Annotated[bytes, Meta(max_length=MAX_HEADER)]
+
+
+KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hp])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
+
+
+def parse_key(key: str) -> Place:
+    """Raises Refusal for a key that no node of ours would write."""
+    match = KEY.fullmatch(key)
+    if match is None:
+        raise Refusal("key", "not a key of this protocol")
+    kind: Kind = "h" if match[2] == "h" else "p"
+    place = Place(match[1], kind, int(match[3]), int(match[4]), int(match[5]))
+    power_of_two = place.shards & (place.shards - 1) == 0
+    if place.round > MAX_ROUND or place.shards > MAX_SHARDS or not power_of_two or place.shard >= place.shards:
+        raise Refusal("key", "numbers out of bounds")
+    return place
+
+
+def shard_of(round_number: int, peer: str, shards: int) -> int:
+    """The shard that `peer` writes to in a round."""
+    return int.from_bytes(hashlib.sha256(f"{round_number}|{peer}".encode()).digest()[:4], "big") % shards
+
+
+def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:
+    """What a signature covers: everything that decides where a record lies, whose it is and how long it lives."""
+    digest = hashlib.sha256(payload).digest()
+    return b"cz1" + msgspec.msgpack.encode(
+        [swarm, key, record.key, record.subkey, float(record.expiration_time), digest]
+    )
+
+
+class PeerRecordValidator:
+    """Signs own records and decides which others are stored or believed. Used from one thread."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        swarm: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        member: Callable[[str], bool] = lambda _peer: True,
+    ) -> None:
+        self.round: int | None = None
+        """The round that is open; None: not told yet, so every round may be."""
+        self.refused: Counter[str] = Counter()
+        """Refusals by reason."""
+        self._identity, self._swarm, self._clock, self._member = identity, swarm, clock, member
+        self._keys: dict[bytes, str] = {}
+        self._verified: OrderedDict[tuple[bytes, bytes, float, bytes], None] = OrderedDict()
+
+    def declare(self, place: Place) -> None:
+        """Name a place before storing there: hivemind shows `sign_value` only the hash of a key."""
+        self._keys[place.id] = place.key
+        while len(self._keys) > 64:
+            self._keys.pop(next(iter(self._keys)))
+
+    def sign_value(self, record: DHTRecord) -> bytes:
+        """The record's value in an envelope with our key and signature. The place must have been declared."""
+        key, payload = self._keys[record.key], msgspec.msgpack.decode(record.value, type=bytes)
+        signature = self._identity.sign(signed_message(self._swarm, key, record, payload))
+        envelope = Envelope(key, self._identity.public_key_bytes, signature, payload)
+        return msgspec.msgpack.encode(msgspec.msgpack.encode(envelope))
+
+    def strip_value(self, record: DHTRecord) -> bytes:
+        """The value that was signed; hivemind asks only after `validate` agreed."""
+        return msgspec.msgpack.encode(_open(record.value).payload)
+
+    def validate(self, record: DHTRecord) -> bool:
+        """May this record be stored here, or believed? A no is counted by reason."""
+        try:
+            self._check(record)
+        except Refusal as refusal:
+            self.refused[refusal.reason] += 1
+            return False
+        return True
+
+    def _check(self, record: DHTRecord) -> None:
+        """Cheap rules first. Raises Refusal."""
+        if len(record.value) > MAX_VALUE:
+            raise Refusal("size")
+        self._check_expiry(record.expiration_time)
+        peer = _owner(record.subkey)
+        envelope = _open(record.value)
+        place = parse_key(envelope.key)
+        if place.id != record.key or place.swarm != self._swarm:
+            raise Refusal("key", "written for another place")
+        self._check_round(place.round)
+        if place.shard != shard_of(place.round, peer, place.shards):
+            raise Refusal("shard")
+        if peer_id_of(envelope.public_key) != peer:
+            raise Refusal("owner", "signed by another peer's key")
+        if not self._member(peer):
+            raise Refusal("member")
+        self._check_signature(record, envelope)
+
+    def _check_expiry(self, expiry: float) -> None:
+        now = self._clock()
+        if not math.isfinite(expiry) or not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:
+            raise Refusal("expiry")
+
+    def _check_round(self, round_number: int) -> None:
+        if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
+            raise Refusal("round")
+
+    def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
+        mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())
+        if mark in self._verified:
+            self._verified.move_to_end(mark)
+            return
+        message = signed_message(self._swarm, envelope.key, record, envelope.payload)
+        if not verify(envelope.public_key, envelope.signature, message):
+            raise Refusal("signature")
+        self._verified[mark] = None
+        if len(self._verified) > VERIFIED:
+            self._verified.popitem(last=False)
+
+
+def _owner(subkey: bytes) -> str:
+    if subkey in NO_SUBKEY or len(subkey) > MAX_SUBKEY:
+        raise Refusal("subkey", "a record of nobody")
+    try:
+        peer = msgspec.msgpack.decode(subkey, type=str)
+    except UNDECODABLE as error:
+        raise Refusal("subkey") from error
+    # A holder keeps the decoded name: signed over another spelling, the record would not verify for its readers.
+    if msgspec.msgpack.encode(peer) != subkey:
+        raise Refusal("subkey", "not the shortest spelling")
+    return peer
+
+
+def _open(value: bytes) -> Envelope:
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.decode(value, type=bytes), type=Envelope)
+    except UNDECODABLE as error:
+        raise Refusal("format") from error

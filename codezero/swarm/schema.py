@@ -1,0 +1,122 @@
+"""The records that travel between nodes, field by field, with the bound of each. docs/wire-format.md is its prose.
+
+Everything is MessagePack. A *header* is small, signed, and lies in the DHT; the *body* it announces is zlib-compressed
+and pulled from the peer that signed. Verdicts and reference solutions have no field here: they are never sent.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from codezero.errors import WireError
+from codezero.types import Source, Standing
+
+VERSION = 1
+MAX_HEADER = 512
+MAX_BODY = 2 << 20
+"""Compressed bytes."""
+MAX_INFLATED = 8 << 20
+MAX_TEXT = 64 << 10
+"""UTF-8 bytes of one question, test or completion."""
+MAX_ITEMS = 32
+"""Groups or problems in a body."""
+MAX_TESTS = 64
+MAX_COMPLETIONS = 64
+MAX_TOKENS = 32_768
+MAX_ROUND = 2**53 - 1
+LOWEST_LOGPROB = -65504.0
+"""The most negative finite half-precision number."""
+
+GROUPS: Literal["h"] = "h"
+PROPOSALS: Literal["p"] = "p"
+Kind = Literal["h", "p"]
+
+
+class Refusal(WireError):
+    """Bytes from a peer that were not believed, with a word for the counters."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+Round = Annotated[int, Meta(ge=0, le=MAX_ROUND)]
+Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
+PeerId = Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{32,64}\Z")]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of everything sent: unknown fields are refused, so a new field needs a new version."""
+
+
+class Header(Record, frozen=True):
+    """The announcement of one body, at most MAX_HEADER bytes; signed as part of its DHT record."""
+
+    v: Literal[1]
+    kind: Kind
+    round: Round
+    digest: Digest
+    """sha256 of the body as it is served, compressed."""
+    size: Annotated[int, Meta(ge=1, le=MAX_BODY)]
+    """Bytes of the body as it is served."""
+    codec: Literal["zlib"]
+    tokenizer: Digest
+    """Of the tokenizer that made the token ids; zeros in an announcement of proposals."""
+    count: Annotated[int, Meta(ge=1, le=MAX_ITEMS)]
+    """Groups or problems in the body."""
+    problems: Annotated[list[Annotated[bytes, Meta(min_length=16, max_length=16)]], Meta(max_length=16)]
+    """First half of the problem ids of the first groups."""
+    reward: Annotated[float, Meta(ge=0, le=1)] | None
+    """The sender's mean reward; for people, never for learning."""
+    time: Annotated[float, Meta(ge=0, le=2**53)]
+    """Seconds since 1970 at the sender."""
+
+
+class WireProblem(Record, frozen=True):
+    id: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    question: Text
+    tests: Annotated[list[Text], Meta(min_length=1, max_length=MAX_TESTS)]
+    entry_point: Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z", max_length=128)]
+    source: Source
+    standing: Standing
+    level: Annotated[int, Meta(ge=1, le=5)] | None
+    proposer: PeerId | None
+
+
+class WireCompletion(Record, frozen=True):
+    text: Text
+    ids: Annotated[bytes, Meta(max_length=4 * MAX_TOKENS)]
+    """[T] little-endian u32."""
+    logprobs: Annotated[bytes, Meta(max_length=2 * MAX_TOKENS)]
+    """[T] little-endian half precision, nats."""
+    finished: bool
+
+
+class WireGroup(Record, frozen=True):
+    problem: WireProblem
+    policy_step: Annotated[int, Meta(ge=0, le=MAX_ROUND)]
+    completions: Annotated[list[WireCompletion], Meta(min_length=1, max_length=MAX_COMPLETIONS)]
+
+
+class GroupsBody(Record, frozen=True):
+    v: Literal[1]
+    kind: Literal["h"]
+    peer: PeerId
+    round: Round
+    groups: Annotated[list[WireGroup], Meta(min_length=1, max_length=MAX_ITEMS)]
+
+
+class ProposalsBody(Record, frozen=True):
+    v: Literal[1]
+    kind: Literal["p"]
+    peer: PeerId
+    round: Round
+    problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
+
+
+class Versioned(msgspec.Struct):
+    """The one field that every version has."""
+
+    v: int

@@ -1,0 +1,197 @@
+"""Keeps one network process alive: starts it, passes messages, cleans up after it, and starts it anew when it dies.
+
+Its death is told once, as a SwarmError; after that the trainer goes on alone until the process is back.
+"""
+
+import atexit
+import contextlib
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import threading
+import time
+from collections import Counter, deque
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+
+from codezero.errors import SwarmError
+from codezero.swarm.link import Counted, Failed, Heard, Link, Logged, Message, Playing, Publish, Ready, Stop
+from codezero.swarm.network import Settings, run
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+STABLE_SECONDS = 60.0
+"""A process that lived this long starts again without a longer pause."""
+CLOSE_SECONDS = 4.0
+HEARD_BODIES = 64
+"""Bodies that wait for the trainer; the oldest are dropped."""
+
+
+class NetworkProcess:
+    """The trainer's side of the network process. `start` acts; everything else returns at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.counts: Counter[str] = Counter()
+        self.neighbours = 0
+        self.restarts = 0
+        self.pid: int | None = None
+        """Process id of the network process; None while there is none."""
+        self._settings, self._port = settings, settings.port
+        self._heard: deque[Heard] = deque(maxlen=HEARD_BODIES)
+        self._last_words: dict[object, Message] = {}
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._failure: str | None = None
+        self._link: Link | None = None
+        self._ready: Ready | None = None
+        self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the process is ready some seconds later."""
+        self._thread.start()
+        atexit.register(self.close)
+
+    def wait_ready(self, seconds: float) -> Ready:
+        """What the process said of itself. Raises SwarmError when it failed or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure or self._closing.is_set(), seconds)
+            if self._ready is not None:
+                return self._ready
+        self.check()
+        raise SwarmError(f"the network process was not ready within {seconds:g} s")
+
+    def check(self) -> None:
+        """Raise SwarmError once for each death of the process."""
+        with self._changed:
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise SwarmError(failure)
+
+    def send(self, message: Message) -> None:
+        """To the process, or to the next one when there is none; of each kind the last is said again after a death."""
+        with self._changed:
+            self._last_words[message.kind if isinstance(message, Publish) else type(message)] = message
+            if self._link is not None:
+                self._link.send(message)
+
+    def take_heard(self) -> list[Heard]:
+        """Bodies that came since the last call, oldest first."""
+        with self._changed:
+            heard = list(self._heard)
+            self._heard.clear()
+            return heard
+
+    def close(self) -> None:
+        """End the process and wait for it. May be called again."""
+        atexit.unregister(self.close)
+        with self._changed:
+            self._closing.set()
+            if self._link is not None:
+                self._link.send(Stop())
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _supervise(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            began = time.monotonic()
+            self._live()
+            if self._closing.is_set():
+                return
+            self.restarts += 1
+            pause = FIRST_PAUSE if time.monotonic() - began >= STABLE_SECONDS else min(2 * pause, LONGEST_PAUSE)
+            if self._closing.wait(pause):
+                return
+
+    def _live(self) -> None:
+        """One process, from its start to its end."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        settings = msgspec.msgpack.encode(msgspec.structs.replace(self._settings, port=self._port))
+        process = context.Process(target=run, args=(theirs, settings), name="swarm-network", daemon=True)
+        process.start()
+        theirs.close()
+        self._attach(ours, process.pid)
+        while process.is_alive() and not self._closing.is_set():
+            process.join(0.1)
+        process.join(CLOSE_SECONDS)
+        for end in (process.terminate, process.kill):
+            if process.is_alive():
+                end()
+                process.join(CLOSE_SECONDS)
+        self._detach(ours, process.exitcode)
+        process.close()
+
+    def _attach(self, connection: Connection, pid: int | None) -> None:
+        link = Link(connection, self._on_message, lambda: None)
+        with self._changed:
+            self._link, self.pid = link, pid
+            for message in self._last_words.values():
+                link.send(message)
+            if self._closing.is_set():
+                link.send(Stop())
+        link.start()
+
+    def _detach(self, connection: Connection, code: int | None) -> None:
+        """Forget the process and remove what it left behind."""
+        link = self._link
+        if link is not None:
+            link.join(CLOSE_SECONDS)
+        connection.close()
+        with self._changed:
+            ready, self._link, self._ready, self.pid, self.neighbours = self._ready, None, None, None, 0
+            if not self._closing.is_set():
+                self._failure = self._failure or f"the network process ended with code {code}; it is started again"
+            if ready is None:
+                self._port = self._settings.port  # perhaps the port it had last time was taken meanwhile
+            self._changed.notify_all()
+        if ready is not None:
+            _clean_up(ready)
+
+    def _on_message(self, message: Message) -> None:
+        """Called in the link's reading thread."""
+        with self._changed:
+            match message:
+                case Heard():
+                    self.counts["dropped"] += len(self._heard) == HEARD_BODIES
+                    self._heard.append(message)
+                case Counted(counts=counts, neighbours=neighbours):
+                    self.counts.update(counts)
+                    self.neighbours = neighbours
+                case Ready(addresses=addresses):
+                    self._ready = message
+                    self._port = port_of(addresses) or self._port  # neighbours will look for us there
+                case Failed(reason=reason):
+                    self._failure = f"the network process failed and is started again: {reason}"
+                case Logged(level=level, text=text):
+                    logger.log(level, "%s", text)
+                case Playing() | Publish() | Stop():
+                    logger.warning("the network process sent %s", type(message).__name__)
+            self._changed.notify_all()
+
+
+def port_of(addresses: list[str]) -> int | None:
+    """The TCP port in the first multiaddress that has one."""
+    ports = (re.search(r"/tcp/(\d+)/", address) for address in addresses)
+    return next((int(port[1]) for port in ports if port), None)
+
+
+def _clean_up(ready: Ready) -> None:
+    """Kill the daemon of a dead network process and remove its sockets, if they are still there.
+
+    The socket's random name in its command line tells the daemon from a stranger that was given its process id.
+    """
+    name = os.path.basename(ready.sockets[0]).encode() if ready.sockets else b""
+    with contextlib.suppress(OSError):
+        if name and name in Path(f"/proc/{ready.daemon}/cmdline").read_bytes():
+            os.kill(ready.daemon, signal.SIGKILL)
+    for socket in ready.sockets:
+        with contextlib.suppress(OSError):
+            os.unlink(socket)

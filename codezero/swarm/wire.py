@@ -1,0 +1,229 @@
+"""Records to bytes and back, within the bounds of `schema.py`.
+
+Decoding raises `Refusal` (a WireError that names its reason) and nothing else, whatever the bytes. Encoding reads its
+own output back, so a node never announces what its peers would refuse. Nothing here knows the network.
+"""
+
+import hashlib
+import math
+import re
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from codezero.swarm.schema import (
+    GROUPS,
+    LOWEST_LOGPROB,
+    MAX_BODY,
+    MAX_HEADER,
+    MAX_INFLATED,
+    MAX_TEXT,
+    PROPOSALS,
+    VERSION,
+    GroupsBody,
+    Header,
+    ProposalsBody,
+    Refusal,
+    Versioned,
+    WireCompletion,
+    WireGroup,
+    WireProblem,
+)
+from codezero.types import Completion, Problem, RolloutGroup, Source, Standing, problem_id
+
+Schema = TypeVar("Schema", bound=msgspec.Struct)
+ROUNDING = 1e-3
+"""How far above zero arithmetic may leave a log-prob; it is sent as zero."""
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for foreign bytes, ValidationError included."""
+
+
+def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int) -> bytes:
+    """The body of 1..MAX_ITEMS groups of `peer`. The sender is held to the bounds too: raises Refusal."""
+    if any(group.peer_id != peer for group in groups):
+        raise Refusal("owner", "a node publishes only what it sampled")
+    wired = [_wire_group(group) for group in groups]
+    return _deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
+
+
+def decode_body(data: bytes) -> tuple[RolloutGroup, ...]:
+    """The groups of a served body; `peer_id` and `round` are the body's. Raises Refusal."""
+    body = _decode(_inflate(data), GroupsBody)
+    return tuple(
+        RolloutGroup(
+            problem=_problem(group.problem),
+            completions=tuple(_completion(completion) for completion in group.completions),
+            peer_id=body.peer,
+            round=body.round,
+            policy_step=group.policy_step,
+        )
+        for group in body.groups
+    )
+
+
+def encode_proposals(problems: Sequence[Problem], *, peer: str, round_number: int) -> bytes:
+    """The body of 1..MAX_ITEMS problems that `peer` offers. Raises Refusal."""
+    wired = [_wire_problem(problem) for problem in problems]
+    return _deflate(
+        ProposalsBody(v=VERSION, kind=PROPOSALS, peer=peer, round=round_number, problems=wired), decode_proposals
+    )
+
+
+def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
+    """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises Refusal."""
+    body = _decode(_inflate(data), ProposalsBody)
+    return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
+
+
+def claimed(problem: Problem, proposer: str) -> Problem:
+    """The problem as a proposer's invention: its expected values are claims and its reference stays at home."""
+    return Problem(
+        id=problem.id,
+        question=problem.question,
+        tests=problem.tests,
+        entry_point=problem.entry_point,
+        source=Source.PROPOSER,
+        standing=Standing.CLAIMED,
+        level=problem.level,
+        proposer=proposer,
+    )
+
+
+def encode_header(header: Header) -> bytes:
+    """Raises Refusal for a header that no peer would read."""
+    data = msgspec.msgpack.encode(header)
+    decode_header(data)
+    return data
+
+
+def decode_header(data: bytes) -> Header:
+    """Raises Refusal."""
+    if len(data) > MAX_HEADER:
+        raise Refusal("size", f"a header of {len(data)} bytes")
+    return _decode(data, Header)
+
+
+def body_digest(data: bytes) -> bytes:
+    """[32] bytes that a header names a served body by."""
+    return hashlib.sha256(data).digest()
+
+
+def tokenizer_bytes(digest: str) -> bytes:
+    """[32] bytes of 64 hex digits; raises ValueError."""
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ValueError("a tokenizer digest is 64 lower-case hex digits")
+    return bytes.fromhex(digest)
+
+
+def _decode(data: bytes, schema: type[Schema]) -> Schema:
+    """The version first, so that a newer peer counts as newer and not as broken."""
+    try:
+        version = msgspec.msgpack.decode(data, type=Versioned).v
+        if version != VERSION:
+            raise Refusal("version", f"this node reads version {VERSION}, not {version}")
+        return msgspec.msgpack.decode(data, type=schema)
+    except UNDECODABLE as error:
+        raise Refusal("schema", str(error)) from error
+
+
+def _deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
+    """Bytes that the reader on the other side was seen to accept."""
+    try:
+        raw = msgspec.msgpack.encode(body)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise Refusal("schema", str(error)) from error
+    if len(raw) > MAX_INFLATED:
+        raise Refusal("size", f"{len(raw)} bytes before compression")
+    data = zlib.compress(raw, 6)
+    decode(data)
+    return data
+
+
+def _inflate(data: bytes) -> bytes:
+    if len(data) > MAX_BODY:
+        raise Refusal("size", f"a body of {len(data)} bytes")
+    stream = zlib.decompressobj()
+    try:
+        raw = stream.decompress(data, MAX_INFLATED + 1)
+    except zlib.error as error:
+        raise Refusal("inflate", str(error)) from error
+    if len(raw) > MAX_INFLATED:
+        raise Refusal("inflate", f"more than {MAX_INFLATED} bytes inside")
+    if not stream.eof or stream.unused_data:
+        raise Refusal("inflate", "cut off, or followed by more")
+    return raw
+
+
+def _wire_problem(problem: Problem) -> WireProblem:
+    if not re.fullmatch("[0-9a-f]{64}", problem.id):
+        raise Refusal("problem", "an id is 64 hex digits")
+    return WireProblem(
+        id=bytes.fromhex(problem.id),
+        question=problem.question,
+        tests=list(problem.tests),
+        entry_point=problem.entry_point,
+        source=problem.source,
+        standing=problem.standing,
+        level=problem.level,
+        proposer=problem.proposer,
+    )
+
+
+def _problem(wire: WireProblem) -> Problem:
+    _check_text(wire.question, *wire.tests)
+    if wire.id.hex() != problem_id(wire.question, wire.tests):
+        raise Refusal("problem", "the id is not that of the question and tests")
+    return Problem(
+        id=wire.id.hex(),
+        question=wire.question,
+        tests=tuple(wire.tests),
+        entry_point=wire.entry_point,
+        source=wire.source,
+        standing=wire.standing,
+        level=wire.level,
+        proposer=wire.proposer,
+    )
+
+
+def _wire_group(group: RolloutGroup) -> WireGroup:
+    return WireGroup(
+        problem=_wire_problem(group.problem),
+        policy_step=group.policy_step,
+        completions=[_wire_completion(completion) for completion in group.completions],
+    )
+
+
+def _wire_completion(completion: Completion) -> WireCompletion:
+    count = len(completion.token_ids)
+    if len(completion.logprobs) != count or not all(-math.inf < nats < ROUNDING for nats in completion.logprobs):
+        raise Refusal("logprobs", "one finite log-prob for each token")
+    # Half precision has no room below LOWEST_LOGPROB.
+    nats = [min(0.0, max(LOWEST_LOGPROB, value)) for value in completion.logprobs]
+    try:
+        ids = struct.pack(f"<{count}I", *completion.token_ids)
+    except struct.error as error:
+        raise Refusal("schema", "a token id outside u32") from error
+    return WireCompletion(
+        text=completion.text, ids=ids, logprobs=struct.pack(f"<{count}e", *nats), finished=completion.finished
+    )
+
+
+def _completion(wire: WireCompletion) -> Completion:
+    _check_text(wire.text)
+    count, rest = divmod(len(wire.ids), 4)
+    if rest or len(wire.logprobs) != 2 * count:
+        raise Refusal("logprobs", "one for each token")
+    logprobs = struct.unpack(f"<{count}e", wire.logprobs)
+    if not all(LOWEST_LOGPROB <= value <= 0 for value in logprobs):  # NaN holds no bound
+        raise Refusal("logprobs", "not finite, or above zero")
+    return Completion(
+        text=wire.text, token_ids=struct.unpack(f"<{count}I", wire.ids), logprobs=logprobs, finished=wire.finished
+    )
+
+
+def _check_text(*texts: str) -> None:
+    if any(len(text.encode("utf-8")) > MAX_TEXT for text in texts):
+        raise Refusal("size", f"a text of more than {MAX_TEXT} bytes")

@@ -1,0 +1,109 @@
+"""Two whole nodes on loopback: each learns from the other, one dies by kill -9 and comes back as itself."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codezero.fleet import ADDRESSES
+from codezero.monitor.store import read_metrics
+from codezero.swarm.identity import Identity
+
+SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=4", "chain.round_seconds=5"]
+
+
+@contextlib.contextmanager
+def node(base: Path, name: str, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
+    folder = base / name
+    folder.mkdir(exist_ok=True)
+    settings = ["profile=peer", f"run.directory={base}", f"run.name={name}", f"run.logs={folder / 'logs'}"]
+    settings += [f"swarm.identity={folder / 'swarm.pem'}", "model.threads=1", "monitor.view=off", *SMALL, *overrides]
+    with (folder / "output.log").open("ab") as output:
+        process = subprocess.Popen([sys.executable, "-m", "codezero", "run", *settings], stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(what: str, holds: Callable[[], bool], *alive: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert all(process.poll() is None for process in alive), f"a node ended while waiting: {what}"
+        assert time.monotonic() < deadline, f"did not happen: {what}"
+        time.sleep(0.2)
+
+
+def rows(base: Path, name: str) -> list[dict[str, Any]]:
+    path = base / name / "metrics.jsonl"
+    return list(read_metrics(path)) if path.is_file() else []
+
+
+def learns_from_others(base: Path, name: str, since: int = 0) -> bool:
+    return any((row["swarm/external_share"] or 0) > 0 for row in rows(base, name)[since:])
+
+
+def daemons_of(folder: Path) -> list[int]:
+    """Processes whose arguments name this node's identity: its peer-to-peer daemon."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            if str(folder / "swarm.pem").encode() in arguments and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.timeout(420)
+def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None:
+    with node(tmp_path, "a") as a:
+        wait_until("a can be joined", (tmp_path / "a" / ADDRESSES).is_file, a)
+        join = f"swarm.bootstrap=[{','.join((tmp_path / 'a' / ADDRESSES).read_text().split())}]"
+        with node(tmp_path, "b", "seed=1", join) as b:
+            for name in "ab":
+                wait_until(f"{name} learns from the other", lambda name=name: learns_from_others(tmp_path, name), a, b)
+            before = Identity.load(tmp_path / "b" / "swarm.pem").peer_id
+            b.send_signal(signal.SIGKILL)
+            b.wait()
+        last, played = rows(tmp_path, "b")[-1]["iteration"], len(rows(tmp_path, "a"))
+        wait_until("the daemon of the dead node is gone", lambda: not daemons_of(tmp_path / "b"), a)
+        wait_until("a goes on alone", lambda: len(rows(tmp_path, "a")) > played + 3, a)
+        heard = len(rows(tmp_path, "a"))
+        with node(tmp_path, "b", "seed=1", join) as b:
+            wait_until("b goes on where it stopped", lambda: rows(tmp_path, "b")[-1]["iteration"] > last, a, b)
+            wait_until("a learns from b again", lambda: learns_from_others(tmp_path, "a", heard), a, b)
+            for process in (a, b):
+                process.send_signal(signal.SIGTERM)
+            assert [process.wait(60) for process in (a, b)] == [0, 0]
+        assert Identity.load(tmp_path / "b" / "swarm.pem").peer_id == before
+    iterations = [row["iteration"] for row in rows(tmp_path, "b")]
+    assert iterations == list(range(1, len(iterations) + 1)), "a row is missing or repeated"
+
+
+@pytest.mark.timeout(300)
+def test_one_command_founds_and_joins(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain"]
+    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL]
+    with subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as fleet:
+        for name in ("node-1", "node-2"):
+            wait_until(
+                f"{name} learns from the other",
+                lambda name=name: learns_from_others(tmp_path / "fleet", name),
+                fleet,
+            )
+        fleet.send_signal(signal.SIGINT)
+        shown = fleet.communicate(timeout=90)[0].decode()
+        assert fleet.returncode == 130
+    identities = {Identity.load(tmp_path / "fleet" / f"node-{i}" / "swarm.pem").peer_id for i in (1, 2)}
+    assert len(identities) == 2 and "node-2" in shown
+    labels = [json.loads((tmp_path / "fleet" / f"node-{i}" / "run.json").read_text()) for i in (1, 2)]
+    assert labels[0]["seed"] != labels[1]["seed"]

@@ -1,0 +1,152 @@
+"""The figures against independent formulas, and the gate against judges that must not be believed."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.evaluator.calibration import (
+    SKILL,
+    auroc,
+    auroc_interval,
+    best_threshold,
+    brier,
+    calibrate,
+    ece,
+    fit_positive,
+    logistic,
+)
+
+RNG = np.random.default_rng(3)
+
+
+def sample(n: int, distance: float, seed: int = 0):
+    """n canaries, half right; one score, `distance` standard deviations apart."""
+    rng = np.random.default_rng(seed)
+    right = [i % 2 == 0 for i in range(n)]
+    scores = [(float(rng.normal(distance if r else 0.0)),) for r in right]
+    return scores, right, [f"p{i // 2}" for i in range(n)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=40))
+def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[int, bool]]):
+    right = [score for score, good in pairs if good]
+    wrong = [score for score, good in pairs if not good]
+    area = auroc([float(s) for s, _ in pairs], [good for _, good in pairs])
+    if not right or not wrong:
+        assert math.isnan(area)
+        return
+    ordered = sum((r > w) + 0.5 * (r == w) for r in right for w in wrong)
+    assert area == pytest.approx(ordered / (len(right) * len(wrong)))
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    truth = 0.5 * (1 + math.erf(1.0 / math.sqrt(2) / math.sqrt(2)))  # two normals one deviation apart
+    covered = 0
+    for seed in range(200):
+        scores, right, _ = sample(100, 1.0, seed)
+        _, low, high = auroc_interval([s for (s,) in scores], right)
+        covered += low <= truth <= high
+    assert covered >= 180
+
+
+def test_the_interval_of_a_perfect_score_is_not_a_point():
+    area, low, high = auroc_interval([0.0] * 20 + [1.0] * 20, [False] * 20 + [True] * 20)
+    assert area == 1 and high == 1
+    assert 0.8 < low < 1
+
+
+def test_brier_and_ece_by_hand():
+    p, y = np.array([0.9, 0.8, 0.3, 0.1]), np.array([1.0, 0.0, 0.0, 0.0])
+    assert brier(p, y) == pytest.approx((0.01 + 0.64 + 0.09 + 0.01) / 4)
+    assert ece(p, y) == pytest.approx((0.1 + 0.8 + 0.3 + 0.1) / 4)
+    assert ece(np.array([0.5, 0.5]), np.array([1.0, 0.0])) == 0
+
+
+def test_logistic_recovers_a_known_rule():
+    x = RNG.normal(size=(20_000, 1))
+    y = (RNG.random(20_000) < 1 / (1 + np.exp(-(0.5 + 2.0 * x[:, 0])))).astype(float)
+    intercept, weight = logistic(x, y)
+    assert intercept == pytest.approx(0.5, abs=0.1)
+    assert weight == pytest.approx(2.0, abs=0.15)
+
+
+def test_logistic_stays_finite_on_separable_canaries():
+    x = np.array([[-1.0]] * 50 + [[1.0]] * 50)
+    solution = logistic(x, np.array([0.0] * 50 + [1.0] * 50))
+    p = 1 / (1 + math.exp(-solution.sum()))
+    assert 0.9 < p < 1
+
+
+def test_threshold_divides_best():
+    assert best_threshold(np.array([0.9, 0.8, 0.4, 0.1]), np.array([1.0, 1.0, 0.0, 0.0])) == pytest.approx(0.6)
+    assert best_threshold(np.array([0.5, 0.5]), np.array([1.0, 0.0])) <= 0.5
+
+
+def test_a_skilful_judge_is_believed_and_its_probabilities_fit():
+    scores, right, problems = sample(1_000, 2.0)
+    made = calibrate(("s",), scores, right, problems)
+    assert made.fit is not None and made.fit.weights[0] > 0
+    assert made.auroc is not None and made.auroc > 0.9 and (made.auroc_low or 0) > 0.88
+    assert made.ece is not None and made.ece < 0.06
+    assert made.probability((4.0,)) > 0.9 > 0.1 > made.probability((-2.0,))
+
+
+@pytest.mark.parametrize("distance", [0.0, -2.0])
+def test_a_judge_without_skill_or_with_the_wrong_sign_gets_weight_zero(distance: float):
+    """Turning an anti-calibrated judge round would trust a channel that is known to be confused."""
+    scores, right, problems = sample(400, distance, seed=5)
+    made = calibrate(("s",), scores, right, problems)
+    assert made.fit is None and made.reasons
+    assert made.probability((99.0,)) == made.probability((-99.0,)) == 0.5
+
+
+def test_too_few_canaries_prove_nothing():
+    scores, right, problems = sample(30, 9.0)
+    assert calibrate(("s",), scores, right, problems).fit is None
+    assert calibrate(("s",), [], [], []).fit is None
+
+
+def test_each_score_must_prove_itself():
+    good, right, problems = sample(400, 2.0)
+    noise = RNG.normal(size=400)
+    made = calibrate(("good", "noise"), [(g, float(n)) for (g,), n in zip(good, noise, strict=True)], right, problems)
+    assert made.fit is not None
+    assert made.fit.weights[0] > 0 and made.fit.weights[1] == 0
+    assert any("noise" in reason for reason in made.reasons)
+
+
+def test_no_weight_is_ever_negative():
+    """A score with skill of its own that only corrects another one downwards is left out."""
+    right = np.array([float(i % 2 == 0) for i in range(600)])
+    hidden = RNG.normal(size=600) * 3
+    one = right * 4 + hidden + RNG.normal(size=600) * 0.1
+    two = right * 1 + hidden
+    fit, reasons = fit_positive(("one", "two"), np.column_stack([one, two]), right)
+    assert fit is not None and min(fit.weights) >= 0
+    assert auroc_interval(two, right)[1] < SKILL or any("backwards" in reason for reason in reasons)
+
+
+def test_a_missing_score_counts_as_average():
+    good, right, problems = sample(400, 2.0)
+    made = calibrate(("a", "b"), [(g, None) for (g,) in good], right, problems)
+    assert made.fit is not None and made.fit.weights[1] == 0
+    full = calibrate(("a", "b"), [(g, g if i % 5 else None) for i, (g,) in enumerate(good)], right, problems)
+    assert full.fit is not None
+    assert full.probability((3.0, None)) == full.probability((3.0, full.fit.means[1]))
+
+
+def test_canaries_are_judged_by_a_fit_that_has_not_seen_their_problem():
+    """Scores that only tell problems apart would look skilful if the folds cut through problems."""
+    rng = np.random.default_rng(0)
+    right = [bool(rng.integers(2)) for _ in range(100) for _ in range(1)]
+    scores = [(float(rng.normal()),) for _ in right]
+    made = calibrate(("s",), scores, right, [f"p{i}" for i in range(100)])
+    assert made.fit is None
+
+
+def test_the_same_canaries_give_the_same_calibration():
+    data = sample(400, 1.5)
+    assert calibrate(("s",), *data) == calibrate(("s",), *data)

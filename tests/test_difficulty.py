@@ -1,0 +1,118 @@
+"""BandTS against a simulated solver: it settles, follows, stays in bounds and resumes."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from builders_problems import scored
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codezero.errors import CheckpointError
+from codezero.proposer.difficulty import BandTS
+from codezero.types import Difficulty, Status
+
+
+def simulate(skill: Callable[[float], float], seed: int, updates: int = 400) -> tuple[float, int, list[int]]:
+    """Mean learnability 4p(1-p), level changes, and the levels of the problems; 3 problems of 8 attempts an update."""
+    random, rule = Random(seed), BandTS(seed=seed)
+    learnability: list[float] = []
+    levels: list[int] = []
+    changes = 0
+    for update in range(updates):
+        groups = []
+        for level in rule.draw(3):
+            logit = 1.2 * (skill(update / updates) - level) + random.gauss(0, 1.2)
+            chance = 1 / (1 + math.exp(-logit))
+            groups.append(scored(level, [float(random.random() < chance) for _ in range(8)]))
+            learnability.append(4 * chance * (1 - chance))
+            levels.append(level)
+        before = rule.level
+        rule.observe(groups)
+        changes += rule.level != before
+    return sum(learnability) / len(learnability), changes, levels
+
+
+def test_at_a_fixed_skill_it_settles_where_problems_teach() -> None:
+    runs = [simulate(lambda _: 3.0, seed) for seed in range(6)]
+    assert sum(learnability for learnability, _, _ in runs) / 6 > 0.65
+    assert sum(changes for _, changes, _ in runs) / 6 <= 4  # the rule it replaces changes 252 times
+
+
+def test_it_follows_a_growing_skill() -> None:
+    runs = [simulate(lambda share: 1 + 4 * share, seed) for seed in range(6)]
+    assert sum(learnability for learnability, _, _ in runs) / 6 > 0.65
+    assert all(sum(levels[-60:]) / 60 > 4 > 2.5 > sum(levels[:60]) / 60 for _, _, levels in runs)
+
+
+def test_it_comes_down_after_a_drop() -> None:
+    runs = [simulate(lambda share: 5.0 if share < 0.5 else 1.0, seed) for seed in range(6)]
+    assert sum(learnability for learnability, _, _ in runs) / 6 > 0.65
+    assert all(sum(levels[540:600]) / 60 > 4 and sum(levels[-60:]) / 60 < 2 for _, _, levels in runs)
+
+
+@pytest.mark.parametrize(("skill", "level"), [(7.0, 5), (-1.5, 1)])
+def test_it_ends_at_the_edge_when_all_or_nothing_is_solved(skill: float, level: int) -> None:
+    _, _, levels = simulate(lambda _: skill, 0)
+    assert sum(levels[-60:]) / 60 == pytest.approx(level, abs=0.2)
+
+
+observations = st.lists(
+    st.lists(st.tuples(st.none() | st.integers(-1, 7), st.lists(st.floats(0, 1), min_size=1, max_size=4)), max_size=5),
+    max_size=20,
+)
+
+
+@given(observations=observations, seed=st.integers(0, 2**64))
+@settings(max_examples=100, deadline=None)
+def test_every_level_drawn_is_between_1_and_5(
+    observations: list[list[tuple[int | None, list[float]]]], seed: int
+) -> None:
+    rule = BandTS(seed=seed)
+    for batch in observations:
+        rule.observe([scored(level, values) for level, values in batch])
+        assert rule.level in range(1, 6)
+        assert all(level in range(1, 6) and abs(level - rule.level) <= 1 for level in rule.draw(3))
+
+
+def test_what_the_judge_could_not_tell_teaches_nothing() -> None:
+    informed, uninformed = BandTS(seed=0), BandTS(seed=0)
+    for _ in range(20):
+        uninformed.observe([scored(2, [1.0], Status.UNAVAILABLE), scored(None, [1.0]), scored(2, [float("nan")])])
+        informed.observe([scored(2, [1.0])])
+    assert uninformed.level == 2 < informed.level
+    assert uninformed.draw(20) == BandTS(seed=0).draw(20)
+
+
+def test_a_resumed_rule_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    whole: Difficulty = BandTS(seed=1)
+    for step in range(10):
+        whole.observe([scored(level, [0.1 * step, 1.0]) for level in whole.draw(3)])
+    whole.save(tmp_path)
+    resumed = BandTS(seed=99)
+    resumed.load(tmp_path)
+    for _ in range(10):
+        levels = whole.draw(3)
+        assert resumed.draw(3) == levels
+        for rule in (whole, resumed):
+            rule.observe([scored(level, [0.9, 1.0]) for level in levels])
+        assert resumed.level == whole.level
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "{}",
+        '{"level":6,"dwell":0,"successes":[1,1,1,1,1],"failures":[1,1,1,1,1],"random_version":3,"random_words":[]}',
+        '{"level":2,"dwell":0,"successes":[1,1,1,1,1],"failures":[1,1,1,1,1],"random_version":3,"random_words":[1]}',
+        '{"level":2,"dwell":0,"successes":[0,1,1,1,1],"failures":[1,1,1,1,1],"random_version":3,"random_words":[1]}',
+    ],
+)
+def test_a_broken_state_is_named(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "difficulty.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"difficulty\.json"):
+        BandTS(seed=0).load(tmp_path)

@@ -1,0 +1,96 @@
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.evals.metrics import auroc, average_at_k, bootstrap_interval, pass_at_k, wilson_interval
+
+shares = st.lists(st.floats(0, 1), min_size=1, max_size=40)
+outcomes = st.lists(st.booleans(), min_size=1, max_size=24)
+
+
+@given(outcomes)
+def test_pass_at_n_is_any(passed: list[bool]) -> None:
+    assert pass_at_k(len(passed), sum(passed), len(passed)) == float(any(passed))
+
+
+@given(outcomes)
+def test_average_at_k_is_pass_at_1(passed: list[bool]) -> None:
+    assert average_at_k(passed) == pytest.approx(pass_at_k(len(passed), sum(passed), 1))
+
+
+@given(st.integers(1, 9), st.data())
+def test_pass_at_k_is_the_share_of_subsets_with_a_pass(n: int, data: st.DataObject) -> None:
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    subsets = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@given(st.integers(2, 60), st.data())
+def test_pass_at_k_rises_with_k_and_with_passes(n: int, data: st.DataObject) -> None:
+    c, k = data.draw(st.integers(0, n - 1)), data.draw(st.integers(1, n - 1))
+    assert pass_at_k(n, c, k) <= pass_at_k(n, c, k + 1) + 1e-12
+    assert pass_at_k(n, c, k) <= pass_at_k(n, c + 1, k) + 1e-12
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(0, 0, 1), (4, 5, 1), (4, 2, 5), (4, 2, 0), (4, -1, 2)])
+def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match="cannot be estimated"):
+        pass_at_k(n, c, k)
+
+
+@given(shares, st.integers(0, 3))
+def test_bootstrap_interval_contains_the_mean(values: list[float], seed: int) -> None:
+    low, high = bootstrap_interval(values, seed=seed, resamples=200)
+    assert 0 <= low <= sum(values) / len(values) + 1e-12
+    assert sum(values) / len(values) - 1e-12 <= high <= 1 + 1e-12
+
+
+def test_bootstrap_is_seeded_and_narrows_with_problems() -> None:
+    few, many = [0.0, 1.0] * 10, [0.0, 1.0] * 1000
+    assert bootstrap_interval(few, seed=1) == bootstrap_interval(few, seed=1)
+    assert bootstrap_interval(few, seed=1) != bootstrap_interval(few, seed=2)
+    narrow, wide = bootstrap_interval(many, seed=1), bootstrap_interval(few, seed=1)
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 5
+
+
+def test_bootstrap_covers_the_truth_about_95_times_in_100() -> None:
+    import numpy as np
+
+    draw = np.random.default_rng(7)
+    covered = 0
+    for seed in range(200):
+        low, high = bootstrap_interval(draw.binomial(8, 0.4, size=100) / 8, seed=seed, resamples=500)
+        covered += low <= 0.4 <= high
+    assert 180 <= covered <= 199
+
+
+def test_wilson_agrees_with_published_values() -> None:
+    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson_interval(45, 50) == pytest.approx((0.7864, 0.9565), abs=1e-4)
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_contains_the_share(trials: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, trials))
+    low, high = wilson_interval(successes, trials)
+    assert 0 <= low <= successes / trials <= high <= 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30))
+def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[int, bool]]) -> None:
+    right = [score for score, truth in pairs if truth]
+    wrong = [score for score, truth in pairs if not truth]
+    measured = auroc([float(score) for score, _ in pairs], [truth for _, truth in pairs])
+    if not right or not wrong:
+        assert measured is None
+        return
+    wins = sum((r > w) + 0.5 * (r == w) for r in right for w in wrong)
+    assert measured == pytest.approx(wins / (len(right) * len(wrong)))
+
+
+def test_nothing_has_no_figures() -> None:
+    for figure in (lambda: average_at_k([]), lambda: bootstrap_interval([], seed=0), lambda: wilson_interval(0, 0)):
+        with pytest.raises(ValueError, match="no "):
+            figure()

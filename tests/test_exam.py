@@ -1,0 +1,189 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from codezero.errors import ProblemError
+from codezero.evals.exam import HeldOutExam
+from codezero.sandbox.monty import MontySandbox
+from codezero.types import (
+    Completion,
+    Metrics,
+    Problem,
+    RolloutGroup,
+    ScoredGroup,
+    Source,
+    Status,
+    Verdict,
+    problem_id,
+)
+
+RIGHT = "def double(n):\n    return 2 * n"
+WRONG = "def double(n):\n    return n + 2"
+UNDECIDED = "import numpy\ndef double(n):\n    return 2 * n"
+NO_CODE = "I would rather not."
+
+
+def problem(level: int | None = 1, name: str = "") -> Problem:
+    question, tests = f"Double it. {level} {name}", ("assert double(3) == 6", "assert double(0) == 0")
+    return Problem(problem_id(question, tests), question, tests, "double", Source.SYNTHETIC, level=level)
+
+
+@dataclass
+class ScriptedSampler:
+    """Gives the attempts it was told to, and remembers how it was asked."""
+
+    attempts: Sequence[Sequence[str]]
+    asked: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+
+    def sample(
+        self, prompts: Sequence[str], *, group_size: int, max_new_tokens: int, temperature: float, generator_seed: int
+    ) -> list[list[Completion]]:
+        self.asked.append({"prompts": tuple(prompts), "n": group_size, "t": temperature, "seed": generator_seed})
+        return [[Completion(text, (1,), (0.0,), True) for text in texts] for texts in self.attempts]
+
+
+class ScriptedJudge:
+    """Believes what looks right; cannot tell where it is told so."""
+
+    def __init__(self, believes: Sequence[str] = (RIGHT,), unavailable: Sequence[str] = ()) -> None:
+        self.believes, self.unavailable = believes, unavailable
+        self.peers: set[str] = set()
+
+    def verdict(self, text: str) -> Verdict:
+        p = 0.9 if text in self.believes else 0.1
+        status = Status.UNAVAILABLE if text in self.unavailable else Status.JUDGED
+        return Verdict(p, p, 1.0, 1.0, 1.0, 1.0, status)
+
+    def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
+        self.peers |= {group.peer_id for group in groups}
+        return [ScoredGroup(g, tuple(self.verdict(c.text) for c in g.completions)) for g in groups]
+
+    def metrics(self) -> Metrics:
+        return {}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[MontySandbox]:
+    with MontySandbox() as running:
+        yield running
+
+
+def exam(
+    sandbox: MontySandbox,
+    attempts: Sequence[Sequence[str]],
+    *,
+    problems: Sequence[Problem] | None = None,
+    judge: ScriptedJudge | None = None,
+    every: int = 25,
+) -> HeldOutExam:
+    return HeldOutExam(
+        problems=problems or [problem(1 + index % 5) for index in range(len(attempts))],
+        sampler=ScriptedSampler(attempts),
+        sandbox=sandbox,
+        evaluator=judge or ScriptedJudge(),
+        samples=len(attempts[0]),
+        max_new_tokens=48,
+        temperature=0.8,
+        every=every,
+        seed=5,
+        prompt=lambda problem: f"Q: {problem.question}",
+        extract=lambda text: text if "def " in text else None,
+    )
+
+
+def test_figures_come_from_execution(sandbox: MontySandbox) -> None:
+    measured = exam(sandbox, [[RIGHT, WRONG], [WRONG, WRONG], [RIGHT, RIGHT]]).sit()
+    assert measured["eval/average_at_2"] == pytest.approx(0.5)
+    assert measured["eval/pass_at_2"] == pytest.approx(2 / 3)
+    assert measured["eval/ci_low"] <= 0.5 <= measured["eval/ci_high"]  # type: ignore[operator]
+    assert measured["eval/pass_ci_low"] <= 2 / 3 <= measured["eval/pass_ci_high"]  # type: ignore[operator]
+    assert [measured[f"eval/level_{level}"] for level in range(1, 6)] == [0.5, 0.0, 1.0, None, None]
+    assert (measured["eval/source"], measured["eval/problems"], measured["eval/unknown_share"]) == ("executed", 3, 0.0)
+
+
+def test_the_default_has_the_promised_names(sandbox: MontySandbox) -> None:
+    measured = exam(sandbox, [[RIGHT, *[WRONG] * 7]]).sit()
+    assert measured["eval/average_at_8"] == pytest.approx(1 / 8)
+    assert measured["eval/pass_at_8"] == 1.0
+
+
+def test_what_cannot_be_told_is_left_out_and_shown(sandbox: MontySandbox) -> None:
+    measured = exam(sandbox, [[RIGHT, UNDECIDED], [UNDECIDED, UNDECIDED]]).sit()
+    assert measured["eval/average_at_2"] == 1.0
+    assert measured["eval/problems"] == 1
+    assert measured["eval/unknown_share"] == 0.75
+
+
+def test_nothing_decided_is_not_measured(sandbox: MontySandbox) -> None:
+    measured = exam(sandbox, [[UNDECIDED, UNDECIDED]]).sit()
+    assert measured["eval/average_at_2"] is None
+    assert measured["eval/ci_low"] is None
+    assert measured["judge/auroc"] is None
+
+
+def test_no_code_is_a_failed_attempt(sandbox: MontySandbox) -> None:
+    measured = exam(sandbox, [[NO_CODE, RIGHT]]).sit()
+    assert measured["eval/average_at_2"] == 0.5
+    assert measured["eval/unknown_share"] == 0.0
+
+
+def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> None:
+    judge = ScriptedJudge(believes=(RIGHT, WRONG))
+    measured = exam(sandbox, [[RIGHT, WRONG], [NO_CODE, UNDECIDED]], judge=judge).sit()
+    assert measured["judge/believed"] == pytest.approx((0.9 + 0.9 + 0.1) / 3)
+    assert measured["judge/auroc"] == pytest.approx(0.75)
+    assert measured["judge/false_positive_share"] == 0.5
+    assert measured["judge/false_negative_share"] == 0.0
+    assert judge.peers == {"exam"}
+
+
+def test_a_verdict_that_is_unavailable_says_nothing(sandbox: MontySandbox) -> None:
+    judge = ScriptedJudge(believes=(RIGHT,), unavailable=(WRONG,))
+    measured = exam(sandbox, [[RIGHT, WRONG]], judge=judge).sit()
+    assert measured["judge/believed"] == pytest.approx(0.9)
+    assert measured["judge/auroc"] is None
+    assert measured["judge/false_positive_share"] is None
+    assert measured["eval/average_at_2"] == 0.5
+
+
+def test_every_sitting_asks_the_same(sandbox: MontySandbox) -> None:
+    sat = exam(sandbox, [[RIGHT, WRONG], [WRONG, RIGHT]])
+    first, second = sat.sit(), sat.sit()
+    del first["eval/seconds"], second["eval/seconds"]
+    assert first == second
+    sampler = sat.sampler
+    assert isinstance(sampler, ScriptedSampler)
+    assert sampler.asked[0] == sampler.asked[1]
+    assert sampler.asked[0]["seed"] == 5
+    assert sampler.asked[0]["prompts"][0] == "Q: Double it. 1 "  # type: ignore[index]
+
+
+def test_references_are_never_shown_to_the_solver(sandbox: MontySandbox) -> None:
+    sat = exam(sandbox, [[RIGHT]])
+    sat.sit()
+    assert isinstance(sat.sampler, ScriptedSampler)
+    assert "return" not in str(sat.sampler.asked)
+
+
+@pytest.mark.parametrize(("every", "due"), [(25, [0, 25, 50]), (0, []), (1, [0, 1, 24, 25, 26, 50])])
+def test_due_from_the_start_and_then_regularly(sandbox: MontySandbox, every: int, due: list[int]) -> None:
+    sat = exam(sandbox, [[RIGHT]], every=every)
+    assert [iteration for iteration in (0, 1, 24, 25, 26, 50) if sat.due(iteration)] == due
+
+
+def test_an_empty_exam_is_refused(sandbox: MontySandbox) -> None:
+    with pytest.raises(ProblemError):
+        HeldOutExam(
+            problems=[],
+            sampler=ScriptedSampler([]),
+            sandbox=sandbox,
+            evaluator=ScriptedJudge(),
+            samples=8,
+            max_new_tokens=48,
+            temperature=1.0,
+            every=1,
+            seed=0,
+            prompt=str,
+            extract=str,
+        )

@@ -1,0 +1,168 @@
+"""Hostile text costs itself and nothing else: not the node, not its neighbours in the batch."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from codezero.code.extract import fence
+from codezero.code.guard import MAX_TEXT, StaticGuard
+from codezero.code.static import StaticReport, StaticRequest, check
+from codezero.errors import EvaluatorError
+
+TESTS = ("assert f(2) == 4", "assert f(3) == 6")
+
+
+def request(code: str, tests: tuple[str, ...] = TESTS) -> StaticRequest:
+    return StaticRequest(fence(code), tests, "f", "Write a function f(x) that doubles x.")
+
+
+GOOD = request("def f(x):\n    return x * 2")
+
+
+@pytest.fixture(scope="module")
+def guard():
+    with StaticGuard(seconds=5.0) as one:
+        yield one
+
+
+BOMBS = {
+    "unary": "-" * 100_000 + "1",
+    "lambda": "lambda:" * 20_000 + "1",
+    "power": "2" + "**2" * 5_000,
+    "elif": "if a: pass\n" + "elif b: pass\n" * 20_000,
+    "sum": "1" + "+1" * 100_000,
+    "attributes": "a" + ".b" * 100_000,
+    "calls": "a" + "()" * 7_000,
+    "items": "a" + "[0]" * 5_000,
+    "brackets": "[" * 5_000,
+    "lines": "a\n" * 500_000,
+    "integer": "1" * 1_000_000,
+    "hexadecimal": "0x" + "f" * 1_000_000,
+    "long hexadecimal within limits": "x = 0x" + "f" * 1_900,
+    "chain within limits": "def f(x):\n    return x" + "+1" * 900,
+    "parentheses within limits": "def f(x):\n    return " + "-" * 900 + "x",
+    "nested comprehensions": "def f(x):\n    return " + "[" * 90 + "x" + " for x in x]" * 90,
+    "nested functions": "\n".join("    " * depth + f"def f{depth}():" for depth in range(90))
+    + "\n"
+    + "    " * 90
+    + "pass",
+    "nul": "x = 1\0",
+    "surrogate": "x = '\ud800'",
+    "byte order mark": "\ufeff\ufeffx = 1",
+    "escapes": "x = '" + "\\N{DIGIT ONE}" * 100 + "'",
+    "f-strings": "x = " + "f'{" * 4 + "1" + "}'" * 4,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_gets_a_verdict_and_its_neighbours_theirs(guard: StaticGuard, name: str):
+    before, bomb, after = guard.check_many([GOOD, request(BOMBS[name]), request("def f(x):\n    return x + x")])
+    assert bomb.certain_failure or bomb.canonical
+    assert not bomb.unavailable
+    assert before.canonical == "def f(x):\n    return x * 2"
+    assert after.canonical == "def f(x):\n    return x + x"
+
+
+def test_no_bomb_kills_the_child(guard: StaticGuard):
+    """The limits catch them all; the process boundary is for the one nobody thought of."""
+    guard.check_many([request(code) for code in BOMBS.values()])
+    assert guard.deaths == 0
+
+
+def test_text_beyond_the_limit_is_not_even_sent():
+    guard = StaticGuard()
+    (report,) = guard.check_many([StaticRequest("x" * (MAX_TEXT + 1), TESTS, "f", "")])
+    assert report.certain_failure and guard.pid is None
+
+
+def test_a_problem_that_is_too_long_is_not_the_solutions_fault():
+    (report,) = StaticGuard().check_many([StaticRequest("", ("x" * MAX_TEXT,), "f", "y")])
+    assert report.unavailable
+
+
+def test_the_child_says_what_the_function_says(guard: StaticGuard):
+    items = [
+        GOOD,
+        request("def f(x)"),
+        request("def f(x, y):\n    return x"),
+        request("import os\ndef f(x):\n    pass"),
+    ]
+    assert guard.check_many(items) == [check(item) for item in items]
+
+
+def test_a_dead_child_is_replaced():
+    with StaticGuard() as guard:
+        guard.check_many([GOOD])
+        assert guard.pid is not None
+        first = guard.pid
+        os.kill(first, signal.SIGKILL)
+        (report,) = guard.check_many([request("def f(x):\n    return x + x")])
+        assert guard.pid != first
+        # killed between two items it may be noticed before or while the next is sent
+        assert report.canonical or "could not finish" in report.refusal
+        (again,) = guard.check_many([request("def f(x):\n    return 2 * x")])
+        assert again.canonical
+
+
+def test_a_stopped_child_is_could_not_tell_and_is_not_remembered():
+    with StaticGuard(seconds=0.25) as guard:
+        guard.check_many([GOOD])
+        assert guard.pid is not None
+        os.kill(guard.pid, signal.SIGSTOP)
+        other = request("def f(x):\n    return x + x")
+        (report,) = guard.check_many([other])
+        assert report.unavailable
+        assert guard.deaths == 1
+    with StaticGuard() as guard:
+        (report,) = guard.check_many([other])
+        assert report.canonical
+
+
+def test_cpu_time_is_limited_for_each_item(monkeypatch: pytest.MonkeyPatch):
+    """A completion that needs more CPU time than it may have is unparseable; the next one is asked a new child."""
+    monkeypatch.setattr("codezero.code.guard.PATIENCE", 10_000.0)  # a busy machine must not strike first
+    with StaticGuard(seconds=0.004) as guard:
+        (report,) = guard.check_many([request("def f(x):\n    return [\n" + ",\n".join(["(x + 1) * 2"] * 390) + "]")])
+        assert "could not finish" in report.refusal
+        assert guard.deaths == 1 and guard.pid is None
+
+
+def test_close_ends_the_child_and_another_question_starts_one():
+    guard = StaticGuard()
+    guard.check_many([GOOD])
+    pid = guard.pid
+    assert pid is not None
+    guard.close()
+    guard.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert guard.check_many([request("def f(x):\n    return x")])[0].canonical
+    guard.close()
+
+
+def test_a_child_that_cannot_start_is_an_error_not_a_verdict(monkeypatch: pytest.MonkeyPatch):
+    for command in ("/bin/false", "/nonexistent"):
+        monkeypatch.setattr(sys, "executable", command)
+        with pytest.raises(EvaluatorError, match="static pass"):
+            StaticGuard().check_many([GOOD])
+
+
+def test_the_least_memory_the_config_allows_is_enough_for_a_big_program():
+    big = "def f(x):\n" + "\n".join(f"    x = x + {i}" for i in range(390)) + "\n    return x"
+    with StaticGuard(memory_mib=128) as guard:
+        assert guard.check_many([request(big)])[0].canonical
+
+
+def test_reports_are_remembered_by_content(guard: StaticGuard):
+    first, second = guard.check_many([GOOD, StaticRequest(GOOD.completion_text, GOOD.tests, "f", GOOD.question)])
+    assert first is second
+    (other,) = guard.check_many([StaticRequest(GOOD.completion_text, ("assert f(1, 2) == 2",), "f", GOOD.question)])
+    assert isinstance(other, StaticReport) and not other.arity_ok
+
+
+def test_the_child_loads_no_model_library():
+    code = "import sys, codezero.code.guard; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'hivemind')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

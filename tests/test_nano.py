@@ -1,0 +1,206 @@
+"""The embedded models: what ships is what was promised, and can be made again."""
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from codezero.code.canonical import canonical, stated_parameters
+from codezero.code.extract import extract_code
+from codezero.errors import ModelError
+from codezero.evals.metrics import auroc
+from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.load import LoadedModel, load_model
+from codezero.nano import ROLES, build, corpus, measure, weights_directory
+from codezero.nano.tokenizer import build_tokenizer
+from codezero.nano.train import Shape, new_model, rate, train
+from codezero.problems.synthetic import Split, fence, is_held_out, make_task, mutants, parse_question
+from codezero.proposer.parsing import parse_proposal
+from codezero.proposer.prompts import proposal_prompt
+
+TINY = Shape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
+
+
+def shipped(role: str) -> LoadedModel:
+    return load_model(str(weights_directory(role)), device="cpu", role=role)
+
+
+# what ships
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_shipped_models_are_small_have_a_card_and_load_as_float32(role: str):
+    directory = weights_directory(role)
+    assert sum(path.stat().st_size for path in directory.iterdir()) < 2_000_000
+    assert (directory / "model.safetensors").stat().st_mode & 0o444 == 0o444
+    assert "What it cannot do" in (directory / "README.md").read_text()
+    assert shipped(role).model.dtype == torch.float32
+
+
+def test_shipped_models_share_one_tokenizer():
+    assert len({(weights_directory(role) / "tokenizer.json").read_bytes() for role in ROLES}) == 1
+
+
+def test_the_shipped_solver_starts_with_room_to_learn_and_lower_at_each_level(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(measure, "PROBLEMS", 100)
+    quality = measure.solver_quality(measure.attempt_held_out(shipped("solver")))
+    assert 0.2 < quality["average@8"] < 0.5
+    assert quality["pass@8"] > quality["average@8"] + 0.2
+    assert quality["average@8/level_1"] > quality["average@8/level_3"] > quality["average@8/level_5"] - 0.1
+
+
+def test_the_shipped_judge_knows_right_from_nearly_right():
+    """On held-out compositions: the reference against one mutant that fails its tests."""
+    random = Random(1)
+    tasks = [make_task(random, split=Split.HELD_OUT) for _ in range(100)]
+    right = [(task.problem.question, task.problem.reference or "") for task in tasks]
+    wrong = [(task.problem.question, code) for task in tasks for code in mutants(task, random, 1)]
+    gaps = measure.least_gaps(shipped("judge"), right + wrong)
+    skill = auroc(gaps, [True] * len(right) + [False] * len(wrong))
+    assert skill is not None and skill > 0.97
+
+
+def test_the_shipped_proposer_keeps_its_contract(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(measure, "PROPOSALS", 12)
+    quality = measure.proposer_quality(shipped("proposer"))
+    assert quality["well_formed"] > 0.7 and quality["at_level"] > 0.6
+
+
+def test_what_does_not_ship_is_named():
+    with pytest.raises(ModelError, match="no embedded model"):
+        weights_directory("poet")
+
+
+def test_finding_the_weights_needs_no_torch():
+    code = "import sys, codezero.nano; codezero.nano.weights_directory('solver'); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# what they are taught
+
+
+def asked(pairs: Iterator[corpus.Pair], count: int = 2_000) -> Iterator[corpus.Pair]:
+    return islice(pairs, count)
+
+
+def test_no_held_out_composition_is_taught():
+    questions = [q for q, _ in asked(corpus.solver_pairs(Random(1)))] + [
+        q for q, _ in asked(corpus.judge_pairs(Random(2)))
+    ]
+    questions += [parse_proposal(text, 1, "").question for _, text in asked(corpus.proposer_pairs(Random(3)))]
+    for question in questions:
+        parsed = parse_question(question)
+        assert parsed is not None and not is_held_out(parsed[1])
+
+
+def test_the_judge_is_taught_canonical_code_only():
+    for question, answer in asked(corpus.judge_pairs(Random(4)), 500):
+        code = extract_code(answer).code or ""
+        name = question.split("function ")[1].split("(")[0]
+        assert canonical(code, name, parameters=stated_parameters(question, name)) == code
+
+
+def test_the_solver_is_taught_more_mistakes_at_higher_levels():
+    wrong: dict[int, list[bool]] = {level: [] for level in (1, 2, 3, 4, 5)}
+    random = Random(5)
+    for question, answer in asked(corpus.solver_pairs(random), 6_000):
+        parsed = parse_question(question)
+        assert parsed is not None
+        name, spec = parsed
+        wrong[spec.level].append(answer != fence(corpus.render(spec, name)))
+    shares = [sum(flags) / len(flags) for flags in wrong.values()]
+    assert shares == sorted(shares) and shares == pytest.approx(corpus.SOLVER_NOISE, abs=0.07)
+    assert len(wrong[1]) > len(wrong[3]) > len(wrong[5])
+
+
+# the tokenizer
+
+
+def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path):
+    """AutoTokenizer chooses its class by architecture, and that class has its own way to split text."""
+    tokenizer = build_tokenizer(0)
+    new_model(TINY, tokenizer, 0).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    pairs = list(asked(corpus.judge_pairs(Random(6)), 200))
+    questions, answers = [q for q, _ in pairs], [a for _, a in pairs]
+    assert encode_prompts(loaded, questions) == encode_prompts(tokenizer, questions)
+    ids = encode_completions(loaded, answers)
+    assert ids == encode_completions(tokenizer, answers)
+    assert loaded.batch_decode(ids, skip_special_tokens=True) == answers
+
+
+def test_the_tokenizer_is_the_same_for_the_same_seed_and_keeps_digits_single():
+    one, other = build_tokenizer(1), build_tokenizer(1)
+    assert one.backend_tokenizer.to_str() == other.backend_tokenizer.to_str()
+    assert [one.decode([i]) for i in encode_completions(one, ["12"])[0]] == ["1", "2"]
+    text = "any bytes: \u00fc \U0001f600 \t\x00"
+    assert one.decode(encode_completions(one, [text])[0]) == text
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: int):
+    tokenizer = build_tokenizer(0)
+    short, plain = encode_prompts(tokenizer, [proposal_prompt(level), "Write a function f(x)."])
+    assert tokenizer.decode(short) == f"<|user|>Level {level}<|assistant|>"
+    assert tokenizer.decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
+
+
+def test_proposals_and_answers_fit_the_limits():
+    tokenizer = build_tokenizer(0)
+    random = Random(7)
+    proposals = encode_completions(tokenizer, [t for _, t in asked(corpus.proposer_pairs(random), 500)])
+    answers = encode_completions(tokenizer, [t for _, t in asked(corpus.judge_pairs(random), 500)])
+    assert max(map(len, answers)) < measure.ANSWER_TOKENS
+    assert max(map(len, proposals)) < measure.PROPOSAL_TOKENS
+
+
+# the making
+
+
+def test_training_learns_and_is_the_same_for_the_same_seed():
+    tokenizer = build_tokenizer(0)
+
+    def made(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
+        model = new_model(TINY, tokenizer, 3)
+        loss = train(model, tokenizer, corpus.judge_pairs(Random(3)), steps=steps, seed=3)
+        return loss, model.state_dict()
+
+    short, long, again = made(2), made(60), made(60)
+    assert long[0] < short[0] - 1
+    assert long[0] == again[0] and all(torch.equal(long[1][key], again[1][key]) for key in long[1])
+
+
+def test_the_learning_rate_rises_holds_and_falls():
+    rates = [rate(step, 300) for step in range(300)]
+    assert rates[0] == pytest.approx(1 / 30) and max(rates) == rates[29] == rates[120] == 1
+    assert rates[121:] == sorted(rates[121:], reverse=True) and 0.05 <= rates[-1] < 0.06
+
+
+def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for role, recipe in build.RECIPES.items():
+        monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, shape=TINY, steps=2))
+    monkeypatch.setattr(measure, "PROBLEMS", 5)
+    monkeypatch.setattr(measure, "PROPOSALS", 1)
+    measured = build.build(tmp_path, seed=1)
+    assert list(measured) == list(ROLES)
+    for role in ROLES:
+        assert load_model(str(tmp_path / role), device="cpu", role=role).model.num_parameters() < 50_000
+        assert f"codezero nano {role}" in (tmp_path / role / "README.md").read_text()
+    assert measured["solver"]["average@8"] == 0.0 and measured["proposer"]["well_formed"] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_building_again_gives_models_as_good(tmp_path: Path):
+    measured = build.build(tmp_path, seed=0)
+    assert 0.2 < measured["solver"]["average@8"] < 0.5
+    assert measured["judge"]["auroc"] > 0.95 and measured["judge"]["own_greedy"] > 0.88
+    assert measured["proposer"]["well_formed"] > 0.7

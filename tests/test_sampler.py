@@ -1,0 +1,219 @@
+"""The sampler's promises: right log-probabilities in any company, on both back ends; one draw for one seed."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from codezero.models import logprobs, sampler
+from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.load import LoadedModel
+from codezero.models.logprobs import teacher_forced
+from codezero.models.sampler import Sampler
+
+PROMPTS = ("add x", "Write a function f(x) that returns x plus 2, and then some more words.", "?")
+TEMPLATE = (
+    "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|end|>{% endif %}"
+)
+
+
+def small_tokenizer() -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|end|>", "<|user|>"],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["def f(x):\n    return x + 2"] * 5, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|end|>",
+        pad_token="<|end|>",
+        additional_special_tokens=["<|user|>"],
+        chat_template=TEMPLATE,
+    )
+
+
+def tiny_model(seed: int = 0, **changes: object) -> Qwen2ForCausalLM:
+    """Random, with weights large enough that the next token is far from uniform."""
+    torch.manual_seed(seed)
+    shape = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
+    ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0}
+    scale = {"initializer_range": 0.3, "tie_word_embeddings": True}
+    return Qwen2ForCausalLM(Qwen2Config(**(shape | heads | ends | scale | changes))).eval()
+
+
+def make_sampler(lean: bool, model: PreTrainedModel | None = None) -> Sampler:
+    made = Sampler(LoadedModel(model or tiny_model(), small_tokenizer(), "tiny", torch.device("cpu")))
+    assert made.lean  # what this model gets on its own
+    made.lean = lean
+    return made
+
+
+def draw(made: Sampler, prompts: Sequence[str] = PROMPTS, **changes: object):
+    options = {"group_size": 4, "max_new_tokens": 12, "temperature": 1.0, "generator_seed": 5} | changes
+    return made.sample(prompts, **options)
+
+
+def reference_logprobs(model: PreTrainedModel, prompt: Sequence[int], ids: Sequence[int], temperature: float):
+    """One row alone, without cache, padding or batch."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1] / temperature
+    return logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("lean", [True, False])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_logprobs_of_a_batch_are_those_of_a_row_alone(lean: bool, temperature: float):
+    made = make_sampler(lean)
+    prompts = encode_prompts(made.loaded.tokenizer, PROMPTS)
+    for prompt, group in zip(prompts, draw(made, temperature=temperature), strict=True):
+        for completion in group:
+            expected = reference_logprobs(made.loaded.model, prompt, completion.token_ids, temperature)
+            assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
+
+
+def test_back_ends_draw_the_same_tokens_with_the_same_logprobs():
+    """Same noise, so a difference would be one of logits. One key head and an untied output head included."""
+    model = tiny_model(seed=3, num_hidden_layers=3, num_key_value_heads=1, tie_word_embeddings=False)
+    for lean, general in zip(draw(make_sampler(True, model)), draw(make_sampler(False, model)), strict=True):
+        assert [c.token_ids for c in lean] == [c.token_ids for c in general]
+        for one, other in zip(lean, general, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_same_seed_same_tokens_other_seed_other_tokens(lean: bool):
+    made = make_sampler(lean)
+    assert draw(made) == draw(made)
+    assert draw(made) != draw(made, generator_seed=6)
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_cold_sampling_is_greedy_decoding(lean: bool):
+    made = make_sampler(lean)
+    for prompt, group in zip(
+        encode_prompts(made.loaded.tokenizer, PROMPTS), draw(made, temperature=1e-6, group_size=2), strict=True
+    ):
+        ids = torch.tensor([prompt])
+        out = made.loaded.model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=12, pad_token_id=0
+        )
+        greedy = tuple(out[0, len(prompt) :].tolist())
+        assert [completion.token_ids for completion in group] == [greedy, greedy]
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_eos_is_kept_ends_the_row_and_is_not_in_the_text(lean: bool):
+    model = tiny_model()
+    with torch.no_grad():  # make EOS likely: its embedding is the head's row
+        model.model.embed_tokens.weight[0] = model.model.embed_tokens.weight.mean(0)
+        model.model.norm.weight.mul_(0.2)
+    made = make_sampler(lean, model)
+    completions = [c for group in draw(made, group_size=64, max_new_tokens=40) for c in group]
+    ended, cut = [c for c in completions if c.finished], [c for c in completions if not c.finished]
+    assert ended and cut
+    assert all(c.token_ids[-1] == 0 and 0 not in c.token_ids[:-1] for c in ended)
+    assert all(len(c.token_ids) == 40 and 0 not in c.token_ids for c in cut)
+    assert all(len(c.logprobs) == len(c.token_ids) and max(c.logprobs) <= 0 for c in completions)
+    assert not any("<|" in c.text and 1 not in c.token_ids for c in completions)
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_draws_follow_the_policy(lean: bool):
+    """First tokens of 4,000 draws against the softmax, by the largest deviation in standard errors."""
+    made = make_sampler(lean)
+    count = 4_000
+    group = draw(made, PROMPTS[:1], group_size=count, max_new_tokens=1)[0]
+    prompt = encode_prompts(made.loaded.tokenizer, PROMPTS[:1])[0]
+    with torch.no_grad():
+        p = made.loaded.model(input_ids=torch.tensor([prompt])).logits[0, -1].softmax(-1)
+    seen = torch.bincount(torch.tensor([c.token_ids[0] for c in group]), minlength=len(p)) / count
+    assert ((seen - p).abs() / (p * (1 - p) / count).sqrt().clamp(min=1 / count)).max() < 5
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_a_small_memory_budget_changes_nothing_but_the_batches(lean: bool, monkeypatch: pytest.MonkeyPatch):
+    made = make_sampler(lean)
+    monkeypatch.setattr(sampler, "CACHE_BUDGET", 1)
+    for prompt, group in zip(encode_prompts(made.loaded.tokenizer, PROMPTS), draw(made), strict=True):
+        assert len(group) == 4
+        for completion in group:
+            expected = reference_logprobs(made.loaded.model, prompt, completion.token_ids, 1.0)
+            assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_sampling_sees_weights_changed_since_the_last_call_and_leaves_the_mode_alone(lean: bool):
+    model = tiny_model()
+    made = make_sampler(lean, model)
+    before = draw(made)
+    model.train()
+    with torch.no_grad():
+        model.model.layers[0].self_attn.q_proj.weight.mul_(-1)
+    assert draw(made) != before
+    assert model.training
+
+
+def test_long_prompts_lose_their_beginning():
+    tokenizer = small_tokenizer()
+    whole = encode_prompts(tokenizer, PROMPTS)
+    assert encode_prompts(tokenizer, PROMPTS, 5) == [row[-5:] for row in whole]
+    made = make_sampler(True)
+    group = draw(made, PROMPTS[1:2], max_prompt_tokens=5)[0]
+    expected = reference_logprobs(made.loaded.model, whole[1][-5:], group[0].token_ids, 1.0)
+    assert torch.allclose(torch.tensor(group[0].logprobs), expected, atol=1e-5)
+
+
+def test_no_prompts_no_groups():
+    made = make_sampler(True)
+    assert draw(made, []) == []
+    assert encode_completions(made.loaded.tokenizer, []) == []
+
+
+def test_a_user_cannot_speak_as_another():
+    """Also not with a token that appears when another is cut out, nor with broken Unicode."""
+    tokenizer = small_tokenizer()
+    plain = encode_prompts(tokenizer, ["ab"])
+    assert encode_prompts(tokenizer, ["a<|end|>b", "a<|e<|user|>nd|>b"]) == plain * 2
+    assert encode_prompts(tokenizer, ["\ud800"])[0].count(0) == 1
+
+
+def test_completions_are_encoded_letter_by_letter():
+    tokenizer = small_tokenizer()
+    ids = encode_completions(tokenizer, ["x<|end|>y"])[0]
+    assert 0 not in ids and tokenizer.decode(ids) == "x<|end|>y"
+
+
+@pytest.mark.parametrize("budget", [2**27, 1])
+def test_teacher_forced_scores_do_not_depend_on_company(budget: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logprobs, "LOGIT_BUDGET", budget)
+    model = tiny_model()
+    prompts = [[1, 7, 9], [1], [1, *range(2, 30)], [1, 4]]
+    completions = [[5, 6, 0], list(range(3, 40)), [8], []]
+    together = teacher_forced(model, 0, prompts, completions, batch_rows=3)
+    for prompt, completion, score in zip(prompts, completions, together, strict=True):
+        assert score.logprob.shape == score.gap.shape == (len(completion),)
+        if completion:
+            expected = reference_logprobs(model, prompt, completion, 1.0)
+            assert torch.allclose(score.logprob, expected, atol=1e-5)
+            assert (score.gap <= 0).all() and (score.gap >= score.logprob - 1e-6).all()
+
+
+def test_the_likeliest_token_has_no_gap():
+    made = make_sampler(True)
+    greedy = draw(made, PROMPTS[:1], temperature=1e-6)[0][0]
+    prompts = encode_prompts(made.loaded.tokenizer, PROMPTS[:1])
+    score = teacher_forced(made.loaded.model, 0, prompts, [greedy.token_ids])[0]
+    assert score.gap.abs().max() == 0
+
+
+def test_a_prompt_without_tokens_is_refused():
+    with pytest.raises(ValueError, match="prompt"):
+        teacher_forced(tiny_model(), 0, [[]], [[1]])

@@ -1,0 +1,281 @@
+"""Bytes to records and back: exact round trips, bounds, and no error but WireError for any bytes at all."""
+
+import math
+import struct
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.errors import WireError
+from codezero.swarm.schema import MAX_HEADER, MAX_INFLATED, MAX_TEXT, MAX_TOKENS, Header, Refusal
+from codezero.swarm.wire import (
+    body_digest,
+    decode_body,
+    decode_header,
+    decode_proposals,
+    encode_body,
+    encode_header,
+    encode_proposals,
+)
+from codezero.types import Completion, Problem, RolloutGroup, Source, Standing, problem_id
+
+PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
+OTHER = "12D3KooWBv1z4vD8cTKmQ2vLbfbkQjZ5gBGGKPPnKHbeFmfTz1wB"
+
+
+def problem(question: str = "Double it.", **change: Any) -> Problem:
+    tests = ("assert double(2) == 4",)
+    made = Problem(problem_id(question, tests), question, tests, "double", Source.SYNTHETIC, level=2)
+    return replace(made, **change)
+
+
+def group(**change: Any) -> RolloutGroup:
+    attempts = (
+        Completion("def double(x):\n    return 2 * x\n", (5, 0, 151_642), (-0.5, -0.25, 0.0), True),
+        Completion("", (), (), False),
+    )
+    return replace(RolloutGroup(problem(), attempts, PEER, 7, 3), **change)
+
+
+def raw_body(**change: Any) -> dict[str, Any]:
+    """A valid body as plain maps, to be broken by the tests."""
+    body = encode_body([group()], peer=PEER, round_number=7)
+    return msgspec.msgpack.decode(zlib.decompress(body)) | change
+
+
+def packed(body: Any) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(body))
+
+
+def header(**change: Any) -> Header:
+    made = Header(1, "h", 7, bytes(32), 1000, "zlib", bytes(32), 32, [bytes(16)] * 16, 0.625, 1.7e9 + 1 / 3)
+    return msgspec.structs.replace(made, **change)
+
+
+def reason(data: bytes) -> str:
+    with pytest.raises(Refusal) as refused:
+        decode_body(data)
+    return refused.value.reason
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+nats = st.floats(-100, 0, width=16)
+peers = st.sampled_from([PEER, OTHER])
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    question, tests = draw(texts), tuple(draw(st.lists(texts, min_size=1, max_size=4)))
+    return Problem(
+        id=problem_id(question, tests),
+        question=question,
+        tests=tests,
+        entry_point=draw(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)),
+        source=draw(st.sampled_from(Source)),
+        standing=draw(st.sampled_from(Standing)),
+        level=draw(st.none() | st.integers(1, 5)),
+        reference=draw(st.none() | texts),
+        proposer=draw(st.none() | peers),
+    )
+
+
+@st.composite
+def completions(draw: st.DrawFn) -> Completion:
+    tokens = draw(st.lists(st.tuples(st.integers(0, 2**32 - 1), nats), max_size=8))
+    return Completion(draw(texts), tuple(i for i, _ in tokens), tuple(p for _, p in tokens), draw(st.booleans()))
+
+
+groups = st.builds(
+    RolloutGroup,
+    problem=problems(),
+    completions=st.lists(completions(), min_size=1, max_size=4).map(tuple),
+    peer_id=st.just(PEER),
+    round=st.just(7),
+    policy_step=st.integers(0, 2**40),
+)
+
+
+@given(st.lists(groups, min_size=1, max_size=3))
+def test_groups_come_back_exactly_but_for_the_reference(sent: list[RolloutGroup]) -> None:
+    received = decode_body(encode_body(sent, peer=PEER, round_number=7))
+    assert received == tuple(replace(one, problem=replace(one.problem, reference=None)) for one in sent)
+
+
+@given(st.floats(-65000, 0))
+def test_log_probs_keep_half_precision(nat: float) -> None:
+    sent = group(completions=(Completion("x", (1,), (nat,), True),))
+    (received,) = decode_body(encode_body([sent], peer=PEER, round_number=7))
+    assert math.isclose(received.completions[0].logprobs[0], nat, rel_tol=2**-11, abs_tol=2**-24)
+
+
+def test_the_reference_is_not_in_the_bytes() -> None:
+    secret = "def double(x): return x + x  # the reference"
+    body = encode_body([group(problem=problem(reference=secret))], peer=PEER, round_number=7)
+    offer = encode_proposals([problem(reference=secret)], peer=PEER, round_number=7)
+    assert b"reference" not in zlib.decompress(body).replace(b"\xa9reference", b"")  # the standing's name is allowed
+    assert secret.encode() not in zlib.decompress(body) + zlib.decompress(offer)
+
+
+@given(st.lists(problems(), min_size=1, max_size=3))
+def test_an_offer_is_the_sender_s_claim_whatever_it_says(sent: list[Problem]) -> None:
+    peer, round_number, received = decode_proposals(encode_proposals(sent, peer=OTHER, round_number=9))
+    assert (peer, round_number) == (OTHER, 9)
+    assert [(one.id, one.tests) for one in received] == [(one.id, one.tests) for one in sent]
+    assert {(one.source, one.standing, one.proposer) for one in received} == {
+        (Source.PROPOSER, Standing.CLAIMED, OTHER)
+    }
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_with_a_wire_error(data: bytes) -> None:
+    for decode in (decode_body, decode_proposals, decode_header):
+        for attempt in (data, zlib.compress(data)):
+            with pytest.raises(WireError):
+                decode(attempt)
+
+
+@given(st.data())
+def test_a_mutated_body_decodes_or_is_refused_and_raises_nothing_else(data: st.DataObject) -> None:
+    raw = bytearray(zlib.decompress(encode_body([group()], peer=PEER, round_number=7)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        received = decode_body(zlib.compress(bytes(raw)))
+    except WireError:
+        return
+    assert all(one.problem.id == problem_id(one.problem.question, one.problem.tests) for one in received)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-5, 2**63) | st.floats() | texts | st.binary(max_size=9),
+        lambda leaf: st.lists(leaf, max_size=4) | st.dictionaries(texts, leaf, max_size=4),
+    ),
+    st.sampled_from(["v", "kind", "peer", "round", "groups"]),
+)
+def test_a_field_of_any_other_shape_is_refused(value: Any, field: str) -> None:
+    body = raw_body()
+    if value == body[field] and type(value) is type(body[field]):
+        return
+    if field == "round" and type(value) is int and 0 <= value < 2**53:
+        return
+    assert reason(packed(body | {field: value})) in {"schema", "version"}
+
+
+def test_a_newer_version_is_told_from_a_broken_one() -> None:
+    assert reason(packed({"v": 2, "anything": [1, 2, 3]})) == "version"
+    assert reason(packed({"anything": 1})) == "schema"
+    with pytest.raises(Refusal, match="version"):
+        decode_header(msgspec.msgpack.encode({"v": 2}))
+
+
+def test_unknown_and_missing_fields_are_refused() -> None:
+    assert reason(packed(raw_body(reward=1.0))) == "schema"
+    for field in raw_body():
+        assert reason(packed({name: value for name, value in raw_body().items() if name != field})) == "schema"
+
+
+def test_a_zip_bomb_is_stopped_at_the_cap() -> None:
+    stream = zlib.compressobj(9)
+    bomb = b"".join(stream.compress(bytes(1 << 20)) for _ in range(256)) + stream.flush()
+    assert len(bomb) < 2 << 20
+    assert reason(bomb) == "inflate"
+    assert reason(zlib.compress(bytes(MAX_INFLATED + 1))) == "inflate"
+
+
+def test_truncated_and_trailing_bytes_are_refused() -> None:
+    body = encode_body([group()], peer=PEER, round_number=7)
+    assert reason(body[:-1]) == reason(body + b"\0") == reason(b"") == "inflate"
+    assert reason(zlib.compress(zlib.decompress(body) + b"\xc0")) == "schema"
+    assert reason(bytes((2 << 20) + 1)) == "size"
+
+
+def test_a_foreign_problem_id_is_refused() -> None:
+    body = raw_body()
+    body["groups"][0]["problem"]["id"] = bytes(32)
+    assert reason(packed(body)) == "problem"
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        b"",
+        b"\0\0",
+        struct.pack("<3e", math.nan, -1, -1),
+        struct.pack("<3e", -math.inf, -1, -1),
+        struct.pack("<3e", 0.01, -1, -1),
+    ],
+)
+def test_log_probs_are_finite_at_most_zero_and_one_a_token(logprobs: bytes) -> None:
+    body = raw_body()
+    body["groups"][0]["completions"][0]["logprobs"] = logprobs
+    assert reason(packed(body)) == "logprobs"
+
+
+def test_text_is_bounded_in_bytes_not_characters() -> None:
+    body = raw_body()
+    body["groups"][0]["completions"][0]["text"] = "é" * (MAX_TEXT // 2 + 1)
+    assert reason(packed(body)) == "size"
+
+
+def test_surrogates_and_deep_nesting_are_refused() -> None:
+    raw = zlib.decompress(encode_body([group()], peer=PEER, round_number=7))
+    assert reason(zlib.compress(raw.replace(b"Double it.", b"\xed\xa0\x80 le it."))) == "schema"
+    assert reason(zlib.compress(b"\x82\xa1v\x01\xa1x" + b"\x91" * 100_000)) == "schema"
+
+
+@pytest.mark.parametrize("broken", [
+    group(peer_id=OTHER),
+    group(completions=()),
+    group(completions=(group().completions[0],) * 65),
+    group(policy_step=-1),
+    group(problem=problem(entry_point="not a name")),
+    group(problem=problem(id="nonsense")),
+    group(problem=problem(id="0" * 64)),
+    group(problem=problem("x" * (MAX_TEXT + 1))),
+    group(completions=(Completion("\ud800", (), (), True),)),
+    group(completions=(Completion("x", (1, 2), (-1.0,), True),)),
+    group(completions=(Completion("x", (-1,), (-1.0,), True),)),
+    group(completions=(Completion("x", (1,), (math.nan,), True),)),
+    group(completions=(Completion("x", (1,), (0.5,), True),)),
+    group(completions=(Completion("x", (1,) * (MAX_TOKENS + 1), (-1.0,) * (MAX_TOKENS + 1), True),)),
+])  # fmt: skip
+def test_the_sender_is_held_to_the_same_bounds(broken: RolloutGroup) -> None:
+    with pytest.raises(WireError):
+        encode_body([broken], peer=PEER, round_number=7)
+
+
+def test_a_body_holds_one_to_thirty_two_groups() -> None:
+    for count in (0, 33):
+        with pytest.raises(WireError):
+            encode_body([group()] * count, peer=PEER, round_number=7)
+    assert len(decode_body(encode_body([group()] * 32, peer=PEER, round_number=7))) == 32
+
+
+def test_the_fullest_header_fits_its_bound_and_comes_back() -> None:
+    fullest = header(round=2**53 - 1, size=2 << 20)
+    assert len(encode_header(fullest)) <= MAX_HEADER
+    assert decode_header(encode_header(fullest)) == fullest
+
+
+@pytest.mark.parametrize("change", [{"size": (2 << 20) + 1}, {"size": 0}, {"count": 33}, {"count": 0}, {"round": -1},
+                                    {"digest": bytes(31)}, {"codec": "zstd"}, {"kind": "b"}, {"reward": math.nan},
+                                    {"reward": 1.5}, {"time": math.inf}, {"problems": [bytes(16)] * 17}])  # fmt: skip
+def test_a_header_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(Refusal):
+        decode_header(msgspec.msgpack.encode(header(**change)))
+
+
+VECTOR = "8"
+
+
+def test_the_documented_vector() -> None:
+    """The bytes in docs/wire-format.md, for second implementations."""
+    body = bytes.fromhex(VECTOR)
+    assert decode_body(zlib.compress(body)) == (group(),)
+    assert body_digest(b"") == bytes.fromhex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
