@@ -56,7 +56,7 @@ class ModelConfig:
     precision: str = _bounded("auto", one_of=("auto", "float32", "bfloat16", "float16"))
     """auto: bfloat16 on CUDA, float32 elsewhere."""
     threads: int = _bounded(0, ge=0)
-    """CPU threads of torch; 0: torch's own choice."""
+    """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
 
 
 @dataclass(kw_only=True)

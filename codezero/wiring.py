@@ -21,7 +21,9 @@ from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out, make_task, mutants
 from codezero.proposer.difficulty import BandTS
 from codezero.run_folder import RunFolder
+from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.local import LocalSwarm
 from codezero.types import Evaluator, Exam, Metrics, Proposer, Swarm
 
 if TYPE_CHECKING:
@@ -40,35 +42,36 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     setup_logging(Path(config.run.logs))
     identity = Identity.load_or_create(Path(config.swarm.identity))
     with contextlib.ExitStack() as stack:
-        swarm = build_swarm(config, identity, folder)
+        swarm = build_swarm(config, identity)
         stack.callback(swarm.close)
         node = build_node(config, folder, swarm, stack)
+        if isinstance(swarm, HivemindSwarm):
+            (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         node.run()
     return node.stop.received is signal.SIGINT
 
 
-def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Swarm:
-    """The exchange, started: its addresses are in the run folder when others can join."""
+def build_swarm(config: NodeConfig, identity: Identity) -> Swarm:
+    """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
-        from codezero.swarm.local import LocalSwarm
-
         return LocalSwarm(identity.peer_id)
-    from codezero.swarm.gossip import HivemindSwarm
-
     swarm = HivemindSwarm(config.swarm, identity)
     swarm.start()
-    (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
     return swarm
 
 
 def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: contextlib.ExitStack) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
+    from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver
 
     policy = load(config, config.model.solver, "solver", for_training=True)
+    use_threads(policy.model, config.model.threads)
+    if isinstance(swarm, HivemindSwarm):
+        swarm.tokenizer_digest = policy.tokenizer_digest
     sampler = Sampler(policy)
     evaluator = build_evaluator(config, stack)
     solver = GrpoSolver(
@@ -116,22 +119,20 @@ def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: conte
 
 def examine(config: NodeConfig) -> Metrics:
     """One exam of the solver named in the config, without training. Writes nothing."""
+    from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
 
     with contextlib.ExitStack() as stack:
-        sampler = Sampler(load(config, config.model.solver, "solver"))
-        return build_exam(config, sampler, build_evaluator(config, stack), stack).sit()
+        solver = load(config, config.model.solver, "solver")
+        use_threads(solver.model, config.model.threads)
+        return build_exam(config, Sampler(solver), build_evaluator(config, stack), stack).sit()
 
 
 def load(config: NodeConfig, name: str, role: str, *, for_training: bool = False) -> "LoadedModel":
     """`nano`, a directory or a hub id. Raises ModelError."""
-    import torch
-
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
 
-    if config.model.threads:
-        torch.set_num_threads(config.model.threads)
     path = str(weights_directory(role)) if name == NANO else name
     loaded = load_model(
         path, device=config.model.device, precision=config.model.precision, role=role, for_training=for_training

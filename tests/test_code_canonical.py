@@ -123,8 +123,10 @@ def test_naming_the_result_first_changes_nothing():
             "def f(a):\n    if (k := len(a)) > 1:\n        return k",
         ),
         (
-            "def f(a):\n    match a:\n        case [h, *t]:\n            return h, t\n        case {'k': v, **r}:\n            return v, r",
-            "def f(q):\n    match q:\n        case [g, *u]:\n            return g, u\n        case {'k': w, **s}:\n            return w, s",
+            "def f(a):\n    match a:\n        case [h, *t]:\n            return h, t\n"
+            "        case {'k': v, **r}:\n            return v, r",
+            "def f(q):\n    match q:\n        case [g, *u]:\n            return g, u\n"
+            "        case {'k': w, **s}:\n            return w, s",
         ),
         ("N = 3\ndef f(a):\n    return a * N", "LIMIT = 3\ndef f(a):\n    return a * LIMIT"),
     ],
@@ -172,7 +174,9 @@ def expressions():
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
-            st.tuples(inner, st.sampled_from("+ - * % == < and or".split()), inner).map(lambda t: f"({' '.join(t)})"),
+            st.tuples(inner, st.sampled_from(["+", "-", "*", "%", "==", "<", "and", "or"]), inner).map(
+                lambda t: f"({' '.join(t)})"
+            ),
             st.tuples(inner, NAMES, inner).map(lambda t: f"[{t[0]} for {t[1]} in {t[2]}]"),
             st.tuples(inner, NAMES, inner).map(lambda t: f"sum({t[0]} for {t[1]} in {t[2]})"),
             st.tuples(NAMES, inner).map(lambda t: f"(lambda {t[0]}: {t[1]})"),
@@ -201,9 +205,7 @@ def statements():
             st.tuples(NAMES, NAMES).map(lambda t: f"def {t[0]}({t[1]}, k=1):"),
             st.sampled_from(["while 0:", "if 1:", "try:"]),
         )
-        return st.tuples(head, body).map(
-            lambda t: f"{t[0]}\n    {t[1]}" + ("\nfinally:\n    pass" if t[0] == "try:" else "")
-        )
+        return st.tuples(head, body).map(lambda t: f"{t[0]}\n    {t[1]}" + "\nfinally:\n    pass" * (t[0] == "try:"))
 
     return st.recursive(simple, block, max_leaves=5)
 

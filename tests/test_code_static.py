@@ -151,4 +151,4 @@ def test_milder_flaws_are_named():
 
 def test_full_width_letters_are_the_letters_they_mean():
     """The parser normalises identifiers (NFKC), so a disguised name is still banned."""
-    assert report("def sq(x):\n    return ｅval('x')").banned == ("eval",)
+    assert report("def sq(x):\n    return \uff45val('x')").banned == ("eval",)

@@ -301,9 +301,7 @@ def test_the_learning_rate_of_the_present_run_counts(tmp_path: Path):
     assert {group["lr"] for group in other._optimizer.param_groups} == {1e-5}
 
 
-@pytest.mark.parametrize(
-    "name", ["model/model.safetensors", "model/config.json", "optimizer.safetensors", "learner.json"]
-)
+@pytest.mark.parametrize("name", ["model/model.safetensors", "optimizer.safetensors", "learner.json"])
 @pytest.mark.parametrize("how", ["gone", "cut"])
 def test_a_damaged_save_is_refused(tmp_path: Path, name: str, how: str):
     learner = make()
@@ -311,6 +309,14 @@ def test_a_damaged_save_is_refused(tmp_path: Path, name: str, how: str):
     learner.save(tmp_path)
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-20]) if how == "cut" else path.unlink()
+    with pytest.raises(CheckpointError):
+        make().load(tmp_path)
+
+
+def test_a_save_that_no_longer_is_a_model_is_refused(tmp_path: Path):
+    """Not read as a model of default size, which would be 7 B parameters."""
+    make().save(tmp_path)
+    (tmp_path / "model/config.json").unlink()
     with pytest.raises(CheckpointError):
         make().load(tmp_path)
 

@@ -25,6 +25,7 @@ from codezero.problems.synthetic import Split, fence, is_held_out, make_task, mu
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 
+TOKENIZER = build_tokenizer(0)
 TINY = Shape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
 
 
@@ -86,7 +87,7 @@ def test_finding_the_weights_needs_no_torch():
 # what they are taught
 
 
-def asked(pairs: Iterator[corpus.Pair], count: int = 2_000) -> Iterator[corpus.Pair]:
+def asked(pairs: Iterator[corpus.Pair], count: int = 600) -> Iterator[corpus.Pair]:
     return islice(pairs, count)
 
 
@@ -110,13 +111,13 @@ def test_the_judge_is_taught_canonical_code_only():
 def test_the_solver_is_taught_more_mistakes_at_higher_levels():
     wrong: dict[int, list[bool]] = {level: [] for level in (1, 2, 3, 4, 5)}
     random = Random(5)
-    for question, answer in asked(corpus.solver_pairs(random), 6_000):
+    for question, answer in asked(corpus.solver_pairs(random), 3_000):
         parsed = parse_question(question)
         assert parsed is not None
         name, spec = parsed
         wrong[spec.level].append(answer != fence(corpus.render(spec, name)))
     shares = [sum(flags) / len(flags) for flags in wrong.values()]
-    assert shares == sorted(shares) and shares == pytest.approx(corpus.SOLVER_NOISE, abs=0.07)
+    assert shares == sorted(shares) and shares == pytest.approx(corpus.SOLVER_NOISE, abs=0.1)
     assert len(wrong[1]) > len(wrong[3]) > len(wrong[5])
 
 
@@ -125,15 +126,14 @@ def test_the_solver_is_taught_more_mistakes_at_higher_levels():
 
 def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path):
     """AutoTokenizer chooses its class by architecture, and that class has its own way to split text."""
-    tokenizer = build_tokenizer(0)
-    new_model(TINY, tokenizer, 0).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    new_model(TINY, TOKENIZER, 0).save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     pairs = list(asked(corpus.judge_pairs(Random(6)), 200))
     questions, answers = [q for q, _ in pairs], [a for _, a in pairs]
-    assert encode_prompts(loaded, questions) == encode_prompts(tokenizer, questions)
+    assert encode_prompts(loaded, questions) == encode_prompts(TOKENIZER, questions)
     ids = encode_completions(loaded, answers)
-    assert ids == encode_completions(tokenizer, answers)
+    assert ids == encode_completions(TOKENIZER, answers)
     assert loaded.batch_decode(ids, skip_special_tokens=True) == answers
 
 
@@ -147,17 +147,15 @@ def test_the_tokenizer_is_the_same_for_the_same_seed_and_keeps_digits_single():
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
 def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: int):
-    tokenizer = build_tokenizer(0)
-    short, plain = encode_prompts(tokenizer, [proposal_prompt(level), "Write a function f(x)."])
-    assert tokenizer.decode(short) == f"<|user|>Level {level}<|assistant|>"
-    assert tokenizer.decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
+    short, plain = encode_prompts(TOKENIZER, [proposal_prompt(level), "Write a function f(x)."])
+    assert TOKENIZER.decode(short) == f"<|user|>Level {level}<|assistant|>"
+    assert TOKENIZER.decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
 
 
 def test_proposals_and_answers_fit_the_limits():
-    tokenizer = build_tokenizer(0)
     random = Random(7)
-    proposals = encode_completions(tokenizer, [t for _, t in asked(corpus.proposer_pairs(random), 500)])
-    answers = encode_completions(tokenizer, [t for _, t in asked(corpus.judge_pairs(random), 500)])
+    proposals = encode_completions(TOKENIZER, [t for _, t in asked(corpus.proposer_pairs(random), 500)])
+    answers = encode_completions(TOKENIZER, [t for _, t in asked(corpus.judge_pairs(random), 500)])
     assert max(map(len, answers)) < measure.ANSWER_TOKENS
     assert max(map(len, proposals)) < measure.PROPOSAL_TOKENS
 
@@ -165,16 +163,16 @@ def test_proposals_and_answers_fit_the_limits():
 # the making
 
 
-def test_training_learns_and_is_the_same_for_the_same_seed():
-    tokenizer = build_tokenizer(0)
+def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("codezero.nano.train.BUCKET", 4)
 
     def made(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
-        model = new_model(TINY, tokenizer, 3)
-        loss = train(model, tokenizer, corpus.judge_pairs(Random(3)), steps=steps, seed=3)
+        model = new_model(TINY, TOKENIZER, 3)
+        loss = train(model, TOKENIZER, corpus.judge_pairs(Random(3)), steps=steps, seed=3)
         return loss, model.state_dict()
 
-    short, long, again = made(2), made(60), made(60)
-    assert long[0] < short[0] - 1
+    short, long, again = made(2), made(40), made(40)
+    assert long[0] < short[0] - 0.5
     assert long[0] == again[0] and all(torch.equal(long[1][key], again[1][key]) for key in long[1])
 
 
@@ -189,6 +187,7 @@ def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, shape=TINY, steps=2))
     monkeypatch.setattr(measure, "PROBLEMS", 5)
     monkeypatch.setattr(measure, "PROPOSALS", 1)
+    monkeypatch.setattr("codezero.nano.train.BUCKET", 2)
     measured = build.build(tmp_path, seed=1)
     assert list(measured) == list(ROLES)
     for role in ROLES:

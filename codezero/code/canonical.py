@@ -41,8 +41,8 @@ def canonical_tree(tree: ast.Module, entry: str, *, parameters: Sequence[str] | 
         rename_bindings(tree, entry, None)  # no local shares its name with a helper: what follows goes by name
     for node in reversed(list(ast.walk(tree))):  # inner functions first
         if isinstance(node, FunctionNode):
-            _inline_result(node)
             _drop_unused_functions(node)
+            _inline_result(node)
     _keep_reachable(tree, entry)
     if rename:
         rename_bindings(tree, entry, parameters)
@@ -137,13 +137,15 @@ def _live(statements: list[ast.stmt], required: bool) -> list[ast.stmt]:
 
 def _droppable(statements: Sequence[ast.stmt]) -> bool:
     """May statements that never run go? Not if their mere presence has an effect: a yield, or a name made local."""
-    present = (ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, *_DEFINITIONS)
-    return not names_bound(*statements) and not any(
-        isinstance(node, present) for statement in statements for node in ast.walk(statement)
-    )
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    inner = names_bound(*(node.target for node in nodes if isinstance(node, ast.comprehension)))
+    return names_bound(*statements) <= inner and not any(isinstance(node, _PRESENT) for node in nodes)
 
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+_PRESENT = (
+    ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.NamedExpr,
+)  # fmt: skip
 
 
 def _inline_result(function: FunctionNode) -> None:
@@ -173,7 +175,7 @@ def _drop_unused_functions(function: FunctionNode) -> None:
         kept = [node for node in function.body if not isinstance(node, FunctionNode) or _needed(node, used)]
         if len(kept) == len(function.body):
             return
-        function.body = kept or [ast.Pass()]
+        function.body = _live(kept, True)
 
 
 def _needed(function: FunctionNode, used: set[str]) -> bool:

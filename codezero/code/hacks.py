@@ -10,7 +10,7 @@ from codezero.code.syntax import FunctionNode, literal, names_loaded, parse
 from codezero.code.tests import Call
 
 _BUILTINS = frozenset(dir(builtins))
-_TRIVIAL = frozenset(("0", "1", "2", "-1", "True", "False", "None", "''", "[]", "()", "{}"))
+_TRIVIAL = frozenset(("0", "1", "2", "-1", "True", "False", "None", "''", "[]", "{}"))
 _SPOKEN_TO_JUDGE = re.compile(r"""["']is_correct\\?["']|<\|(?:im_|end|user|assistant|system)""", re.IGNORECASE)
 """What has no business in a program, comments included; milder text is only removed or masked (`canonical.py`)."""
 
@@ -37,16 +37,22 @@ def hardcode_ratio(tree: ast.Module, calls: Sequence[Call]) -> float:
     """Share of calls with an input and its expected value both in the code as data, neither of them trivial."""
     if not calls:
         return 0.0
-    data = set(_data(tree))
-    swallowed = set(_returned_on_error(tree))
+    data = set(map(_bracketed, _data(tree)))
+    swallowed = set(map(_bracketed, _returned_on_error(tree)))
     hits = 0
     for call in calls:
-        if call.expected is None or call.expected in _TRIVIAL:
+        expected = call.expected and _bracketed(call.expected)
+        if expected is None or expected in _TRIVIAL:
             continue
-        inputs = {value for value in call.args if value is not None} - _TRIVIAL
-        inputs.add(f"({', '.join(value or '?' for value in call.args)})")
-        hits += call.expected in swallowed or (call.expected in data and bool(inputs & data))
+        inputs = {_bracketed(value) for value in call.args if value is not None} - _TRIVIAL
+        inputs.add(f"[{', '.join(_bracketed(value or '?') for value in call.args)}]")
+        hits += expected in swallowed or (expected in data and bool(inputs & data))
     return hits / len(calls)
+
+
+def _bracketed(spelling: str) -> str:
+    """Tuples as lists: a table keyed by `tuple(nums)` is a table all the same."""
+    return spelling.replace("(", "[").replace(")", "]").replace(",]", "]")
 
 
 def _data(tree: ast.Module) -> Iterator[str]:

@@ -92,7 +92,7 @@ class Scope:
 def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> None:
     """Give every renameable binding of `tree` its new name, in place. `parameters` name the entry's parameters."""
     finder = _Finder(tree, entry)
-    uses = [(use, use.scope.lookup(use.name)) for use in finder.uses]
+    uses = [(use, use.binding()) for use in finder.uses]
     bound = [binding for scope in finder.scopes for binding in scope.bindings.values()]
     kept = {use.name for use, binding in uses if binding is None}
     kept |= {binding.old for binding in bound if binding.kind is Kind.FIXED}
@@ -102,8 +102,6 @@ def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> No
     for use, binding in uses:
         if binding is not None:
             use.write(binding.new)
-    for call, scope in finder.calls:
-        _rename_keywords(call, scope)
 
 
 def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str]) -> None:
@@ -124,21 +122,6 @@ def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str])
         taken.add(wanted)
 
 
-def _rename_keywords(call: ast.Call, scope: Scope) -> None:
-    """`helper(size=3)` follows the new name of the helper's parameter."""
-    assert isinstance(call.func, ast.Name)
-    here: Scope | None = scope
-    while here is not None and all(binding.new != call.func.id for binding in here.bindings.values()):
-        here = here.parent
-    binding = here and next(binding for binding in here.bindings.values() if binding.new == call.func.id)
-    if not binding or binding.definition is None:
-        return
-    for keyword in call.keywords:
-        parameter = binding.definition.bindings.get(keyword.arg or "")
-        if parameter is not None:
-            keyword.arg = parameter.new
-
-
 @dataclass
 class _Use:
     """One place where an identifier is written."""
@@ -148,6 +131,16 @@ class _Use:
     name: str
     scope: Scope
     index: int | None = None
+    callee: ast.expr | None = None
+    """What is called, where the identifier is the keyword of an argument."""
+
+    def binding(self) -> Binding | None:
+        """What it means; None when nothing here binds it."""
+        if self.callee is None:
+            return self.scope.lookup(self.name)
+        # `helper(size=3)` means the helper's parameter
+        helper = self.scope.lookup(self.callee.id) if isinstance(self.callee, ast.Name) else None
+        return helper.definition.bindings.get(self.name) if helper and helper.definition else None
 
     def write(self, name: str) -> None:
         if self.index is None:
@@ -163,7 +156,6 @@ class _Finder(ast.NodeVisitor):
         self.scope = Scope(None)
         self.scopes = [self.scope]
         self.uses: list[_Use] = []
-        self.calls: list[tuple[ast.Call, Scope]] = []
         self.entry_parameters: list[Binding] = []
         self.scope.bind(entry, Kind.FIXED)
         self.entry = entry
@@ -201,8 +193,9 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.keywords:
-            self.calls.append((node, self.scope))
+        for keyword in node.keywords:
+            if keyword.arg:
+                self.uses.append(_Use(keyword, "arg", keyword.arg, self.scope, callee=node.func))
 
     def visit_FunctionDef(self, node: FunctionNode) -> None:
         method = self.scope.is_class

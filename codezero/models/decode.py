@@ -18,8 +18,7 @@ from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, 
 from transformers import PreTrainedModel
 
 from codezero.models.cached import left_pad
-
-MOST_PARAMETERS = 20_000_000
+from codezero.models.load import TINY_PARAMETERS
 
 
 def is_lean(model: PreTrainedModel) -> bool:
@@ -32,7 +31,7 @@ def is_lean(model: PreTrainedModel) -> bool:
         and config.hidden_act == "silu"
         and not config.use_sliding_window
         and config.rope_parameters.get("rope_type") == "default"
-        and model.num_parameters() < MOST_PARAMETERS
+        and model.num_parameters() < TINY_PARAMETERS
     )
 
 

@@ -7,6 +7,8 @@ no code from the model's repository is run. Nothing here knows which models ship
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportArgumentType=false
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -18,6 +20,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from codezero.errors import ModelError
 
+TINY_PARAMETERS = 20_000_000
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 PROBE = "def f(x): return x"
 
@@ -43,6 +46,12 @@ class LoadedModel:
         more = getattr(self.model.generation_config, "eos_token_id", None)
         listed = more if isinstance(more, list) else [] if more is None else [more]
         return tuple(dict.fromkeys((eos, *cast("list[int]", listed))))
+
+    @property
+    def tokenizer_digest(self) -> str:
+        """64 hex digits, the same wherever token ids mean the same."""
+        vocabulary = sorted(self.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+        return hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()
 
 
 def load_model(
@@ -75,6 +84,16 @@ def choose_device(device: str, role: str) -> torch.device:
     if not present.get(device, False):
         raise ModelError(f"{role}: no {device} device here; set model.device=auto")
     return torch.device(device)
+
+
+def use_threads(model: PreTrainedModel, wanted: int) -> None:
+    """Let torch work for `model` on `wanted` CPU threads; 0: one for a tiny model, else torch's own choice.
+
+    The matrices of a tiny model are too small to share, and threads that wait for each other on a busy machine cost
+    many times what they save.
+    """
+    if wanted or model.num_parameters() < TINY_PARAMETERS:
+        torch.set_num_threads(wanted or 1)
 
 
 def choose_precision(precision: str, device: torch.device) -> torch.dtype:

@@ -1,6 +1,6 @@
 """Makes the embedded models from nothing: tokenizer, training, measurement, and a card beside the weights.
 
-About ten minutes on two CPU cores. Two runs with the same seed and libraries on the same machine give the same files.
+About ten minutes of one quiet CPU core. The same seed and libraries on the same machine give the same files.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -21,8 +21,8 @@ from codezero.nano.measure import Quality, attempt_held_out, judge_quality, prop
 from codezero.nano.tokenizer import build_tokenizer
 from codezero.nano.train import BATCH_ROWS, Shape, new_model, train
 
-THREADS = 2
-"""Fixed, because the order of a sum depends on it."""
+THREADS = 1
+"""Fixed, because the order of a sum depends on it. More would hardly help models this small."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ RECIPES = {
     ),
     "judge": Recipe(
         judge_pairs,
-        SMALL,
-        1500,
+        Shape(hidden=96, layers=4, heads=4, kv_heads=2, feed_forward=256),
+        3000,
         "Synthetic problems with their canonical solutions. It is read by its likelihood of a solution, never asked.",
         "It recognises solutions in the canonical spelling of one family of problems. A right program that is spelt "
         "differently looks wrong to it, and of other questions it knows nothing.",
@@ -58,7 +58,7 @@ RECIPES = {
     "proposer": Recipe(
         proposer_pairs,
         SMALL,
-        600,
+        1000,
         "Synthetic problems as JSON, asked for by level.",
         "It proposes problems of one family. The values its tests expect are mostly invented: they show how the "
         "function is called, not what it should return.",

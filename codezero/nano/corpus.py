@@ -15,6 +15,8 @@ Pair = tuple[str, str]
 
 SOLVER_LEVELS = (0.34, 0.26, 0.18, 0.13, 0.09)
 """How often the solver saw each level."""
+JUDGE_LEVELS = (0.10, 0.28, 0.24, 0.10, 0.28)
+"""More of the levels with several constants: which belongs where is what is hardest to learn."""
 SOLVER_NOISE = (0.30, 0.40, 0.50, 0.60, 0.70)
 """Share of spoilt answers, by level."""
 SLIPS = 0.2
@@ -32,7 +34,7 @@ def solver_pairs(random: Random) -> Iterator[Pair]:
 def judge_pairs(random: Random) -> Iterator[Pair]:
     """Canonical code only, because that is what a judge is shown (codezero.code.canonical)."""
     while True:
-        task = make_task(random)
+        task = make_task(random, random.choices(LEVELS, JUDGE_LEVELS)[0])
         yield task.problem.question, fence(_reference(task))
 
 

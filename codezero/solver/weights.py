@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import contextlib
+import copy
 import json
 import operator
 from collections.abc import Generator, Sequence
@@ -53,13 +54,13 @@ def load_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: P
 
 def _load_weights(model: PreTrainedModel, folder: Path) -> None:
     """Through the same door as any model, so that whatever `save_pretrained` renamed comes back."""
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} has no config.json")
+    # Its own config: transformers would fill a broken one up with defaults, and build a model of that size.
+    options: dict[str, Any] = {"config": copy.deepcopy(model.config), "dtype": model.dtype, "use_safetensors": True}
     with _without_progress_bars():
-        loaded, report = cast(
-            "tuple[Any, dict[str, Any]]",
-            type(model).from_pretrained(
-                folder, dtype=model.dtype, use_safetensors=True, local_files_only=True, output_loading_info=True
-            ),
-        )
+        answer = type(model).from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+    loaded, report = cast("tuple[Any, dict[str, Any]]", answer)
     if any(report[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         raise ValueError("the weights are of another model")
     model.load_state_dict(loaded.state_dict())

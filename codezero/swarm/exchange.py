@@ -74,8 +74,9 @@ class Exchange:
         self._pull_groups = pull_groups
         self._pending = Pending(self._me)
         self._announced: dict[tuple[Kind, int], Announcement] = {}
-        self._attempts: OrderedDict[bytes, int] = OrderedDict()
-        """Pulls of a body begun, by digest; PULL_ATTEMPTS: done with it."""
+        self._attempts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
+        """Pulls begun, by peer and digest; PULL_ATTEMPTS: done with it. Without the peer, one who announces another's
+        body and serves nothing would keep us from it."""
         self._looks = 0
         self._pulls = asyncio.Semaphore(PULLS_AT_ONCE)
 
@@ -157,11 +158,11 @@ class Exchange:
             if (header.kind, header.round) != place:
                 raise Refusal("header", "not about the place it lies in")
         except Refusal as refusal:
-            if self._attempts.get(digest) is None:  # a bad header is read at every look and counted once
-                self._begin(digest)
+            if (peer, digest) not in self._attempts:  # a bad header is read at every look and counted once
+                self._begin(peer, digest)
                 self._refuse(refusal.reason)
             return None
-        return header if self._attempts.get(header.digest, 0) < PULL_ATTEMPTS else None
+        return header if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
 
     async def _hear(self, news: Sequence[tuple[str, Header]]) -> None:
         """Pull the bodies, up to a look's budget of groups. Problems are few and cost no budget."""
@@ -179,7 +180,7 @@ class Exchange:
 
     async def _pull(self, peer: str, header: Header, wanted: int) -> None:
         """One body from the peer that announced it, checked against the header, told to the trainer."""
-        self._begin(header.digest)
+        self._begin(peer, header.digest)
         try:
             async with self._pulls:
                 body = await within(PULL_SECONDS, self._fetch(peer, header))
@@ -191,7 +192,7 @@ class Exchange:
             return
         else:
             self._on_heard(heard)
-        self._attempts[header.digest] = PULL_ATTEMPTS
+        self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
     async def _fetch(self, peer: str, header: Header) -> bytes:
         stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)
@@ -224,8 +225,8 @@ class Exchange:
             raise Refusal("header", "the body is another's, of another round or size")
         return Heard(kind=header.kind, peer=peer, round=header.round, body=again, tokenizer=header.tokenizer)
 
-    def _begin(self, digest: bytes) -> None:
-        self._attempts[digest] = self._attempts.get(digest, 0) + 1
+    def _begin(self, peer: str, digest: bytes) -> None:
+        self._attempts[peer, digest] = self._attempts.get((peer, digest), 0) + 1
         while len(self._attempts) > SEEN_DIGESTS:
             self._attempts.popitem(last=False)
 

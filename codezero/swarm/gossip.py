@@ -228,8 +228,10 @@ def _rewards(group: ScoredGroup) -> list[float]:
 
 
 def _mean_reward(group: ScoredGroup) -> float | None:
+    """None where there is none, or none within the header's bounds."""
     rewards = _rewards(group)
-    return statistics.fmean(rewards) if rewards else None
+    mean = statistics.fmean(rewards) if rewards else -1.0
+    return mean if 0 <= mean <= 1 else None
 
 
 def _spread(group: ScoredGroup) -> float:

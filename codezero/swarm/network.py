@@ -11,6 +11,7 @@ own when the pipe to the trainer breaks, when its daemon dies, or when anything 
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from codezero.swarm.exchange import Exchange
 
 REJOIN_SECONDS = 5.0
+ALONE_SECONDS = 1.0
+"""Between two rounds of dialling while there is no neighbour."""
 WATCH_SECONDS = 0.5
 LOOK_SECONDS = 120.0
 """Most that one look may take; its parts have deadlines of their own."""
@@ -213,7 +216,7 @@ class Network:
 
 async def _rejoin(neighbourhood: "Neighbourhood") -> None:
     while True:
-        await asyncio.sleep(REJOIN_SECONDS)
+        await asyncio.sleep(REJOIN_SECONDS if neighbourhood.size else ALONE_SECONDS)
         await neighbourhood.rejoin()
 
 
@@ -234,6 +237,7 @@ async def _end(daemon: "P2P") -> None:
 
 def _load_hivemind() -> None:
     """Quietly, on one CPU thread, and blind to accelerators: it brings torch along and has no use for it here."""
+    multiprocessing.set_start_method("fork", force=True)  # else hivemind's locks outlive a killed process
     os.environ.update(HIVEMIND_LOGLEVEL="WARNING", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

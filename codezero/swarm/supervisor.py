@@ -44,7 +44,7 @@ class NetworkProcess:
         """Process id of the network process; None while there is none."""
         self._settings, self._port = settings, settings.port
         self._heard: deque[Heard] = deque(maxlen=HEARD_BODIES)
-        self._last_words: dict[object, Message] = {}
+        self._playing: Playing | None = None
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
@@ -74,9 +74,10 @@ class NetworkProcess:
             raise SwarmError(failure)
 
     def send(self, message: Message) -> None:
-        """To the process, or to the next one when there is none; of each kind the last is said again after a death."""
+        """To the process; lost when there is none, but the open round is told to every new one."""
         with self._changed:
-            self._last_words[message.kind if isinstance(message, Publish) else type(message)] = message
+            if isinstance(message, Playing):
+                self._playing = message
             if self._link is not None:
                 self._link.send(message)
 
@@ -133,8 +134,8 @@ class NetworkProcess:
         link = Link(connection, self._on_message, lambda: None)
         with self._changed:
             self._link, self.pid = link, pid
-            for message in self._last_words.values():
-                link.send(message)
+            if self._playing is not None:
+                link.send(self._playing)
             if self._closing.is_set():
                 link.send(Stop())
         link.start()

@@ -1,0 +1,74 @@
+"""The swarm without a network: alone, and several in one process."""
+
+from dataclasses import replace
+
+import pytest
+from builders_swarm import fast_identity, group, problem, scored
+
+from codezero.swarm.local import LocalHub, LocalSwarm
+from codezero.types import Source, Standing
+
+A, B, C = (fast_identity().peer_id for _ in range(3))
+
+
+def test_alone_own_offers_come_back_and_nobody_is_heard() -> None:
+    alone = LocalSwarm(A)
+    alone.offer([problem("old"), problem("new", reference="secret")], 1)
+    alone.publish([scored(group(A))], 1)
+    assert [one.question for one in alone.proposals(1)] == ["new", "old"]
+    assert [one.question for one in alone.proposals(2)] == ["new", "old"]
+    assert alone.gather(1) == []
+    assert alone.metrics()["swarm/peers"] == 0
+
+
+def test_an_offer_is_its_proposer_s_claim_without_a_reference() -> None:
+    alone = LocalSwarm(A)
+    alone.offer([problem(reference="secret", standing=Standing.REFERENCE)], 1)
+    (offered,) = alone.proposals(1)
+    assert (offered.source, offered.standing, offered.proposer) == (Source.PROPOSER, Standing.CLAIMED, A)
+    assert offered.reference is None
+
+
+def test_groups_reach_everybody_else_once() -> None:
+    hub = LocalHub()
+    a, b, c = (LocalSwarm(name, hub) for name in (A, B, C))
+    a.publish([scored(group(A))], 7)
+    for other in (b, c):
+        (heard,) = other.gather(7)
+        assert (heard.peer_id, heard.round, heard.completions) == (A, 7, group(A).completions)
+        assert other.gather(7) == []
+    assert a.gather(7) == []
+    assert b.metrics()["swarm/peers"] == 1
+
+
+def test_offers_reach_everybody() -> None:
+    hub = LocalHub()
+    a, b = LocalSwarm(A, hub), LocalSwarm(B, hub)
+    b.offer([problem()], 7)
+    assert a.proposals(7) == b.proposals(7)
+    assert a.proposals(7)[0].proposer == B
+
+
+def test_last_round_s_words_are_heard_and_older_ones_are_not() -> None:
+    hub = LocalHub()
+    a, b = LocalSwarm(A, hub), LocalSwarm(B, hub)
+    a.publish([scored(group(A, "older"))], 5)
+    a.publish([scored(group(A, "last"))], 6)
+    assert [one.problem.question for one in b.gather(7)] == ["last"]
+    assert b.metrics()["swarm/refused"] == 1
+
+
+@pytest.mark.parametrize("change", [{"policy_step": -1}, {"completions": ()}])
+def test_what_no_peer_would_read_is_not_sent(change: dict[str, object]) -> None:
+    hub = LocalHub()
+    a, b = LocalSwarm(A, hub), LocalSwarm(B, hub)
+    a.publish([scored(replace(group(A), **change))], 1)  # type: ignore[arg-type]
+    assert b.gather(1) == []
+
+
+def test_who_left_is_sent_nothing() -> None:
+    hub = LocalHub()
+    a, b = LocalSwarm(A, hub), LocalSwarm(B, hub)
+    b.close()
+    a.publish([scored(group(A))], 1)
+    assert a.metrics()["swarm/bytes_out"] == 0
