@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -31,8 +32,7 @@ GROUPS, GROUP_SIZE, MINIBATCHES = 16, 8, 2
 
 def nano_policy() -> Any:
     """0.38 M parameters: the embedded model's shape, random weights."""
-    policy = tiny_policy(hidden=96, layers=3, scale=0.02, vocab=768)
-    return policy
+    return tiny_policy(hidden=96, layers=3, scale=0.02, vocab=768)
 
 
 def rows() -> list[Row]:
@@ -92,8 +92,6 @@ def objective(learner: TrlLearner, given: list[Row]) -> None:
 
 def trl_loss_alone(learner: TrlLearner, given: list[Row]) -> None:
     """TRL's loss, metrics and backward on log-probabilities that cost nothing: what the library adds to ours."""
-    from types import SimpleNamespace
-
     trainer = learner._trainer
     live = [row for row in given if row.advantage]
     for part in range(MINIBATCHES):

@@ -97,7 +97,7 @@ class EvaluatorConfig:
     """Known right and wrong solutions the judge is calibrated on at start."""
     batch_rows: int = _bounded(128, ge=1)
     guard_seconds: float = _bounded(2.0, gt=0)
-    """Watchdog of the static pass, for one completion."""
+    """CPU seconds of the static pass for one completion; four times as long on the clock."""
     guard_memory_mib: int = _bounded(512, ge=128)
 
 

@@ -31,6 +31,8 @@ class Member:
     """One node of the fleet."""
 
     folder: Path
+    began: float
+    """Seconds since 1970."""
     process: subprocess.Popen[bytes]
 
 
@@ -58,8 +60,8 @@ def _start(
 ) -> Member:
     folder = base / f"node-{index}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ADDRESSES).unlink(missing_ok=True)
-    threads = config.model.threads or max(1, (os.cpu_count() or 1) // count)
+    # torch's own choice of threads would be all cores, in every node
+    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
     command = [
         sys.executable,
         "-m",
@@ -71,18 +73,23 @@ def _start(
         f"run.name={folder.name}",
         f"run.logs={quoted(folder / 'logs')}",
         f"seed={config.seed + index - 1}",
-        f"model.threads={threads}",
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(bootstrap)}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
         "monitor.view=off",
     ]
+    began = time.time()
     with (folder / "output.log").open("ab") as output:
         # A session of its own: Ctrl-C reaches the fleet alone, which passes it on once.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env=os.environ | share,
         )
-    return Member(folder, process)
+    return Member(folder, began, process)
 
 
 def _founded(first: Member, stop: Stop) -> list[str]:
@@ -90,7 +97,7 @@ def _founded(first: Member, stop: Stop) -> list[str]:
     path = first.folder / ADDRESSES
     deadline = time.monotonic() + FOUNDING_SECONDS
     while time.monotonic() < deadline and not stop:
-        if path.is_file():
+        if path.is_file() and path.stat().st_mtime >= first.began:  # else it is of an earlier start
             return path.read_text().split()
         if first.process.poll() is not None:
             raise SwarmError(f"the first node ended before it could be joined; see {first.folder / 'output.log'}")

@@ -113,6 +113,7 @@ class Verdict:
     adherence: float
     format: float
     cap: float
+    """The most it could earn; 0 when quarantined or unavailable."""
     status: Status
     reasons: tuple[str, ...] = ()
     """Short phrases a user can read, worst first."""

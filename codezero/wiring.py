@@ -5,9 +5,12 @@ starts in parallel and must exist before CUDA does.
 """
 
 import contextlib
+import dataclasses
 import logging
 import random
+import re
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +45,7 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     setup_logging(Path(config.run.logs))
     identity = Identity.load_or_create(Path(config.swarm.identity))
     with contextlib.ExitStack() as stack:
-        swarm = build_swarm(config, identity)
+        swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
         node = build_node(config, folder, swarm, stack)
         if isinstance(swarm, HivemindSwarm):
@@ -51,13 +54,28 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     return node.stop.received is signal.SIGINT
 
 
-def build_swarm(config: NodeConfig, identity: Identity) -> Swarm:
+def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Swarm:
     """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
-    swarm = HivemindSwarm(config.swarm, identity)
+    port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
+    swarm = HivemindSwarm(dataclasses.replace(config.swarm, port=port), identity)
     swarm.start()
     return swarm
+
+
+def remembered_port(addresses: Path, host: str) -> int:
+    """The port of the last start if it is still free, so that peers who know it find this node again; else 0."""
+    found = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
+    port = int(found[1]) if found else 0
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError):
+            return 0
+    return port
 
 
 def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: contextlib.ExitStack) -> Node:

@@ -29,6 +29,15 @@ TOKENIZER = build_tokenizer(0)
 TINY = Shape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads only get in each other's way in models this small; `build` sets the same."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(build.THREADS)
+    yield
+    torch.set_num_threads(before)
+
+
 def shipped(role: str) -> LoadedModel:
     return load_model(str(weights_directory(role)), device="cpu", role=role)
 

@@ -151,6 +151,16 @@ def test_exams_are_sat_when_due_and_at_the_end() -> None:
     assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [0, 2, 4, 5]
 
 
+def test_an_exam_that_is_never_due_is_not_sat_at_the_end() -> None:
+    class Never(Parts):
+        def due(self, iteration: int) -> bool:
+            return False
+
+    parts = Never()
+    make_node(parts).run()
+    assert "exam" not in parts.calls
+
+
 def test_a_row_is_logged_before_it_is_saved() -> None:
     parts = Parts()
     make_node(parts, max_iterations=2).run()

@@ -40,7 +40,7 @@ SMALL = ["evals.problems=10", "evals.every=2", "evaluator.canaries=80", "solver.
 
 def command(folder: Path, *overrides: str) -> list[str]:
     settings = ["run.directory=" + str(folder), "run.name=run", f"run.logs={folder / 'logs'}"]
-    settings += [f"swarm.identity={folder / 'swarm.pem'}", "model.threads=1", *SMALL, *overrides]
+    settings += [f"swarm.identity={folder / 'swarm.pem'}", *SMALL, *overrides]
     return [sys.executable, "-m", "codezero", "run", *settings]
 
 
@@ -122,7 +122,7 @@ def test_the_judge_alone_lifts_executed_success(tmp_path: Path) -> None:
     """The promise of the whole: at least 20 points with intervals apart, reward from the frozen judge only."""
     settings = ["evals.problems=200", "evals.every=0", "evaluator.canaries=400", "solver.problems_per_iteration=16"]
     for overrides in (["evals.every=1000", "run.max_iterations=1"], ["evals.every=1000", "run.max_iterations=150"]):
-        done = run(tmp_path, *settings, "model.threads=2", *overrides)
+        done = run(tmp_path, *settings, *overrides)
         assert done.returncode == 0, done.stderr
     exams = [row for row in rows(tmp_path) if row["eval/average_at_8"] is not None]
     first, last = exams[0], exams[-1]

@@ -140,13 +140,15 @@ def peer_step(solver: GrpoSolver, peers: Sequence[ScoredGroup]) -> Metrics:
 
 def test_a_peer_s_success_is_pushed_up_and_its_failure_is_not_pushed_down():
     solver = make(minibatches=1, learning_rate=1e-2)
-    prompts, answers = solver._prompt_ids([problem(9)]) * 2, [(*b"yes", EOS), (*b"no", EOS)]
+    peer = judged(9, [1.0, 0.0], ["yes", "no"], peer_id="other")
+    prompts, answers = solver._prompt_ids([problem(9)]) * 2, solver._completion_ids(peer.group.completions)
+    assert [answer[-1] for answer in answers] == [EOS, EOS]
     for _ in range(6):  # both answers become words of its language
         old = solver.learner.logprobs(prompts, answers)
         solver.learner.update(Batch(tuple(Row(*row, 1.0) for row in zip(prompts, answers, old, strict=True))))
     before = solver.learner.logprobs(prompts, answers)
     assert min(sum(one) / len(one) for one in before) > -4
-    metrics = peer_step(solver, [judged(9, [1.0, 0.0], ["yes", "no"], peer_id="other")])
+    metrics = peer_step(solver, [peer])
     assert (metrics["train/rows"], metrics["swarm/external_share"], metrics["swarm/external_groups"]) == (1, 1.0, 1)
     assert sum(solver.learner.logprobs(prompts, answers)[0]) > sum(before[0])
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from codezero.errors import WireError
 from codezero.swarm.schema import MAX_HEADER, MAX_INFLATED, MAX_TEXT, MAX_TOKENS, Header, Refusal
 from codezero.swarm.wire import (
-    body_digest,
     decode_body,
     decode_header,
     decode_proposals,
@@ -269,13 +268,3 @@ def test_the_fullest_header_fits_its_bound_and_comes_back() -> None:
 def test_a_header_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(Refusal):
         decode_header(msgspec.msgpack.encode(header(**change)))
-
-
-VECTOR = "8"
-
-
-def test_the_documented_vector() -> None:
-    """The bytes in docs/wire-format.md, for second implementations."""
-    body = bytes.fromhex(VECTOR)
-    assert decode_body(zlib.compress(body)) == (group(),)
-    assert body_digest(b"") == bytes.fromhex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")

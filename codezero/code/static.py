@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pyflakes.checker import Checker
+from pyflakes.checker import Binding, Builtin, Checker
 from pyflakes.messages import UndefinedName
 
 from codezero.code import hacks
 from codezero.code.canonical import canonical_tree, stated_parameters
 from codezero.code.extract import extract_code
-from codezero.code.syntax import FunctionNode, hidden_characters, names_loaded, own_nodes, parse
+from codezero.code.syntax import FunctionNode, hidden_characters, names_bound, names_loaded, own_nodes, parse
 from codezero.code.tests import Call, parse_tests
 from codezero.errors import ProblemError
 
@@ -219,8 +219,20 @@ def _degenerate(function: ast.FunctionDef | ast.Lambda) -> Iterator[str]:
                 yield "loop without an end"
 
 
+class _Checker(Checker):
+    """Binds only the builtins that a program mentions: binding all of them is most of the work on a short one."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._mentioned = names_loaded(tree) | names_bound(tree)
+        super().__init__(tree, filename="solution")
+
+    def addBinding(self, node: ast.AST | None, value: Binding) -> None:
+        if not isinstance(value, Builtin) or value.name in self._mentioned:
+            super().addBinding(node, value)  # pyright: ignore[reportArgumentType]  # None for a builtin
+
+
 def _undefined_names(tree: ast.Module) -> tuple[str, ...]:
-    messages = Checker(tree, filename="solution").messages
+    messages = _Checker(tree).messages
     return tuple(sorted({str(message.message_args[0]) for message in messages if isinstance(message, UndefinedName)}))
 
 

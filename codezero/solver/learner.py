@@ -88,7 +88,7 @@ class TrlLearner:
         half = policy.model.dtype
         policy.model.float()
         self._packed = is_lean(policy.model)
-        self._reference = _frozen_copy(policy.model, config.temperature) if config.kl_beta else None
+        self._reference: Any = _frozen_copy(policy.model, config.temperature) if config.kl_beta else None
         self._trainer: Any = _trainer(policy, config, half)
         self._trainer.beta = config.kl_beta
         if activation_checkpointing:
@@ -96,6 +96,8 @@ class TrlLearner:
         self._accelerator = self._trainer.accelerator
         # On one device the prepared model is the same object, its forward wrapped for mixed precision.
         self._model, self._optimizer = self._accelerator.prepare(policy.model, self._trainer.create_optimizer())
+        if self._reference is not None:
+            self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
         policy.model.eval()
 
     def update(self, batch: Batch) -> Update:
@@ -103,7 +105,7 @@ class TrlLearner:
 
         Rows of advantage 0 are not computed (unless a KL leash pulls on them too), but count in the mean.
         """
-        live = [row for row in batch.rows if row.completion_ids and (row.advantage or self._reference)]
+        live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         minibatches = self._minibatches(live)
         share = (batch.row_count / self.config.minibatches, batch.token_count / self.config.minibatches)
         self._model.train()

@@ -123,9 +123,10 @@ class HivemindSwarm:
     def metrics(self) -> Metrics:
         """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
         counts = self._network.counts + self._counts
-        now = time.monotonic()
+        since = time.monotonic() - PEER_SECONDS
+        self._last_heard = {peer: heard for peer, heard in self._last_heard.items() if heard > since}
         metrics: Metrics = {
-            "swarm/peers": sum(now - heard < PEER_SECONDS for heard in self._last_heard.values()),
+            "swarm/peers": len(self._last_heard),
             "swarm/neighbours": self._network.neighbours,
             "swarm/network_restarts": self._network.restarts,
             "swarm/refused": sum(count for name, count in counts.items() if name.startswith("refused_")),

@@ -1,7 +1,8 @@
 """Small problems, groups and identities for the swarm tests."""
 
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,15 @@ from codezero.types import (
 SWARM = "test"
 TOKENIZER = "ab" * 32
 Result = TypeVar("Result")
+
+
+@dataclass
+class Nodes:
+    folder: Path
+    join: str
+    """The address of alice."""
+    alice: HivemindSwarm
+    bob: HivemindSwarm
 
 
 def problem(question: str = "Double it.", **change: Any) -> Problem:
@@ -56,8 +66,6 @@ def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, 
 
 def eventually(look: Callable[[], Result], seconds: float = 60.0) -> Result:
     """The first true value of `look`; AssertionError when there is none for a long time."""
-    import time
-
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if result := look():

@@ -2,23 +2,11 @@
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from builders_swarm import make_swarm
+from builders_swarm import Nodes, make_swarm
 
-from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
-
-
-@dataclass
-class Nodes:
-    folder: Path
-    join: str
-    """The address of alice."""
-    alice: HivemindSwarm
-    bob: HivemindSwarm
 
 
 def free_port() -> int:

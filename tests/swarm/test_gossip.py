@@ -15,8 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders_swarm import eventually, fast_identity, group, make_swarm, problem, scored
-from conftest import Nodes
+from builders_swarm import Nodes, eventually, fast_identity, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, IdentityError, SwarmError
@@ -145,7 +144,7 @@ def test_a_killed_network_process_is_told_of_once_and_comes_back(nodes: Nodes) -
 CAROL = """
 import sys, time
 from pathlib import Path
-from builders_swarm import eventually, group, make_swarm, scored
+from builders_swarm import Nodes, eventually, group, make_swarm, scored
 if __name__ == "__main__":
     carol = make_swarm(Path(sys.argv[1]), "carol", bootstrap=(sys.argv[2],))
     carol.start()
