@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 NANO = "nano"
 """The word for the embedded model of a role."""
+LARGE_PARAMETERS = 200_000_000
+"""From here on memory is dearer than computing activations twice."""
 
 
 def run_node(config: NodeConfig, folder: RunFolder) -> bool:
@@ -95,7 +97,9 @@ def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: conte
     solver = GrpoSolver(
         config.solver,
         sampler=sampler,
-        learner=TrlLearner(policy, config.solver),
+        learner=TrlLearner(
+            policy, config.solver, activation_checkpointing=policy.model.num_parameters() > LARGE_PARAMETERS
+        ),
         tokenizer=policy.tokenizer,
         peer_id=swarm.peer_id,
         seed=config.seed,

@@ -42,8 +42,8 @@ RECIPES = {
     "solver": Recipe(
         solver_pairs,
         SMALL,
-        600,
-        "Synthetic problems with their solutions, of which 30 % (level 1) to 70 % (level 5) are spoilt on purpose: "
+        700,
+        "Synthetic problems with their solutions, of which 20 % (level 1) to 72 % (level 5) are spoilt on purpose: "
         "it is a start for reinforcement learning and nothing else.",
         "It knows one family of one-line Python functions and fails at everything else. It often writes wrong code.",
     ),

@@ -13,11 +13,11 @@ from codezero.proposer.prompts import proposal_prompt
 
 Pair = tuple[str, str]
 
-SOLVER_LEVELS = (0.34, 0.26, 0.18, 0.13, 0.09)
+SOLVER_LEVELS = (0.37, 0.22, 0.22, 0.10, 0.09)
 """How often the solver saw each level."""
 JUDGE_LEVELS = (0.10, 0.28, 0.24, 0.10, 0.28)
 """More of the levels with several constants: which belongs where is what is hardest to learn."""
-SOLVER_NOISE = (0.30, 0.40, 0.50, 0.60, 0.70)
+SOLVER_NOISE = (0.20, 0.40, 0.48, 0.70, 0.72)
 """Share of spoilt answers, by level."""
 SLIPS = 0.2
 """Share of spoilt answers that are spoilt as text; the rest answer another question."""
