@@ -127,9 +127,10 @@ def _eval(options: argparse.Namespace) -> int:
 
 
 def _nano_build(options: argparse.Namespace) -> int:
+    from codezero.nano import WEIGHTS
     from codezero.nano.build import build
 
-    measured = build(options.out, seed=options.seed)
+    measured = build(options.out or WEIGHTS, seed=options.seed)
     if options.json:
         print(json.dumps(measured))
     return DONE

@@ -24,6 +24,7 @@ from codezero.nano.train import Shape, new_model, rate, train
 from codezero.problems.synthetic import Split, fence, is_held_out, make_task, mutants, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
+from codezero.solver.solver import solver_prompt
 
 TOKENIZER = build_tokenizer(0)
 TINY = Shape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
@@ -212,3 +213,10 @@ def test_building_again_gives_models_as_good(tmp_path: Path):
     assert 0.2 < measured["solver"]["average@8"] < 0.5
     assert measured["judge"]["auroc"] > 0.95 and measured["judge"]["own_greedy"] > 0.88
     assert measured["proposer"]["well_formed"] > 0.7
+
+
+def test_the_embedded_solver_is_asked_the_question_alone() -> None:
+    task = make_task(Random(5))
+    tokenizer = AutoTokenizer.from_pretrained(weights_directory("solver"))
+    asked, bare = encode_prompts(tokenizer, [solver_prompt(task.problem), task.problem.question])
+    assert asked == bare

@@ -5,11 +5,12 @@ from pathlib import Path
 from codezero.errors import ModelError
 
 ROLES = ("solver", "judge", "proposer")
+WEIGHTS = Path(__file__).parent / "weights"
 
 
 def weights_directory(role: str) -> Path:
     """Directory of the embedded model for `role`, to be loaded like any other. Raises ModelError."""
-    directory = Path(__file__).parent / "weights" / role
+    directory = WEIGHTS / role
     if role not in ROLES or not (directory / "config.json").is_file():
         raise ModelError(f"{role}: no embedded model in {directory}; run `codezero nano build`")
     return directory

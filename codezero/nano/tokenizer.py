@@ -2,8 +2,8 @@
 
 It splits text as Qwen2's does (digits stay single, so that a constant is copied and not guessed), because that is
 how `AutoTokenizer` splits for every model of that architecture, whatever `tokenizer.json` says. The chat template
-keeps the user's text, except that a proposer's long instructions shrink to the level they ask for, which is all that
-a model this small can use.
+keeps the user's text, except that a solver's instructions on the form of the answer are dropped and a proposer's
+shrink to the level they ask for: a model this small can use no more.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -24,12 +24,14 @@ SAMPLES = 4_000
 END, USER, ASSISTANT = "<|endoftext|>", "<|user|>", "<|assistant|>"
 LEVEL_MARK = "DIFFICULTY REQUIREMENTS ("
 """What stands before `Level N` in a proposal's instructions."""
+FORM_MARK = "ANSWER FORMAT:"
+"""What stands before the form of the answer in a solver's instructions."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
     "{%- if message['role'] == 'user' -%}" + USER + "{%- set text = message['content'] -%}"
     "{%- if '" + LEVEL_MARK + "Level ' in text -%}{{ text.split('" + LEVEL_MARK + "')[1][:7] }}"
-    "{%- else -%}{{ text | trim }}{%- endif -%}"
+    "{%- else -%}{{ text.split('" + FORM_MARK + "')[0] | trim }}{%- endif -%}"
     "{%- elif message['role'] == 'assistant' -%}" + ASSISTANT + "{{ message['content'] }}" + END + "{%- endif -%}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}" + ASSISTANT + "{%- endif -%}"

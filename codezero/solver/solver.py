@@ -19,7 +19,7 @@ from codezero.solver.external import Reader, external
 from codezero.solver.grpo import group_advantages
 from codezero.solver.learner import TrlLearner
 from codezero.solver.weights import read_counters
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
 
 COUNTERS = "solver.json"
 
@@ -40,8 +40,13 @@ class GroupSampler(Protocol):
 
 
 def solver_prompt(problem: Problem) -> str:
-    """What the solver is asked: the question alone."""
-    return problem.question
+    """What the solver is asked: the question, then the form of the answer (which the embedded solver's template drops).
+
+    The expected values of a test are shown only where they can be believed.
+    """
+    form = f"ANSWER FORMAT: one ```python block that defines {problem.entry_point} and nothing after it."
+    example = "" if problem.standing is Standing.CLAIMED or not problem.tests else f"\nIt must pass: {problem.tests[0]}"
+    return f"{problem.question}\n\n{form}{example}"
 
 
 class GrpoSolver:
