@@ -31,6 +31,7 @@ def verdict(report: StaticReport, correctness: float | None, finished: bool, why
         return _without_gradient(Status.UNAVAILABLE, (why_not or "the judge gave no answer",))
     else:
         status = Status.JUDGED
+    said = (f"judged {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
     s, a, f = structure(report), adherence(report), format_score(report, finished)
     limit, failure = cap(report)
     reward = limit * (CORRECTNESS * correctness + STRUCTURE * s + ADHERENCE * a + FORMAT * f)
@@ -42,7 +43,7 @@ def verdict(report: StaticReport, correctness: float | None, finished: bool, why
         format=f,
         cap=limit,
         status=status,
-        reasons=(*failure, *flaws(report), *(() if finished else ("no end of text",))),
+        reasons=(*failure, *said, *flaws(report), *(() if finished else ("no end of text",))),
     )
 
 
