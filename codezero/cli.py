@@ -17,7 +17,7 @@ EPILOG = """examples:
   codezero run run.max_minutes=3        stop after three minutes and write a report
   codezero swarm up --nodes 3           three nodes on this machine that learn from each other
   codezero run profile=peer swarm.bootstrap=[ADDRESS]    join a swarm
-  codezero run model.solver=DIR evaluator.model=DIR2     real models, from a directory or the Hugging Face Hub
+  codezero run model=qwen               real models from the Hugging Face Hub; model.solver=DIR for your own
 
 exit codes: 0 done, 1 failed while running, 2 bad usage or setting, 130 interrupted
 """
@@ -117,7 +117,7 @@ def _eval(options: argparse.Namespace) -> int:
     config = compose(options.overrides)
     from codezero.wiring import examine
 
-    measured = examine(config)
+    measured = examine(config, lambda doing: print(f"codezero: {doing} …", file=sys.stderr, flush=True))
     if options.json:
         print(json.dumps(measured))
     else:

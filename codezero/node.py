@@ -116,6 +116,7 @@ class Node:
         return last
 
     def sit_exam(self) -> Metrics:
+        self.monitor.busy("attempting and executing the held-out problems")
         with self.tolerate((EvaluatorError, SandboxError), "no exam this time"):
             return self.exam.sit()
         return {}

@@ -254,6 +254,10 @@ class Monitor(Protocol):
         """The loop is about to run from `iteration`; later rows on disk are of a crashed future and are dropped."""
         ...
 
+    def busy(self, doing: str) -> None:
+        """Say what takes longer than a moment; it is over at the next `observe`."""
+        ...
+
     def observe(self, iteration: int, metrics: Metrics, scored: Sequence[ScoredGroup]) -> None:
         """Record and show one iteration."""
         ...

@@ -11,7 +11,7 @@ import random
 import re
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 NANO = "nano"
 """The word for the embedded model of a role."""
+Say = Callable[[str], None]
+"""Tells a person what takes its time."""
 LARGE_PARAMETERS = 200_000_000
 """From here on memory is dearer than computing activations twice."""
 
@@ -49,7 +51,9 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     with contextlib.ExitStack() as stack:
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
-        node = build_node(config, folder, swarm, stack)
+        monitor = build_monitor(config, folder, swarm)
+        monitor.busy("loading the libraries")
+        node = build_node(config, folder, swarm, monitor, stack)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         node.run()
@@ -80,7 +84,19 @@ def remembered_port(addresses: Path, host: str) -> int:
     return port
 
 
-def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: contextlib.ExitStack) -> Node:
+def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
+    return RunMonitor(
+        folder=folder.path,
+        view=config.monitor.view,
+        identity=swarm.peer_id,
+        swarm_kind=config.swarm.kind,
+        facts={"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model},
+    )
+
+
+def build_node(
+    config: NodeConfig, folder: RunFolder, swarm: Swarm, monitor: RunMonitor, stack: contextlib.ExitStack
+) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
@@ -88,12 +104,12 @@ def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: conte
     from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver
 
-    policy = load(config, config.model.solver, "solver", for_training=True)
+    policy = load(config, config.model.solver, "solver", monitor.busy, for_training=True)
     use_threads(policy.model, config.model.threads)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
     sampler = Sampler(policy)
-    evaluator = build_evaluator(config, stack)
+    evaluator = build_evaluator(config, stack, monitor.busy)
     solver = GrpoSolver(
         config.solver,
         sampler=sampler,
@@ -115,21 +131,11 @@ def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: conte
         evaluator=evaluator,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
-        proposer=build_proposer(config, swarm.peer_id),
+        proposer=build_proposer(config, swarm.peer_id, monitor.busy),
         coordinator=ClockCoordinator(config.chain.round_seconds),
         outbox=NoOutbox(),
         exam=build_exam(config, sampler, evaluator, stack),
-        monitor=RunMonitor(
-            folder=folder.path,
-            view=config.monitor.view,
-            identity=swarm.peer_id,
-            swarm_kind=config.swarm.kind,
-            facts={
-                "solver": config.model.solver,
-                "evaluator": config.evaluator.model,
-                "proposer": config.proposer.model,
-            },
-        ),
+        monitor=monitor,
         checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
         proposals_per_iteration=config.proposer.problems_per_iteration,
         propose_every=config.proposer.every,
@@ -139,19 +145,22 @@ def build_node(config: NodeConfig, folder: RunFolder, swarm: Swarm, stack: conte
     )
 
 
-def examine(config: NodeConfig) -> Metrics:
+def examine(config: NodeConfig, say: Say) -> Metrics:
     """One exam of the solver named in the config, without training. Writes nothing."""
     from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
 
     with contextlib.ExitStack() as stack:
-        solver = load(config, config.model.solver, "solver")
+        solver = load(config, config.model.solver, "solver", say)
         use_threads(solver.model, config.model.threads)
-        return build_exam(config, Sampler(solver), build_evaluator(config, stack), stack).sit()
+        exam = build_exam(config, Sampler(solver), build_evaluator(config, stack, say), stack)
+        say("attempting and executing the held-out problems")
+        return exam.sit()
 
 
-def load(config: NodeConfig, name: str, role: str, *, for_training: bool = False) -> "LoadedModel":
+def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
     """`nano`, a directory or a hub id. Raises ModelError."""
+    say(f"loading the {role}, {name}")
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
 
@@ -163,7 +172,7 @@ def load(config: NodeConfig, name: str, role: str, *, for_training: bool = False
     return loaded
 
 
-def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack) -> Evaluator:
+def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -> Evaluator:
     """The frozen judge, calibrated on canaries: known right and wrong solutions that no solver sees."""
     from codezero.code.guard import StaticGuard
     from codezero.evaluator.evaluator import FrozenEvaluator
@@ -171,8 +180,9 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack) -> Evaluato
 
     settings = config.evaluator
     guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
-    judge = LikelihoodJudge(load(config, settings.model, "judge"), batch_rows=settings.batch_rows)
+    judge = LikelihoodJudge(load(config, settings.model, "judge", say), batch_rows=settings.batch_rows)
     evaluator = FrozenEvaluator(judge, guard, list(canaries(settings.canaries, config.seed)))
+    say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
     evaluator.calibrate()
     return evaluator
 
@@ -213,7 +223,7 @@ def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, sta
     )
 
 
-def build_proposer(config: NodeConfig, peer_id: str) -> Proposer:
+def build_proposer(config: NodeConfig, peer_id: str, say: Say) -> Proposer:
     from codezero.models.sampler import Sampler
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
@@ -221,7 +231,7 @@ def build_proposer(config: NodeConfig, peer_id: str) -> Proposer:
     if settings.model == "off":
         return NoProposer()
     return ModelProposer(
-        Sampler(load(config, settings.model, "proposer")),
+        Sampler(load(config, settings.model, "proposer", say)),
         peer_id=peer_id,
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,

@@ -99,6 +99,8 @@ class Parts:
     def metrics(self) -> dict[str, Any]:
         return {}
 
+    def busy(self, doing: str) -> None: ...
+
     def started(self, iteration: int) -> None:
         self.note(f"started {iteration}")
 

@@ -33,8 +33,8 @@ def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
         "return sum(numbers)",
     ):
         assert wanted in page, wanted
-    assert "codezero swarm up --nodes 3" in page
-    assert "codezero run model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct" in page
+    assert "./run_swarm.sh swarm up --nodes 3" in page
+    assert "./run_swarm.sh model=qwen" in page
 
 
 def test_a_rise_within_the_noise_is_not_called_one() -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,8 @@ NODE_FILE = "node.json"
 class View(Protocol):
     def show(self, state: RunState) -> None: ...
 
+    def busy(self, state: RunState) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -36,6 +39,9 @@ class NoView:
     """`monitor.view=off`."""
 
     def show(self, state: RunState) -> None:
+        """Silence."""
+
+    def busy(self, state: RunState) -> None:
         """Silence."""
 
     def close(self) -> None:
@@ -62,7 +68,8 @@ class RunMonitor:
         self.view_kind = view
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
-        self._view: View = NoView()
+        self._view: View = NoView() if view == "off" else PlainView()
+        """Plain lines until `started`: what is loaded then scrolls away above the live view."""
 
     def started(self, iteration: int) -> None:
         """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
@@ -74,6 +81,11 @@ class RunMonitor:
         quiet_libraries()  # by now everything is imported
         self._view = choose_view(self.view_kind)
         self._view.show(self.state)
+
+    def busy(self, doing: str) -> None:
+        """Shown until the next `observe`."""
+        self.state = replace(self.state, busy=doing)
+        self._view.busy(self.state)
 
     def observe(self, iteration: int, metrics: Metrics, scored: Sequence[ScoredGroup]) -> None:
         """One row on disk, one picture on the screen."""

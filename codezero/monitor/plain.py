@@ -55,5 +55,9 @@ class PlainView:
             self._told = now
             self._write(plain_line(state))
 
+    def busy(self, state: RunState) -> None:
+        """One line for what takes its time."""
+        self._write(f"codezero: {state.busy} …")
+
     def close(self) -> None:
         """Nothing to give back."""

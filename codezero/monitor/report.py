@@ -15,10 +15,8 @@ from codezero.monitor.store import number
 from codezero.monitor.text import clean, count, duration, interval, percent
 from codezero.types import Metrics
 
-MORE_PEERS = "codezero swarm up --nodes 3"
-REAL_MODELS = (
-    "codezero run model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct evaluator.model=Qwen/Qwen2.5-Coder-1.5B-Instruct"
-)
+MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
+REAL_MODELS = "./run_swarm.sh model=qwen"
 NOT_MEASURED = "not measured"
 
 

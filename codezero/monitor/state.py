@@ -121,6 +121,8 @@ class RunState:
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
     """Errors survived by this process, by type."""
     problem: ShownProblem | None = None
+    busy: str = ""
+    """What takes its time just now, beside the iterations."""
 
     @property
     def seconds_per_iteration(self) -> float | None:
@@ -141,6 +143,7 @@ class RunState:
         exam, reward, seconds = read_exam(row), number(row, "reward/mean"), number(row, "seconds")
         return replace(
             self,
+            busy="",
             iteration=int(number(row, "iteration") or 0),
             round=int(latest("round", self.round) or 0),
             level=latest("difficulty/level", self.level),

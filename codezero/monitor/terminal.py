@@ -73,7 +73,13 @@ def render(state: RunState, *, height: int = 24, now: float | None = None) -> Re
         border_style="cyan",
         padding=(0, 1),
     )
-    return Group(run, _problem(state.problem, code_rows), Text(f" {HINT}", "dim", no_wrap=True, overflow="ellipsis"))
+    return Group(run, _problem(state.problem, code_rows), _foot(state))
+
+
+def _foot(state: RunState) -> Text:
+    """What is going on, or how to leave."""
+    said, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
+    return Text(f" {said}", style, no_wrap=True, overflow="ellipsis")
 
 
 def facts_line(state: RunState) -> str:
@@ -224,6 +230,10 @@ class LiveView:
         self._state = state
         if not self._live.is_started:
             self._live.start(refresh=True)
+
+    def busy(self, state: RunState) -> None:
+        """The same picture with what is going on below it."""
+        self.show(state)
 
     def close(self) -> None:
         """Leave the last picture standing and give the terminal back."""
