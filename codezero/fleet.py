@@ -43,10 +43,11 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     members: list[Member] = []
     with stop.on_signals():
         try:
-            members.append(_start(config, overrides, base, 1, count, bootstrap=config.swarm.bootstrap))
+            members.append(_start(config, overrides, base, 1, count, config.swarm.bootstrap))
             addresses = _founded(members[0], stop)
             for index in range(2, count + 1):
-                members.append(_start(config, overrides, base, index, count, bootstrap=addresses))
+                if not stop:
+                    members.append(_start(config, overrides, base, index, count, addresses))
             _watch(members, config.monitor.view, stop)
         finally:
             codes = _leave(members)
