@@ -13,6 +13,7 @@ from random import Random
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from transformers.utils.logging import disable_progress_bar
 
 from codezero.models.load import load_model
 from codezero.nano import ROLES
@@ -72,6 +73,7 @@ def build(directory: Path, *, seed: int = 0, roles: Sequence[str] = ROLES) -> di
     A judge is measured on the attempts of the solver in `directory`. Raises ModelError when there is none.
     """
     torch.set_num_threads(THREADS)
+    disable_progress_bar()  # of saving, which takes no time and would tear the one below
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
