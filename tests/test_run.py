@@ -99,7 +99,7 @@ def test_a_signal_finishes_the_iteration_and_saves(tmp_path: Path, which: signal
 @pytest.mark.timeout(1800)
 def test_kill_9_loses_at_most_the_iteration_in_flight(tmp_path: Path) -> None:
     """20 random moments: every restart goes on from a whole checkpoint with the weights that were saved."""
-    chance, done, seen = random.Random(0), 0, set[str]()
+    chance, done, cursor, seen = random.Random(0), 0, 0, set[str]()
     for _ in range(20):
         with subprocess.Popen(command(tmp_path, "evals.every=0"), stdout=subprocess.DEVNULL) as process:
             wait_for_iteration(tmp_path, process, done + 1)
@@ -112,6 +112,9 @@ def test_kill_9_loses_at_most_the_iteration_in_flight(tmp_path: Path) -> None:
         done = int(saved.name)
         weights = load_file(saved / "solver" / "model" / "model.safetensors")
         assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+        stream = json.loads(next((saved / "problems").iterdir()).read_text())
+        assert stream["cursor"] > cursor and len(set(stream["synthetic"])) == len(stream["synthetic"])
+        cursor = stream["cursor"]
         seen.add(saved.name)
     assert len(seen) == 20
 

@@ -1,6 +1,6 @@
 """Makes the embedded models from nothing: tokenizer, training, measurement, and a card beside the weights.
 
-About ten minutes of one quiet CPU core. The same seed and libraries on the same machine give the same files.
+About twelve minutes of one CPU core. The same seed and libraries on the same machine give the same files.
 """
 
 # pyright: reportUnknownMemberType=false
