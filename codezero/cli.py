@@ -53,7 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     nano = command("nano", _nano_build, "the embedded models")
     nano_commands = nano.add_subparsers(metavar="NANO_COMMAND", required=True)
-    build = nano_commands.add_parser("build", help="make the embedded models again from nothing (about twelve minutes of one core)")
+    build = nano_commands.add_parser(
+        "build", help="make the embedded models again from nothing (about twelve minutes of one core)"
+    )
     build.set_defaults(handler=_nano_build)
     build.add_argument("--out", type=Path, metavar="DIR", help="where to write them (default: the installed package)")
     build.add_argument("--seed", type=int, default=0, help="chooses data and initial weights (default 0)")
