@@ -139,7 +139,8 @@ class Node:
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):
             self.swarm.publish(scored, round_number)
-            peer_groups = self.swarm.gather(round_number)
+            gathered = self.swarm.gather(round_number)
+            peer_groups = [group for group in gathered if self.problems.admits(group.problem)]
         scored_peers: list[ScoredGroup] = []
         with self.tolerate(EvaluatorError, "the judge is unavailable: peers' groups dropped"):
             scored_peers = self.evaluator.score(peer_groups)

@@ -139,6 +139,23 @@ class ScoredGroup:
         return sum(judged) / len(judged) if judged else None
 
 
+class GroupSampler(Protocol):
+    """Completes user texts; the model's side applies the chat template."""
+
+    def sample(
+        self,
+        prompts: Sequence[str],
+        *,
+        group_size: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator_seed: int,
+        max_prompt_tokens: int | None = None,
+    ) -> list[list[Completion]]:
+        """`group_size` completions for each prompt, in order; the same for the same seed and weights."""
+        ...
+
+
 class Persistent(Protocol):
     """A part whose state belongs to the checkpoint."""
 
@@ -154,6 +171,10 @@ class Persistent(Protocol):
 class ProblemStream(Persistent, Protocol):
     def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
         """The problems of one iteration: a share of `proposals`, the rest from the data sets; never an item twice."""
+        ...
+
+    def admits(self, problem: Problem) -> bool:
+        """May a stranger's problem be learned from? False for what the exam asks: it has to stay unseen."""
         ...
 
 

@@ -47,6 +47,9 @@ class Parts:
         self.note("next_batch")
         return [PROBLEM]
 
+    def admits(self, problem: Problem) -> bool:
+        return problem.id != "exam"
+
     def rollout(self, problems: list[Problem], round_number: int) -> list[RolloutGroup]:
         self.note("rollout")
         return [dataclasses.replace(GROUP, problem=problem, round=round_number) for problem in problems]
@@ -180,6 +183,16 @@ def test_a_lost_swarm_is_counted_not_fatal() -> None:
     parts = Lost()
     make_node(parts).run()
     assert "step 1+0" in parts.calls and parts.rows[-1]["tolerated/SwarmError"] == 2
+
+
+def test_what_the_exam_asks_is_not_learned_from_a_stranger() -> None:
+    class Leaky(Parts):
+        def gather(self, round_number: int) -> list[RolloutGroup]:
+            return [GROUP, dataclasses.replace(GROUP, problem=dataclasses.replace(PROBLEM, id="exam"))]
+
+    parts = Leaky()
+    make_node(parts).run()
+    assert "step 1+1" in parts.calls
 
 
 def test_a_silent_judge_is_not_a_wrong_answer() -> None:

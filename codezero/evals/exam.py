@@ -7,12 +7,11 @@ execution could not be decided is left out and shown, never counted as wrong.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from codezero.errors import ProblemError
 from codezero.evals.metrics import auroc, average_at_k, bootstrap_interval, pass_at_k
 from codezero.sandbox.monty import MontySandbox, Outcome
-from codezero.types import Completion, Evaluator, Metrics, Problem, RolloutGroup
+from codezero.types import Evaluator, GroupSampler, Metrics, Problem, RolloutGroup
 
 LEVELS = (1, 2, 3, 4, 5)
 BELIEF = 0.5
@@ -22,21 +21,6 @@ EXAMINED = "exam"
 
 
 PASSED: dict[Outcome, bool | None] = {Outcome.PASS: True, Outcome.FAIL: False, Outcome.UNKNOWN: None}
-
-
-class Sampler(Protocol):
-    def sample(
-        self,
-        prompts: Sequence[str],
-        /,
-        *,
-        group_size: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator_seed: int,
-    ) -> Sequence[Sequence[Completion]]:
-        """[P][G] completions, in order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +42,7 @@ class HeldOutExam:
         self,
         *,
         problems: Sequence[Problem],
-        sampler: Sampler,
+        sampler: GroupSampler,
         sandbox: MontySandbox,
         evaluator: Evaluator,
         samples: int,

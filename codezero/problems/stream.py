@@ -42,18 +42,20 @@ class SyntheticStream:
         self._proposals = _Recent()
 
     def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
-        """`batch` problems: the first usable `proposals` up to their share, then synthetic ones.
-
-        A proposal that asks for a held-out program is never used: the exam has to stay unseen.
-        """
+        """`batch` problems: the first usable `proposals` up to their share, then synthetic ones."""
         chosen: list[Problem] = []
         for proposal in proposals:
             if len(chosen) == self._most_proposals:
                 break
-            if not _asks_for_held_out(proposal) and self._proposals.add(proposal.id):
+            if self.admits(proposal) and self._proposals.add(proposal.id):
                 chosen.append(proposal)
         chosen.extend(self._fresh() for _ in range(self._batch - len(chosen)))
         return chosen
+
+    def admits(self, problem: Problem) -> bool:
+        """False for a problem that asks for a held-out program."""
+        parsed = parse_question(problem.question)
+        return parsed is None or not is_held_out(parsed[1])
 
     def save(self, folder: Path) -> None:
         state = _State(cursor=self._cursor, synthetic=list(self._synthetic), proposals=list(self._proposals))
@@ -96,8 +98,3 @@ class _Recent:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
-
-
-def _asks_for_held_out(problem: Problem) -> bool:
-    parsed = parse_question(problem.question)
-    return parsed is not None and is_held_out(parsed[1])

@@ -4,36 +4,20 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
 from codezero.errors import CheckpointError, ProposalError
 from codezero.proposer.parsing import Reason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.types import Completion, Metrics, Problem
+from codezero.types import GroupSampler, Metrics, Problem
 
 _FILE = "proposer.json"
 _REMEMBERED = 64
 """Questions a new one may not repeat; few, because an easy level has few different ones."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class Sampler(Protocol):
-    """Completes user texts; the model's side applies the chat template."""
-
-    def sample(
-        self,
-        prompts: Sequence[str],
-        *,
-        group_size: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator_seed: int,
-    ) -> list[list[Completion]]:
-        """`group_size` completions for each prompt, in order."""
-        ...
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +31,7 @@ class ModelProposer:
     """attempts: calls of the model for one round of proposals; each asks again only for what is still missing."""
 
     def __init__(
-        self, sampler: Sampler, *, peer_id: str, max_new_tokens: int, temperature: float, attempts: int, seed: int
+        self, sampler: GroupSampler, *, peer_id: str, max_new_tokens: int, temperature: float, attempts: int, seed: int
     ) -> None:
         self._sampler = sampler
         self._peer_id = peer_id

@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -19,24 +19,9 @@ from codezero.solver.external import Reader, external
 from codezero.solver.grpo import group_advantages
 from codezero.solver.learner import TrlLearner
 from codezero.solver.weights import read_counters
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
+from codezero.types import Completion, GroupSampler, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
 
 COUNTERS = "solver.json"
-
-
-class GroupSampler(Protocol):
-    """What the solver needs of `models.sampler.Sampler`."""
-
-    def sample(
-        self,
-        prompts: Sequence[str],
-        *,
-        group_size: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator_seed: int,
-        max_prompt_tokens: int | None = None,
-    ) -> list[list[Completion]]: ...
 
 
 def solver_prompt(problem: Problem) -> str:
