@@ -120,7 +120,6 @@ class ProposerConfig:
 class DataConfig:
     """Where problems come from."""
 
-    source: str = _bounded("synthetic", one_of=("synthetic",))
     proposer_share: float = _bounded(0.25, ge=0, le=1)
     """Share of an iteration's problems taken from proposers when there are enough."""
 
@@ -150,9 +149,8 @@ class SwarmConfig:
 class ChainConfig:
     """Who keeps the round."""
 
-    kind: str = _bounded("off", one_of=("off",))
-    """off: rounds are opened by the clock."""
-    round_seconds: float = _bounded(60.0, gt=0)
+    round_seconds: float = _bounded(60.0, gt=0, le=31_536_000)
+    """Rounds are opened by the clock, one after the other, at the same moments on every node."""
 
 
 @dataclass(kw_only=True)
