@@ -1,7 +1,8 @@
 """`codezero swarm up`: N nodes on this machine, each a process with its own identity, seed and data order, in one DHT.
 
 The first node founds the swarm; the others join at the addresses it writes. One summary view shows them all.
-SIGINT and SIGTERM are passed on and every node saves; a node that dies is shown as dead and makes the exit code 1.
+SIGINT and SIGTERM are passed on and every node saves, as it does when this process is killed; a node that dies is shown
+as dead and makes the exit code 1.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from pathlib import Path
 from codezero.config import NodeConfig, quoted
 from codezero.errors import SwarmError
 from codezero.monitor.swarm_view import SwarmView, summarise
-from codezero.stopping import Stop
+from codezero.stopping import LEASH, Stop
 
 FOUNDING_SECONDS = 120.0
 LEAVING_SECONDS = 30.0
@@ -41,23 +42,32 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
     stop = Stop()
     members: list[Member] = []
+    leash, held = os.pipe()  # what nobody but this process holds ends with it, and the nodes with that
     with stop.on_signals():
         try:
-            members.append(_start(config, overrides, base, 1, count, config.swarm.bootstrap))
+            members.append(_start(config, overrides, base, 1, count, config.swarm.bootstrap, leash))
             addresses = _founded(members[0], stop)
             for index in range(2, count + 1):
                 if not stop:
-                    members.append(_start(config, overrides, base, index, count, addresses))
+                    members.append(_start(config, overrides, base, index, count, addresses, leash))
             _watch(members, config.monitor.view, stop)
         finally:
             codes = _leave(members)
+            os.close(leash)
+            os.close(held)
     if stop.received is signal.SIGINT:
         return 130
     return 0 if all(code == 0 for code in codes) else 1
 
 
 def _start(
-    config: NodeConfig, overrides: Sequence[str], base: Path, index: int, count: int, bootstrap: Sequence[str]
+    config: NodeConfig,
+    overrides: Sequence[str],
+    base: Path,
+    index: int,
+    count: int,
+    bootstrap: Sequence[str],
+    leash: int,
 ) -> Member:
     folder = base / f"node-{index}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +98,8 @@ def _start(
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env=os.environ | share,
+            env=os.environ | share | {LEASH: str(leash)},
+            pass_fds=[leash],
         )
     return Member(folder, began, process)
 

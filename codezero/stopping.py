@@ -1,9 +1,13 @@
 """A wish to stop, set by SIGINT or SIGTERM and looked at where it is safe to end."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Generator
+
+LEASH = "CODEZERO_LEASH"
+"""Environment variable: a pipe's file descriptor that comes to its end when the parent does."""
 
 
 class Stop:
@@ -34,3 +38,15 @@ class Stop:
         finally:
             for which, handler in old.items():
                 signal.signal(which, handler)
+
+
+def end_with_parent() -> None:
+    """Where a parent holds this process on a leash: SIGTERM to itself once the parent is gone, however it went."""
+    pipe = os.environ.pop(LEASH, "")
+    if pipe:
+        threading.Thread(target=_wait_for_end, args=(int(pipe),), daemon=True).start()
+
+
+def _wait_for_end(pipe: int) -> None:
+    os.read(pipe, 1)  # nothing is ever written: this returns at the end of the pipe
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -24,6 +24,7 @@ from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out, make_task, mutants
 from codezero.proposer.difficulty import BandTS
 from codezero.run_folder import RunFolder
+from codezero.stopping import end_with_parent
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
@@ -46,6 +47,7 @@ LARGE_PARAMETERS = 200_000_000
 
 def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     """Build a node and run it to its end. True when SIGINT ended it."""
+    end_with_parent()
     setup_logging(Path(config.run.logs))
     identity = Identity.load_or_create(Path(config.swarm.identity))
     with contextlib.ExitStack() as stack:

@@ -107,3 +107,25 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     assert len(identities) == 2 and "node-2" in shown
     labels = [json.loads((tmp_path / "fleet" / f"node-{i}" / "run.json").read_text()) for i in (1, 2)]
     assert labels[0]["seed"] != labels[1]["seed"]
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "1", "monitor.view=off"]
+    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL]
+    folder = tmp_path / "fleet" / "node-1"
+    with subprocess.Popen([*command, *settings]) as fleet:
+        wait_until("the node plays", lambda: len(rows(tmp_path / "fleet", "node-1")) > 1, fleet)
+        fleet.kill()
+    node = json.loads((folder / "node.json").read_text())
+    wait_until("the node ends", lambda: json.loads((folder / "node.json").read_text())["stopped"] == "asked to stop")
+    wait_until("its process is gone", lambda: not running(node["pid"]))
+    saved = max(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdecimal())
+    assert saved == rows(tmp_path / "fleet", "node-1")[-1]["iteration"] and not daemons_of(folder)
+
+
+def running(pid: int) -> bool:
+    try:
+        return "Z" not in (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
