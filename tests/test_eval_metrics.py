@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.evals.metrics import auroc, average_at_k, bootstrap_interval, pass_at_k, wilson_interval
+from codezero.evals.metrics import auroc, average_at_k, bootstrap_interval, pass_at_k
 
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 outcomes = st.lists(st.booleans(), min_size=1, max_size=24)
@@ -66,18 +66,6 @@ def test_bootstrap_covers_the_truth_about_95_times_in_100() -> None:
     assert 180 <= covered <= 199
 
 
-def test_wilson_agrees_with_published_values() -> None:
-    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert wilson_interval(45, 50) == pytest.approx((0.7864, 0.9565), abs=1e-4)
-
-
-@given(st.integers(1, 500), st.data())
-def test_wilson_contains_the_share(trials: int, data: st.DataObject) -> None:
-    successes = data.draw(st.integers(0, trials))
-    low, high = wilson_interval(successes, trials)
-    assert 0 <= low <= successes / trials <= high <= 1
-
-
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30))
 def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[int, bool]]) -> None:
     right = [score for score, truth in pairs if truth]
@@ -91,6 +79,6 @@ def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[int, bool]]) -> 
 
 
 def test_nothing_has_no_figures() -> None:
-    for figure in (lambda: average_at_k([]), lambda: bootstrap_interval([], seed=0), lambda: wilson_interval(0, 0)):
+    for figure in (lambda: average_at_k([]), lambda: bootstrap_interval([], seed=0)):
         with pytest.raises(ValueError, match="no "):
             figure()

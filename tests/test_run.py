@@ -79,7 +79,7 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
     assert [row["iteration"] for row in exams] == [0, 2, 3]
     assert all(row["eval/source"] == "executed" for row in exams)
     assert newest_checkpoint(tmp_path).name.lstrip("0") == "3"
-    for name in ("report.md", "curve.png"):
+    for name in ("report.md", "curve.png", "view.svg"):
         assert (tmp_path / "run" / name).stat().st_size > 100
     assert (tmp_path / "logs" / "swarm.log").is_file()
     assert (tmp_path / "swarm.pem").stat().st_mode & 0o077 == 0

@@ -13,8 +13,6 @@ import numpy.typing as npt
 RESAMPLES = 2_000
 DRAWS_AT_ONCE = 1_000_000
 """Bounds the memory of a bootstrap (8 bytes a draw)."""
-Z_95 = 1.959963984540054
-"""0.975 quantile of the standard normal distribution."""
 
 
 class Interval(NamedTuple):
@@ -61,19 +59,6 @@ def bootstrap_interval(values_P: Sequence[float], *, seed: int, resamples: int =
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     mean = float(values.mean())
     return Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean
-
-
-def wilson_interval(successes: int, trials: int) -> Interval:
-    """Interval of a single proportion: Wilson 1927. Raises ValueError unless 0 <= successes <= trials, trials > 0."""
-    if not 0 <= successes <= trials or trials == 0:
-        raise ValueError(f"{successes} of {trials} is no proportion")
-    share, square = successes / trials, Z_95 * Z_95
-    centre = share + square / (2 * trials)
-    reach = Z_95 * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials))
-    scale = 1 + square / trials
-    low = 0.0 if successes == 0 else (centre - reach) / scale
-    high = 1.0 if successes == trials else (centre + reach) / scale
-    return Interval(low, high)
 
 
 def auroc(scores_A: Sequence[float], truths_A: Sequence[bool]) -> float | None:

@@ -16,12 +16,15 @@ from codezero.monitor.plain import PlainView, print_flushed
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.state import RunState
 from codezero.monitor.store import FILE_NAME, MetricsFile, read_metrics
-from codezero.monitor.terminal import LiveView, terminal_console
+from codezero.monitor.terminal import LiveView, save_picture, terminal_console
 from codezero.types import Metrics, ScoredGroup
 
 __all__ = ["NODE_FILE", "RunMonitor", "setup_logging"]
 
 logger = logging.getLogger(__name__)
+
+PICTURE = "view.svg"
+"""The last picture of the live view, in the run folder."""
 
 NODE_FILE = "node.json"
 """Who runs in this folder, for views of several nodes."""
@@ -105,6 +108,7 @@ class RunMonitor:
         self._write_node_file(stopped=reason)
         rows = read_metrics(self.folder / FILE_NAME)
         page = write_report(self.folder, rows, self.state, reason)
+        save_picture(self.folder / PICTURE, self.state)
         logger.info("ended after iteration %d: %s", self.state.iteration, reason)
         if self.view_kind != "off":
             for line in farewell(self.state, reason, page):
