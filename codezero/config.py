@@ -91,14 +91,58 @@ class SolverConfig:
 class EvaluatorConfig:
     """The frozen judge."""
 
+    kind: str = _bounded("local", one_of=("local", "openai", "ollama"))
+    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
     model: str = "nano"
-    """`nano` (embedded), a directory, or a Hugging Face id."""
+    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
+    url: str = ""
+    """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
+    seconds: float = _bounded(20.0, gt=0, le=3600)
+    """Deadline of everything asked of an endpoint for one batch; what is not answered by then is unavailable."""
+    requests: int = _bounded(8, ge=1, le=256)
+    """Requests under way at an endpoint at once."""
+    questions: list[str] = field(default_factory=lambda: ["likelihood", "yes_no", "per_test", "output_match"])
+    """What the judge is asked: any of these; calibration then weighs each by its proven skill."""
+    own_solutions: int = _bounded(0, ge=0, le=64)
+    """Solutions of its own that a local judge writes for each problem, to compare attempts with; 0: none."""
     canaries: int = _bounded(400, ge=80, le=20000)
-    """Known right and wrong solutions the judge is calibrated on at start."""
+    """Known right and wrong solutions that calibration rests on; the newest count."""
+    canaries_from: str = ""
+    """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: synthetic ones."""
+    canaries_per_iteration: int = _bounded(16, ge=0, le=1024)
+    """Fresh ones judged in each iteration, unmarked among the others."""
+    refit_every: int = _bounded(50, ge=0)
+    """Iterations between two calibrations; 0: only at the start."""
+    on_alarm: str = _bounded("tighten", one_of=("tighten", "warn", "stop"))
+    """When the judge is found exploited. tighten: calibrate anew at once, and stop when that does not help."""
     batch_rows: int = _bounded(128, ge=1)
     guard_seconds: float = _bounded(2.0, gt=0)
     """CPU seconds of the static pass for one completion; four times as long on the clock."""
     guard_memory_mib: int = _bounded(512, ge=128)
+
+
+@dataclass(kw_only=True)
+class RewardConfig:
+    """What a completion earns: cap * (the four parts, weighted; weights are divided by their sum)."""
+
+    mode: str = _bounded("judge", one_of=("judge", "rlvr"))
+    """judge: nothing is executed. rlvr: correctness is the outcome of running the tests in a sandbox."""
+    correctness: float = _bounded(0.70, ge=0, le=1)
+    structure: float = _bounded(0.15, ge=0, le=1)
+    adherence: float = _bounded(0.10, ge=0, le=1)
+    format: float = _bounded(0.05, ge=0, le=1)
+
+
+@dataclass(kw_only=True)
+class AuditConfig:
+    """Execution of a sample of the judged attempts, outside the reward, to see how far the judge can be believed."""
+
+    share: float = _bounded(0.0, ge=0, le=1)
+    """Of the judged attempts; 0: nothing is executed."""
+    sandbox: str = _bounded("auto", one_of=("auto", "monty", "bubblewrap"))
+    """auto: the Monty interpreter, and bubblewrap where that could not tell and the kernel allows it."""
+    window: int = _bounded(2000, ge=50, le=100_000)
+    """Newest executed attempts that the figures are of."""
 
 
 @dataclass(kw_only=True)
@@ -184,6 +228,8 @@ class NodeConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
     evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     proposer: ProposerConfig = field(default_factory=ProposerConfig)
     data: DataConfig = field(default_factory=DataConfig)
     swarm: SwarmConfig = field(default_factory=SwarmConfig)

@@ -1,6 +1,6 @@
 """THE ROUND LOOP: problems -> rollout -> judge -> exchange -> learn -> difficulty -> propose -> measure -> save.
 
-Read this file first. Everything it calls is a Protocol in `types.py`; `wiring.py` chooses the implementations.
+Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiring.py` chooses the implementations.
 A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; any other
 error ends the node.
 """
@@ -13,26 +13,23 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.stopping import Stop
-from codezero.tally import best_proposer, count_tokens, mean_reward
-from codezero.types import (
+from codezero.protocols import (
     Checkpoints,
     Coordinator,
     Difficulty,
     Evaluator,
     Exam,
-    Metrics,
     Monitor,
     Outbox,
     Persistent,
-    Problem,
     ProblemStream,
     Proposer,
-    RolloutGroup,
-    ScoredGroup,
     Solver,
     Swarm,
 )
+from codezero.stopping import Stop
+from codezero.tally import best_proposer, count_tokens, mean_reward
+from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup
 
 logger = logging.getLogger(__name__)
 

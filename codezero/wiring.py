@@ -23,12 +23,13 @@ from codezero.node import Node
 from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out, make_task, mutants
 from codezero.proposer.difficulty import BandTS
+from codezero.protocols import Evaluator, Exam, Proposer, Swarm
 from codezero.run_folder import RunFolder
 from codezero.stopping import end_with_parent
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
-from codezero.types import Evaluator, Exam, Metrics, Proposer, Swarm
+from codezero.types import Metrics
 
 if TYPE_CHECKING:
     from codezero.evaluator.calibration import Canary

@@ -9,16 +9,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Row
-from codezero.types import (
-    Completion,
-    Problem,
-    RolloutGroup,
-    ScoredGroup,
-    Source,
-    Status,
-    Verdict,
-    problem_id,
-)
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|answer|>{% endif %}"
 EOS, PAD = 256, 257

@@ -16,6 +16,7 @@ ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "monit
 ROWS = [
     {"errors"},
     {"types", "config"},
+    {"protocols"},
     {"run_folder", "stopping", "tally", "code", "models", "sandbox"},
     ROLES,
     {"nano"},

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from codezero.chain.clock import ClockCoordinator, NoOutbox
 from codezero.errors import ConfigError
-from codezero.types import Coordinator, Outbox
+from codezero.protocols import Coordinator, Outbox
 
 
 def test_a_round_lasts_round_seconds() -> None:

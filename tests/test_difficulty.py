@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
 from codezero.proposer.difficulty import BandTS
-from codezero.types import Difficulty, Status
+from codezero.protocols import Difficulty
+from codezero.types import Status
 
 
 def simulate(skill: Callable[[float], float], seed: int, updates: int = 400) -> tuple[float, int, list[int]]:

@@ -6,17 +6,7 @@ import pytest
 from codezero.errors import ProblemError
 from codezero.evals.exam import HeldOutExam
 from codezero.sandbox.monty import MontySandbox
-from codezero.types import (
-    Completion,
-    Metrics,
-    Problem,
-    RolloutGroup,
-    ScoredGroup,
-    Source,
-    Status,
-    Verdict,
-    problem_id,
-)
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
 RIGHT = "def double(n):\n    return 2 * n"
 WRONG = "def double(n):\n    return n + 2"

@@ -14,7 +14,8 @@ from codezero.problems.synthetic import LEVELS, make_task
 from codezero.proposer.parsing import Reason, parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer
-from codezero.types import Completion, Proposer, Source, Standing, problem_id
+from codezero.protocols import Proposer
+from codezero.types import Completion, Source, Standing, problem_id
 
 QUESTION = "Write a function add_two(x) that returns x plus 2."
 TESTS = ["assert add_two(1) == 3", "assert add_two(-2) == 0"]

@@ -1,15 +1,20 @@
 """The Monty sandbox: honest outcomes, bombs contained, tricks that do not pass."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from codezero.errors import SandboxError
-from codezero.sandbox.monty import MAX_BYTES, MontySandbox, Outcome
+from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.monty import MAX_BYTES, MontySandbox
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
 TESTS = ("assert f(2) == 4", "assert f(-3) == -6")
 RIGHT = "def f(x):\n    return x * 2"
+
+
+def job(code: str, tests: Sequence[str]) -> Job:
+    return Job(code, tuple(tests))
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +24,8 @@ def sandbox() -> Iterator[MontySandbox]:
 
 
 def test_right_code_passes_and_wrong_code_names_the_test(sandbox: MontySandbox) -> None:
-    assert sandbox.run(RIGHT, TESTS).outcome is PASS
-    wrong = sandbox.run("def f(x):\n    return abs(x) * 2", TESTS)
+    assert sandbox.run(job(RIGHT, TESTS)).outcome is PASS
+    wrong = sandbox.run(job("def f(x):\n    return abs(x) * 2", TESTS))
     assert (wrong.outcome, wrong.reason) == (FAIL, "test 2 fails")
 
 
@@ -39,7 +44,7 @@ def test_right_code_passes_and_wrong_code_names_the_test(sandbox: MontySandbox) 
     ],
 )
 def test_the_codes_own_faults_fail(sandbox: MontySandbox, code: str, reason: str) -> None:
-    execution = sandbox.run(code, TESTS)
+    execution = sandbox.run(job(code, TESTS))
     assert execution.outcome is FAIL
     assert reason in execution.reason
 
@@ -62,7 +67,7 @@ def test_the_codes_own_faults_fail(sandbox: MontySandbox, code: str, reason: str
     ],
 )
 def test_what_the_sandbox_lacks_is_unknown_and_never_wrong(sandbox: MontySandbox, code: str) -> None:
-    assert sandbox.run(code, TESTS).outcome is UNKNOWN
+    assert sandbox.run(job(code, TESTS)).outcome is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -84,23 +89,23 @@ def test_what_the_sandbox_lacks_is_unknown_and_never_wrong(sandbox: MontySandbox
     ],
 )
 def test_bombs_fail_in_a_function_and_at_the_top(sandbox: MontySandbox, body: str, reason: str) -> None:
-    inside = sandbox.run(f"def f(x):\n    {body}", TESTS)
+    inside = sandbox.run(job(f"def f(x):\n    {body}", TESTS))
     assert (inside.outcome, reason in inside.reason) == (FAIL, True), inside
     if "return" not in body:
-        outside = sandbox.run(body.replace("\n    ", "\n"), TESTS)
+        outside = sandbox.run(job(body.replace("\n    ", "\n"), TESTS))
         assert (outside.outcome, reason in outside.reason) == (FAIL, True), outside
-    assert sandbox.run(RIGHT, TESTS).outcome is PASS  # and the next program is not harmed
+    assert sandbox.run(job(RIGHT, TESTS)).outcome is PASS  # and the next program is not harmed
 
 
 def test_a_bomb_handed_back_at_the_top_is_not_unpacked(sandbox: MontySandbox) -> None:
     code = "a = [1]\nfor i in range(60): a = [a, a]\nreturn a"
-    execution = sandbox.run(code, TESTS)
+    execution = sandbox.run(job(code, TESTS))
     assert (execution.outcome, execution.reason) == (FAIL, "SyntaxError: 'return' outside function")
 
 
 def test_a_search_that_would_backtrack_for_ever_ends(sandbox: MontySandbox) -> None:
     code = "import re\ndef f(x):\n    return re.match(r'(a+)+$', 'a' * 40 + 'b')"
-    assert sandbox.run(code, TESTS).outcome is FAIL
+    assert sandbox.run(job(code, TESTS)).outcome is FAIL
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_a_search_that_would_backtrack_for_ever_ends(sandbox: MontySandbox) -> N
     ],
 )
 def test_tricks_do_not_pass(sandbox: MontySandbox, code: str) -> None:
-    assert sandbox.run(code, TESTS).outcome is not PASS
+    assert sandbox.run(job(code, TESTS)).outcome is not PASS
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_tricks_do_not_pass(sandbox: MontySandbox, code: str) -> None:
     ],
 )
 def test_tests_of_other_forms_are_not_fooled_either(sandbox: MontySandbox, hack: str, test: str) -> None:
-    assert sandbox.run(hack, [test]).outcome is not PASS
+    assert sandbox.run(job(hack, [test])).outcome is not PASS
 
 
 @pytest.mark.parametrize(
@@ -160,44 +165,44 @@ def test_tests_of_other_forms_are_not_fooled_either(sandbox: MontySandbox, hack:
     ],
 )
 def test_assertions_of_many_forms_are_understood(sandbox: MontySandbox, test: str) -> None:
-    assert sandbox.run(RIGHT, [test]).outcome is PASS
-    assert sandbox.run("def f(x):\n    return None", [test.replace("not f(0)", "not not f(0)")]).outcome is FAIL
+    assert sandbox.run(job(RIGHT, [test])).outcome is PASS
+    assert sandbox.run(job("def f(x):\n    return None", [test.replace("not f(0)", "not not f(0)")])).outcome is FAIL
 
 
 def test_a_helper_named_like_a_builtin_is_the_codes_own_business(sandbox: MontySandbox) -> None:
     code = "def max(a, b):\n    return a + b\ndef f(x):\n    return max(x, x)"
-    assert sandbox.run(code, [*TESTS, "assert max(f(1), f(2)) == 4"]).outcome is PASS
+    assert sandbox.run(job(code, [*TESTS, "assert max(f(1), f(2)) == 4"])).outcome is PASS
 
 
 @pytest.mark.parametrize("test", ["x = 1", "", "while True: assert f(1)", "assert f(", "return 1", "("])
 def test_tests_that_cannot_be_used_are_unknown(sandbox: MontySandbox, test: str) -> None:
-    assert sandbox.run(RIGHT, [test]).outcome is UNKNOWN
-    assert sandbox.run(RIGHT, []).outcome is UNKNOWN
+    assert sandbox.run(job(RIGHT, [test])).outcome is UNKNOWN
+    assert sandbox.run(job(RIGHT, [])).outcome is UNKNOWN
 
 
 def test_one_program_leaves_nothing_for_the_next(sandbox: MontySandbox) -> None:
-    executed = sandbox.run_many([(RIGHT, TESTS), ("", TESTS), (RIGHT, TESTS)])
+    executed = sandbox.run_many([job(RIGHT, TESTS), job("", TESTS), job(RIGHT, TESTS)])
     assert [execution.outcome for execution in executed] == [PASS, FAIL, PASS]
 
 
 def test_the_same_program_gets_the_same_outcome_although_it_draws_at_random(sandbox: MontySandbox) -> None:
     code = "import random\ndef f(x):\n    return random.random() < 0.5"
-    outcomes = {sandbox.run(code, ["assert f(1)", "assert f(2)"]) for _ in range(10)}
+    outcomes = {sandbox.run(job(code, ["assert f(1)", "assert f(2)"])) for _ in range(10)}
     assert len(outcomes) == 1
 
 
 def test_output_of_a_program_goes_nowhere(sandbox: MontySandbox, capfd: pytest.CaptureFixture[str]) -> None:
-    assert sandbox.run("print('loud')\n" + RIGHT, TESTS).outcome is PASS
+    assert sandbox.run(job("print('loud')\n" + RIGHT, TESTS)).outcome is PASS
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_closed_sandbox_starts_again_and_a_missing_worker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = MontySandbox()
-    assert sandbox.run(RIGHT, TESTS).outcome is PASS
+    assert sandbox.run(job(RIGHT, TESTS)).outcome is PASS
     sandbox.close()
     sandbox.close()
-    assert sandbox.run(RIGHT, TESTS).outcome is PASS
+    assert sandbox.run(job(RIGHT, TESTS)).outcome is PASS
     sandbox.close()
     monkeypatch.setenv("MONTY_BIN", "/nonexistent/monty")
     with pytest.raises(SandboxError):
-        sandbox.run(RIGHT, TESTS)
+        sandbox.run(job(RIGHT, TESTS))

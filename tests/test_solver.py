@@ -13,11 +13,12 @@ from codezero.config import SolverConfig
 from codezero.errors import CheckpointError
 from codezero.models.load import LoadedModel
 from codezero.models.sampler import Sampler
+from codezero.protocols import Solver
 from codezero.solver.batch import Batch, Row
 from codezero.solver.checkpoint import CheckpointStore
 from codezero.solver.learner import TrlLearner
 from codezero.solver.solver import GrpoSolver
-from codezero.types import Metrics, RolloutGroup, ScoredGroup, Solver, Status, Verdict
+from codezero.types import Metrics, RolloutGroup, ScoredGroup, Status, Verdict
 
 SETTINGS: dict[str, Any] = {"group_size": 4, "max_new_tokens": 12, "minibatches": 2, "learning_rate": 3e-3}
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from codezero.errors import CheckpointError
 from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import LEVELS, held_out, is_held_out, parse_question
-from codezero.types import ProblemStream, Source
+from codezero.protocols import ProblemStream
+from codezero.types import Source
 
 
 def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> SyntheticStream:

@@ -24,7 +24,8 @@ from codezero.problems.synthetic import (
     render,
     sample_spec,
 )
-from codezero.sandbox.monty import MontySandbox, Outcome
+from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.monty import MontySandbox
 from codezero.types import Source, Standing, problem_id
 
 
@@ -43,7 +44,7 @@ def tasks(seed: int, count: int, split: Split = Split.TRAIN) -> list[Task]:
 def test_every_reference_passes_its_tests_when_executed(sandbox: MontySandbox, split: Split) -> None:
     made = [task.problem for task in tasks(1, 400, split)]
     assert {problem.reference is not None and len(problem.tests) for problem in made} == {3}
-    executed = sandbox.run_many([(problem.reference or "", problem.tests) for problem in made])
+    executed = sandbox.run_many([Job(problem.reference or "", problem.tests) for problem in made])
     assert {execution.outcome for execution in executed} == {Outcome.PASS}
 
 
@@ -57,18 +58,18 @@ def test_mutants_keep_the_name_and_fail_the_tests_when_executed(sandbox: MontySa
     made = [(task, code) for task in tasks(3, 200) for code in mutants(task, random, 2)]
     assert len(made) > 390
     assert all(code.startswith(f"def {task.problem.entry_point}({task.spec.arguments}):") for task, code in made)
-    executed = sandbox.run_many([(code, task.problem.tests) for task, code in made])
+    executed = sandbox.run_many([Job(code, task.problem.tests) for task, code in made])
     assert {execution.outcome for execution in executed} == {Outcome.FAIL}
 
 
 def test_slips_of_the_pen_never_pass(sandbox: MontySandbox) -> None:
     random = Random(4)
-    items: list[tuple[str, tuple[str, ...]]] = []
+    items: list[Job] = []
     for task in tasks(5, 400):
         reference = render(task.spec, task.problem.entry_point)
         slip = corrupt_text(reference, task.problem.entry_point, random)
         assert slip != reference
-        items.append((slip, task.problem.tests))
+        items.append(Job(slip, task.problem.tests))
     assert {execution.outcome for execution in sandbox.run_many(items)} == {Outcome.FAIL}
 
 

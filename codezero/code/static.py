@@ -17,7 +17,7 @@ from codezero.code import hacks
 from codezero.code.canonical import canonical_tree, stated_parameters
 from codezero.code.extract import extract_code
 from codezero.code.syntax import FunctionNode, hidden_characters, names_bound, names_loaded, own_nodes, parse
-from codezero.code.tests import Call, parse_tests
+from codezero.code.tests import Call, Example, parse_tests
 from codezero.errors import ProblemError
 
 _OUTSIDE_MODULES = frozenset({
@@ -39,6 +39,7 @@ class StaticRequest:
     completion_text: str
     tests: tuple[str, ...]
     entry_point: str
+    """Empty for a program that reads stdin and writes stdout."""
     question: str
 
 
@@ -72,6 +73,8 @@ class StaticReport:
     """Why there is no tree: no fence, a syntax error, over a limit."""
     unavailable: str = ""
     """Why nothing can be said; then no other field means anything."""
+    examples: tuple[Example, ...] = ()
+    """The tests whose input and output are literals; bounded in number and length."""
     canonical: str | None = None
     digest: str = ""
     """sha256 of `canonical`."""

@@ -31,6 +31,16 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """One test as data: what goes in and what must come out."""
+
+    input: str
+    """`f(1, 2)`, or what stands on stdin."""
+    output: str
+    """`3`, or what must stand on stdout."""
+
+
+@dataclass(frozen=True, slots=True)
 class TestCalls:
     """What the tests of a problem call."""
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from codezero.errors import ProblemError
 from codezero.evals.metrics import auroc, average_at_k, bootstrap_interval, pass_at_k
-from codezero.sandbox.monty import MontySandbox, Outcome
-from codezero.types import Evaluator, GroupSampler, Metrics, Problem, RolloutGroup
+from codezero.protocols import Evaluator, GroupSampler
+from codezero.sandbox.execution import Job, Outcome, Sandbox
+from codezero.types import Metrics, Problem, RolloutGroup, Style
 
 LEVELS = (1, 2, 3, 4, 5)
 BELIEF = 0.5
@@ -36,14 +37,14 @@ class Attempt:
 
 
 class HeldOutExam:
-    """Implements `types.Exam` on a fixed set of problems with fixed sampling noise, so that sittings compare."""
+    """Implements `protocols.Exam` on a fixed set of problems with fixed sampling noise, so that sittings compare."""
 
     def __init__(
         self,
         *,
         problems: Sequence[Problem],
         sampler: GroupSampler,
-        sandbox: MontySandbox,
+        sandbox: Sandbox,
         evaluator: Evaluator,
         samples: int,
         max_new_tokens: int,
@@ -109,7 +110,9 @@ class HeldOutExam:
     def _execute(self, groups: Sequence[RolloutGroup]) -> list[bool | None]:
         """[P * G]; a completion without code fails without being run."""
         jobs = [
-            (code, group.problem.tests) if (code := self.extract(completion.text)) is not None else None
+            Job(code, group.problem.tests, group.problem.style is Style.STDIO)
+            if (code := self.extract(completion.text)) is not None
+            else None
             for group in groups
             for completion in group.completions
         ]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from codezero.code.extract import fence
 from codezero.code.static import StaticReport, StaticRequest
+from codezero.code.tests import Example
 from codezero.evaluator.calibration import Calibration, Canary, calibrate
 from codezero.evaluator.reward import verdict
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Status, Verdict
@@ -25,6 +26,10 @@ class Program:
 
     question: str
     code: str
+    examples: tuple[Example, ...] = ()
+    """Tests that can be believed, as data."""
+    stdio: bool = False
+    """The program reads stdin and writes stdout; else a function is called."""
 
 
 @dataclass(frozen=True, slots=True)

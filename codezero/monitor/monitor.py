@@ -1,4 +1,4 @@
-"""Records, shows and reports a run: `types.Monitor` over metrics.jsonl, a view and the report."""
+"""Records, shows and reports a run: `protocols.Monitor` over metrics.jsonl, a view and the report."""
 
 import json
 import logging
@@ -63,7 +63,7 @@ def choose_view(view: str) -> View:
 
 
 class RunMonitor:
-    """Implements `types.Monitor` for one run folder."""
+    """Implements `protocols.Monitor` for one run folder."""
 
     def __init__(self, *, folder: Path, view: str, identity: str, swarm_kind: str, facts: Mapping[str, str]) -> None:
         """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models."""

@@ -16,7 +16,8 @@ from codezero.models.sampler import Sampler
 from codezero.problems.synthetic import LEVELS, held_out, is_held_out, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.sandbox.monty import MontySandbox, Outcome
+from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.monty import MontySandbox
 from codezero.types import Problem
 
 PROBLEMS, SAMPLES = 200, 8
@@ -55,7 +56,7 @@ def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int
         for completion in group
     ]
     with MontySandbox() as sandbox:
-        executions = sandbox.run_many([(code, problem.tests) for problem, code in answers])
+        executions = sandbox.run_many([Job(code, problem.tests) for problem, code in answers])
     return [
         Attempt(problem, code, bool(code) and execution.outcome is Outcome.PASS)
         for (problem, code), execution in zip(answers, executions, strict=True)

@@ -11,7 +11,8 @@ import msgspec
 from codezero.errors import CheckpointError, ProposalError
 from codezero.proposer.parsing import Reason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.types import GroupSampler, Metrics, Problem
+from codezero.protocols import GroupSampler
+from codezero.types import Metrics, Problem
 
 _FILE = "proposer.json"
 _REMEMBERED = 64

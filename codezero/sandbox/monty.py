@@ -11,8 +11,6 @@ know raises TypeError and reads as the code's fault. A helper that tests call wi
 import builtins
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +19,7 @@ from pydantic_monty import Monty
 
 from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox.assertions import FINISHED, INSPECT, TAG, TRUST, examine
+from codezero.sandbox.execution import Execution, Job, Outcome
 
 MAX_BYTES = 16 * 1024
 """Longest code, and longest tests together; longer ones are UNKNOWN."""
@@ -33,23 +32,6 @@ _OWN_CLASS = re.compile(r"class|type|exec|eval")
 _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function", re.IGNORECASE)
 _NO_ATTRIBUTE = re.compile(r"'(\w+)'(?: object)? has no attribute '(\w+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
-
-
-class Outcome(StrEnum):
-    """What execution showed."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """The outcome of one program against its tests."""
-
-    outcome: Outcome
-    reason: str = ""
-    """Why not PASS, in a phrase of at most 200 characters."""
 
 
 class MontySandbox:
@@ -68,15 +50,16 @@ class MontySandbox:
         self._watchdog_seconds = seconds + _WATCHDOG_GRACE_SECONDS
         self._pool: Monty | None = None
 
-    def run(self, code: str, tests: Sequence[str]) -> Execution:
-        """Execute `code`, then its tests. Raises SandboxError when no worker can be had."""
+    def run(self, job: Job) -> Execution:
+        """Execute the code, then its tests. Raises SandboxError when no worker can be had."""
+        code, tests = job.code, job.tests
         if not tests:
             return Execution(Outcome.UNKNOWN, "no tests")
         for what, text in (("code", code), ("tests", "\n".join(tests))):
             if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
                 return Execution(Outcome.UNKNOWN, f"{what} longer than {MAX_BYTES} bytes")
         try:
-            script = examine(tuple(tests))
+            script = examine(tests)
         except ProblemError as error:
             return _execution(Outcome.UNKNOWN, str(error))
         wary = _may_define_equality(code)
@@ -90,9 +73,9 @@ class MontySandbox:
             return Execution(Outcome.UNKNOWN, "compares objects that could be made to equal anything")
         return Execution(Outcome.PASS)
 
-    def run_many(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[Execution]:
-        """`run` for each (code, tests), in order."""
-        return [self.run(code, tests) for code, tests in items]
+    def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
+        """`run` for each, in order."""
+        return [self.run(job) for job in jobs]
 
     def close(self) -> None:
         """End the worker; a later `run` starts another."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from codezero.errors import CheckpointError, ConfigError
-from codezero.types import Persistent
+from codezero.protocols import Persistent
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ UNFINISHED = ".tmp-"
 
 
 class CheckpointStore:
-    """The newest `keep` checkpoints of a run. See `types.Checkpoints`."""
+    """The newest `keep` checkpoints of a run. See `protocols.Checkpoints`."""
 
     def __init__(self, directory: Path, keep: int, resume: bool = True, *, flush_seconds: float = 30.0):
         self.directory, self.keep, self.resume, self.flush_seconds = directory, keep, resume, flush_seconds

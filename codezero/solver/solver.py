@@ -14,12 +14,13 @@ from transformers import PreTrainedTokenizerBase
 
 from codezero.config import SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
+from codezero.protocols import GroupSampler
 from codezero.solver.batch import Batch, Row
 from codezero.solver.external import Reader, external
 from codezero.solver.grpo import group_advantages
 from codezero.solver.learner import TrlLearner
 from codezero.solver.weights import read_counters
-from codezero.types import Completion, GroupSampler, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
 
 COUNTERS = "solver.json"
 
@@ -35,7 +36,7 @@ def solver_prompt(problem: Problem) -> str:
 
 
 class GrpoSolver:
-    """A policy, how it is sampled and how it learns. See `types.Solver`."""
+    """A policy, how it is sampled and how it learns. See `protocols.Solver`."""
 
     def __init__(
         self,

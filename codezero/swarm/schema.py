@@ -78,7 +78,8 @@ class WireProblem(Record, frozen=True):
     id: Annotated[bytes, Meta(min_length=32, max_length=32)]
     question: Text
     tests: Annotated[list[Text], Meta(min_length=1, max_length=MAX_TESTS)]
-    entry_point: Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z", max_length=128)]
+    entry_point: Annotated[str, Meta(pattern=r"\A([A-Za-z_][A-Za-z0-9_]*)?\Z", max_length=128)]
+    """Empty for a program that reads stdin and writes stdout."""
     source: Source
     standing: Standing
     level: Annotated[int, Meta(ge=1, le=5)] | None

@@ -11,16 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from codezero.config import SwarmConfig
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.types import (
-    Completion,
-    Problem,
-    RolloutGroup,
-    ScoredGroup,
-    Source,
-    Status,
-    Verdict,
-    problem_id,
-)
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
 SWARM = "test"
 TOKENIZER = "ab" * 32

@@ -1,0 +1,166 @@
+"""The Protocols the loop drives: what a part of a node has to do, whatever it is made of. No torch, no I/O."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup
+
+
+class GroupSampler(Protocol):
+    """Completes user texts; the model's side applies the chat template."""
+
+    def sample(
+        self,
+        prompts: Sequence[str],
+        *,
+        group_size: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator_seed: int,
+        max_prompt_tokens: int | None = None,
+    ) -> list[list[Completion]]:
+        """`group_size` completions for each prompt, in order; the same for the same seed and weights."""
+        ...
+
+
+class Persistent(Protocol):
+    """A part whose state belongs to the checkpoint."""
+
+    def save(self, folder: Path) -> None:
+        """Write everything needed to go on into `folder`, which exists and is empty."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Become what `save` wrote. Raises CheckpointError."""
+        ...
+
+
+class ProblemStream(Persistent, Protocol):
+    def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
+        """The problems of one iteration: a share of `proposals`, the rest from the data sets; never an item twice."""
+        ...
+
+    def admits(self, problem: Problem) -> bool:
+        """May a stranger's problem be learned from? False for what the exam asks: it has to stay unseen."""
+        ...
+
+
+class Solver(Persistent, Protocol):
+    def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
+        """G completions for each problem, in order."""
+        ...
+
+    def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
+        """One GRPO update; returns `train/...` and `swarm/external_share`."""
+        ...
+
+
+class Evaluator(Protocol):
+    def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
+        """A verdict per completion, in order. Never runs code. Raises EvaluatorError."""
+        ...
+
+    def metrics(self) -> Metrics:
+        """`judge/...`: how far this judge can be believed, from its canaries."""
+        ...
+
+
+class Swarm(Protocol):
+    @property
+    def peer_id(self) -> str: ...
+
+    def proposals(self, round_number: int) -> list[Problem]:
+        """Problems that other proposers (and this one) offer, newest first; never blocks. Raises SwarmError."""
+        ...
+
+    def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Announce own groups. Verdicts only help to choose which are worth sharing. Raises SwarmError."""
+        ...
+
+    def gather(self, round_number: int) -> list[RolloutGroup]:
+        """Peers' groups that arrived since the last call; never blocks. Raises SwarmError."""
+        ...
+
+    def offer(self, problems: Sequence[Problem], round_number: int) -> None:
+        """Announce own proposals. Raises SwarmError."""
+        ...
+
+    def metrics(self) -> Metrics:
+        """`swarm/...`: peers, bytes, refusals by reason."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Difficulty(Persistent, Protocol):
+    @property
+    def level(self) -> int: ...
+
+    def observe(self, groups: Sequence[ScoredGroup]) -> None:
+        """Learn from the judged success of problems whose level is known."""
+        ...
+
+    def draw(self, count: int) -> list[int]:
+        """The levels that the next `count` proposals should have."""
+        ...
+
+
+class Proposer(Persistent, Protocol):
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """At most one problem for each level; output that breaks the contract is dropped and counted."""
+        ...
+
+    def metrics(self) -> Metrics:
+        """`proposer/...`: written, refused by reason."""
+        ...
+
+
+class Coordinator(Protocol):
+    def current_round(self) -> int:
+        """The round that is open now. Raises ChainError."""
+        ...
+
+
+class Outbox(Protocol):
+    def add(self, round_number: int, reward: float, vote: str | None) -> None:
+        """Note points earned in a round and the peer voted for; sending happens elsewhere and never blocks."""
+        ...
+
+
+class Exam(Protocol):
+    """Executed truth, beside the reward and never in it."""
+
+    def due(self, iteration: int) -> bool: ...
+
+    def sit(self) -> Metrics:
+        """Attempt the held-out set, execute the attempts, and return `eval/...`."""
+        ...
+
+
+class Monitor(Protocol):
+    def started(self, iteration: int) -> None:
+        """The loop is about to run from `iteration`; later rows on disk are of a crashed future and are dropped."""
+        ...
+
+    def busy(self, doing: str) -> None:
+        """Say what takes longer than a moment; it is over at the next `observe`."""
+        ...
+
+    def observe(self, iteration: int, metrics: Metrics, scored: Sequence[ScoredGroup]) -> None:
+        """Record and show one iteration."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Write the report and say what to do next."""
+        ...
+
+
+class Checkpoints(Protocol):
+    def save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
+        """Atomically: either the whole new checkpoint exists or the old one does."""
+        ...
+
+    def restore(self, parts: Mapping[str, Persistent]) -> int:
+        """Load the newest whole checkpoint; returns its iteration, 0 when there is none."""
+        ...
