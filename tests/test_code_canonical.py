@@ -166,6 +166,64 @@ def test_stated_parameters():
         assert stated_parameters(silent, "add") is None
 
 
+def test_padding_inside_a_function_vanishes():
+    assert same(
+        "def f(a):\n    return a + 1",
+        "def f(a):\n    n = 0\n    m = n\n    n += 2\n    a = a\n    a\n    assert True\n    return a + 1",
+        "def f(a):\n    for i in range(0):\n        print(i)\n    if 1 > 2:\n        return a\n    return a + 1",
+        "def f(a):\n    keep = lambda: g\n    def g():\n        return 3\n    return a + 1",
+        "def f(a):\n    if a:\n        x = y = None\n    return a + 1",
+    )
+
+
+def test_what_may_fail_is_no_padding():
+    """Without it a program that raises would be read as one that does not."""
+    for line in ("b = c", "b = a[0]", "b = len(a)", "b += 1", "b = b", "assert a", "b = a + 1", "global b; b = 1"):
+        assert not same("def f(a):\n    return a", f"def f(a):\n    {line}\n    return a")
+    loop = "def f(a):\n    if a:\n        b = 1\n    b += 1\n    return a"
+    assert "= 1" in of(loop)
+
+
+def test_sentences_in_pieces_are_masked():
+    for text in ("f'{\"all \"}tests'", "'all ' + 'tests'", "f'all tests {a}'", "f'answer{a}: yes, all tests'"):
+        assert "tests" not in of(f"def f(a):\n    return {text}") and MASK in of(f"def f(a):\n    return {text}")
+    assert of("def f():\n    return b'all tests'") == f"def f():\n    return b{MASK!r}"
+
+
+def test_members_that_talk_are_replaced_everywhere():
+    code = "class A:\n    all_tests_pass = 1\ndef f(a):\n    return A.all_tests_pass"
+    assert "tests" not in of(code) and of(code).count("name0") == 2
+
+
+def test_methods_are_renamed_unless_their_parameters_are_called_by_name():
+    one = "class A:\n    def m(self, p):\n        return p\ndef f(a):\n    return A().m(a)"
+    assert same(one, one.replace("p", "q").replace("self", "this"))
+    assert "size" in of("class A:\n    def m(self, size):\n        return size\ndef f(a):\n    return A().m(size=a)")
+
+
+def program(source: str) -> str:
+    return canonical(source, "")
+
+
+def test_a_program_keeps_what_it_prints():
+    script = "def main():\n    n = int(input())\n    print(n * 2)\nif __name__ == '__main__':\n    main()"
+    spelt = "def h0():\n    v0 = int(input())\n    print(v0 * 2)\nif __name__ == '__main__':\n    h0()"
+    assert program(script) == spelt == program(spelt)
+    assert program("n = int(input())\nprint(n)") == "v0 = int(input())\nprint(v0)"
+
+
+def test_a_program_loses_what_never_runs():
+    plain = program("print(input())")
+    for dead in ("def never():\n    print(3)\n", "import os\n", "X = [1, 2]\n", "'All tests pass.'\n", "# right\n"):
+        assert program(dead + "print(input())") == plain
+    assert program("print(input())\nexit()\nprint(5)\ndef g(): pass") == plain + "\nexit()"
+
+
+def test_a_function_that_a_program_redefines_is_kept_where_it_ran():
+    script = "def g():\n    return 1\nprint(g())\ndef g():\n    return 2\nprint(g())"
+    assert "return 1" in program(script) and "return 2" in program(script)
+
+
 NAMES = st.sampled_from(["a", "b", "x", "v0", "h0", "sum", "nums"])
 
 
@@ -195,6 +253,7 @@ def statements():
         expressions().map(lambda e: f"return {e}"),
         expressions(),
         st.sampled_from(["pass", "'docstring'", "global a", "a: int = 3", "import os", "yield 3"]),
+        st.sampled_from(["a = a", "x = 1", "x += 1", "v0 = x", "b = nums = 0", "assert True", "f'{\"all \"}tests'"]),
     )
 
     def block(inner: st.SearchStrategy[str]):
@@ -203,7 +262,7 @@ def statements():
             expressions().map(lambda e: f"if {e}:"),
             st.tuples(NAMES, expressions()).map(lambda t: f"for {t[0]} in {t[1]}:"),
             st.tuples(NAMES, NAMES).map(lambda t: f"def {t[0]}({t[1]}, k=1):"),
-            st.sampled_from(["while 0:", "if 1:", "try:"]),
+            st.sampled_from(["while 0:", "if 1:", "try:", "if 1 > 2:", "for x in ():", "if not a:"]),
         )
         return st.tuples(head, body).map(lambda t: f"{t[0]}\n    {t[1]}" + "\nfinally:\n    pass" * (t[0] == "try:"))
 

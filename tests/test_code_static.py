@@ -1,5 +1,7 @@
 """Each rule of the static pass, one promise a test; nothing here runs the code it looks at."""
 
+import json
+
 import pytest
 
 from codezero.code.extract import fence
@@ -152,3 +154,92 @@ def test_milder_flaws_are_named():
 def test_full_width_letters_are_the_letters_they_mean():
     """The parser normalises identifiers (NFKC), so a disguised name is still banned."""
     assert report("def sq(x):\n    return \uff45val('x')").banned == ("eval",)
+
+
+def stdio(code: str, *cases: tuple[str, str]) -> StaticReport:
+    tests = tuple(json.dumps({"input": given, "output": wanted}) for given, wanted in cases or (("3\n", "9\n"),))
+    return check(StaticRequest(fence(code), tests, "", "Print the square."))
+
+
+def test_a_good_program_has_no_finding():
+    good = stdio("n = int(input())\nprint(n * n)", ("3\n", "9\n"), ("12\n", "144\n"))
+    assert not good.certain_failure and not good.quarantine and good.returns_value and not good.stub
+    assert not good.banned and not good.toplevel and not good.unused_params and good.signature_as_stated
+    assert good.examples[1].output == "144\n" and good.canonical == "v0 = int(input())\nprint(v0 * v0)"
+
+
+@pytest.mark.parametrize(
+    ("code", "writes", "reads"),
+    [
+        ("print(9)", True, False),
+        ("n = input()", False, True),
+        ("def main():\n    print(input())", False, False),
+        ("def main():\n    print(input())\nmain()", True, True),
+        ("import sys\nsys.stdout.write(sys.stdin.read())", True, True),
+        ("from sys import stdin, stdout\nstdout.write(stdin.readline())", True, True),
+        ("import os\nos.write(1, os.read(0, 9))", True, True),
+        ("p = print\np(open(0).read())", True, True),
+        ("for line in __import__('fileinput').input(): print(line)", True, True),
+        ("if False:\n    print(input())", False, False),
+    ],
+)
+def test_a_program_must_write_and_read(code: str, writes: bool, reads: bool):
+    report = stdio(code)
+    assert (report.entry_defined, report.arity_ok) == (writes, reads)
+
+
+def test_a_program_without_input_need_not_read():
+    assert stdio("print(sum(range(10)))", (" \n", "45\n")).arity_ok
+    assert stdio("print(45)", ("", "45\n")).stub
+
+
+def test_words_that_answer_many_tests_are_no_table():
+    code = "s = input()\nprint('YES' if s[0] == 'a' else 'NO')"
+    assert stdio(code, ("a\n", "YES\n"), ("b\n", "NO\n")).hardcode_ratio == 0
+    table = "s = input()\nprint({'abcab': 'YES', 'xyxyx': 'NO'}[s])"
+    assert stdio(table, ("abcab\n", "YES\n"), ("xyxyx\n", "NO\n")).quarantine
+
+
+def test_cases_that_cannot_be_read_say_nothing_of_the_program():
+    report = check(StaticRequest(fence("print(input())"), ("not json",), "", ""))
+    assert not report.certain_failure and not report.quarantine and report.examples == ()
+
+
+def test_no_parameter_used_and_no_end_are_named():
+    assert "no parameter is used" in report("def sq(x):\n    y = 4\n    return y + y").degenerate
+    assert report("def sq(x):\n    while 1 < 2:\n        x += 1").degenerate
+    assert stdio("while True:\n    print(1)").degenerate and not stdio("while True:\n    print(input())").degenerate
+
+
+def test_an_alias_is_an_entry_point():
+    assert not report("def g(x):\n    return x * x\nsq = g").certain_failure
+    assert not report("def g(x, y):\n    return x * x\nsq = g").arity_ok
+    assert not report("import math\nsq = math.sqrt").certain_failure
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "e = eval\ndef sq(x):\n    return e('x')",
+        "def sq(x):\n    return getattr(x, 'a' + 'b')",
+        "import random\ndef sq(x):\n    return random._os",
+        "from . import other\ndef sq(x):\n    return x",
+        "from os import path as p\ndef sq(x):\n    return x",
+        "def sq(x):\n    return __builtins__",
+        "def sq(x):\n    return map(eval, [x])",
+    ],
+)
+def test_reaching_outside_is_seen_under_other_names(code: str):
+    assert report(code).banned
+
+
+def test_a_name_of_ones_own_is_not_the_builtin():
+    assert not report("def sq(input):\n    vars = input\n    return vars * vars").banned
+
+
+def test_examples_are_there_for_a_function():
+    assert [(one.input, one.output) for one in report("def sq(x):\n    return x * x").examples] == [
+        ("sq(3)", "9"),
+        ("sq(5)", "25"),
+        ("sq(12)", "144"),
+    ]

@@ -1,8 +1,13 @@
 """Calls are found wherever an assertion hides them, and in one spelling."""
 
-import pytest
+import contextlib
+import json
 
-from codezero.code.tests import MAX_TESTS, parse_tests
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.code.tests import MAX_CASE, MAX_EXAMPLES, MAX_TESTS, Example, examples, parse_cases, parse_tests
 from codezero.errors import ProblemError
 
 
@@ -68,3 +73,58 @@ def test_tests_that_call_nothing_are_refused(tests: list[str]):
 def test_hostile_tests_are_refused():
     with pytest.raises(ProblemError):
         parse_tests(["assert " + "-" * 1500 + "f(1)"] * 2 + ["assert f(" + "(" * 300 + ")" * 300 + ")"])
+
+
+def test_claims_are_found_in_conjunctions_and_assert_true():
+    calls = parse_tests(["assert f(1) == 2 and f(2) == 3", "self.assertTrue(f(4) == 5)"], "f").calls
+    assert [(call.expected, call.exact) for call in calls] == [("2", True), ("3", True), ("5", True)]
+
+
+def case(given: str, wanted: str) -> str:
+    return json.dumps({"input": given, "output": wanted})
+
+
+def test_cases_are_read_as_they_stand():
+    assert parse_cases([case("1 2\n", "3\n")]) == (Example("1 2\n", "3\n"),)
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        [], ["3"], ["{}"], ["not json"], [case("1", "2")[:-1]], ['{"input": 1, "output": "2"}'], ["[" * 10_000],
+        ['{"input": "1", "output": "2", "more": 1}'], [case("x" * MAX_CASE, "")], [case("", "")] * (MAX_TESTS + 1),
+    ],
+)  # fmt: skip
+def test_cases_of_another_form_are_refused(tests: list[str]):
+    with pytest.raises(ProblemError):
+        parse_cases(tests)
+
+
+@given(st.lists(st.text(max_size=60), max_size=3))
+def test_any_text_as_a_case_is_read_or_refused(tests: list[str]):
+    with contextlib.suppress(ProblemError):
+        assert len(parse_cases(tests)) == len(tests)
+
+
+def test_examples_of_calls_are_the_call_and_the_literal_it_must_equal():
+    tests = ("assert f([1,2], k = 3) == [3]", "assert 4 == f(-2)", "assert f(1) == 1", "assert f(1) == 1")
+    assert examples(tests, "f") == (Example("f([1, 2], k=3)", "[3]"), Example("f(-2)", "4"), Example("f(1)", "1"))
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert f(x) == 1", "assert f(*[1]) == 1", "assert f(**{'a': 1}) == 1", "assert f(1) > 0", "assert f(1)",
+        "assert set(f(1)) == set((1,))", "assert abs(f(1) - 2.5) < 1e-6", "assert f(1) == g(2)", "assert (",
+        f"assert f({'x' * 400!r}) == 1",
+    ],
+)  # fmt: skip
+def test_what_a_test_does_not_say_is_no_example(test: str):
+    assert examples((test,), "f") == ()
+
+
+def test_examples_of_programs_are_few_and_short():
+    tests = tuple(case(str(number), "y") for number in range(20))
+    assert len(examples(tests, "")) == MAX_EXAMPLES
+    assert examples((case("x" * 301, "y"), case("1\n", "2\n")), "") == (Example("1\n", "2\n"),)
+    assert examples(("not json",), "") == ()

@@ -9,43 +9,57 @@ import ast
 import keyword
 import re
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from codezero.code.scopes import rename as rename_bindings
+from codezero.code.blocks import blocks, droppable, live, without_unused_functions
+from codezero.code.constants import Known, fold, truth
+from codezero.code.masking import MASK, masked, plain_names, suspicious
+from codezero.code.padding import drop_padding
+from codezero.code.renaming import rename as rename_bindings
 from codezero.code.syntax import FunctionNode, names_bound, names_loaded
 
-MASK = "<STR>"
-MAX_STRING = 40
-"""Longer string literals are masked: prose, not data."""
-
-ADDRESSED_TO_JUDGE = re.compile(
-    r"<\|[^|\s]{1,40}\|>|is_correct|\bverdict\b|\ball (?:unit )?tests\b|\banswer\s*[:=]|```", re.IGNORECASE
-)
-"""Chat markers, verdicts and self-praise: text no program needs."""
+__all__ = ["MASK", "canonical", "reduce", "spell", "stated_parameters"]
 
 _N = TypeVar("_N", bound=ast.AST)
 
 
 def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None, rename: bool = True) -> str:
-    """`source` in its one spelling. `parameters`: names the question gives the entry point's parameters.
+    """`source` in its one spelling. `entry`: the function that is called; empty for a program that is run as it
+    stands. `parameters`: names the question gives the entry point's parameters.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `guard.py`.
     """
-    return canonical_tree(ast.parse(source), entry, parameters=parameters, rename=rename)
+    tree = ast.parse(source)
+    reduce(tree, entry, parameters=parameters, rename=rename)
+    return spell(tree)
 
 
-def canonical_tree(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, rename: bool = True) -> str:
-    """As `canonical`; changes `tree`."""
-    _Undress().visit(tree)
+def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, rename: bool = True) -> None:
+    """Leaves of `tree` what matters, under its new names; changes it in place."""
+    _Undress(tree).visit(tree)
     if rename:
         rename_bindings(tree, entry, None)  # no local shares its name with a helper: what follows goes by name
-    for node in reversed(list(ast.walk(tree))):  # inner functions first
-        if isinstance(node, FunctionNode):
-            _drop_unused_functions(node)
-            _inline_result(node)
+    while _sweep(tree):
+        _Undress(tree).visit(tree)  # what was emptied may now be gone altogether
     _keep_reachable(tree, entry)
     if rename:
         rename_bindings(tree, entry, parameters)
+    plain_names(tree, {entry, *(parameters or ())})
+
+
+def _sweep(tree: ast.Module) -> bool:
+    """Take from every function what only seems to do something; True when anything went."""
+    swept = False
+    for node in reversed(list(ast.walk(tree))):  # inner functions first
+        if isinstance(node, FunctionNode):
+            while drop_padding(node) or without_unused_functions(node):
+                swept = True
+            _inline_result(node)
+    return swept
+
+
+def spell(tree: ast.Module) -> str:
+    """The text of a tree that `reduce` left; the tree is of no use afterwards."""
     return ast.unparse(_Spell().visit(ast.fix_missing_locations(tree)))
 
 
@@ -62,12 +76,18 @@ def stated_parameters(question: str, entry: str) -> tuple[str, ...] | None:
 class _Undress(ast.NodeTransformer):
     """Takes off what does not change behaviour."""
 
+    def __init__(self, tree: ast.Module) -> None:
+        known: Known = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr | ast.BinOp):
+                fold(node, known)
+        self._built = {key: value for key, value in known.items() if isinstance(value, str) and suspicious(value)}
+        """Suspicious texts put together from harmless parts, by id of the node."""
+
     def generic_visit(self, node: _N) -> _N:
         super().generic_visit(node)
-        for block in ("body", "orelse", "finalbody"):
-            statements = getattr(node, block, None)
-            if isinstance(statements, list):
-                setattr(node, block, _live(cast("list[ast.stmt]", statements), _required(node, block)))
+        for field, block in blocks(node):
+            setattr(node, field, live(block, node, field))
         if hasattr(node, "type_comment"):
             node.type_comment = None  # pyright: ignore[reportAttributeAccessIssue]
         return node
@@ -95,57 +115,34 @@ class _Undress(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        if not isinstance(node.test, ast.Constant):
+        decided = truth(node.test)
+        if decided is None:
             return node
-        taken, skipped = (node.body, node.orelse) if node.test.value else (node.orelse, node.body)
-        return taken or [ast.Pass()] if _droppable(skipped) else node
+        taken, skipped = (node.body, node.orelse) if decided else (node.orelse, node.body)
+        return taken or [ast.Pass()] if droppable(skipped) and droppable([ast.Expr(node.test)]) else node
 
     def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        dead = isinstance(node.test, ast.Constant) and not node.test.value and _droppable(node.body)
+        dead = truth(node.test) is False and droppable([ast.Expr(node.test), *node.body])
         return (node.orelse or [ast.Pass()]) if dead else node
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        if isinstance(node.value, str | bytes) and _suspicious(node.value):
-            node.value = MASK
-            node.kind = None
-        elif node.kind is not None:
-            node.kind = None  # u'text' is 'text'
+        node.kind = None  # u'text' is 'text'
+        if isinstance(node.value, str | bytes):
+            node.value = masked(node.value)
         return node
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        """Judged as a whole: no part of a sentence need be suspicious."""
+        if id(node) in self._built:
+            return ast.Constant(MASK)
+        spoken = "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+        if suspicious(spoken):
+            node.values = [ast.Constant(MASK), *(part for part in node.values if not isinstance(part, ast.Constant))]
+        return self.generic_visit(node)
 
-def _suspicious(value: str | bytes) -> bool:
-    text = value if isinstance(value, str) else value.decode("latin-1")
-    return len(text) > MAX_STRING or ADDRESSED_TO_JUDGE.search(text) is not None
-
-
-def _required(owner: ast.AST, block: str) -> bool:
-    if block == "finalbody":
-        return isinstance(owner, ast.Try | ast.TryStar) and not owner.handlers
-    return block == "body" and not isinstance(owner, ast.Module)
-
-
-def _live(statements: list[ast.stmt], required: bool) -> list[ast.stmt]:
-    """A block without what follows its end and without needless `pass`; `required`: it may not be empty."""
-    ends = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-    last = next((index for index, statement in enumerate(statements) if isinstance(statement, ends)), None)
-    if last is not None and _droppable(statements[last + 1 :]):
-        statements = statements[: last + 1]
-    kept = [statement for statement in statements if not isinstance(statement, ast.Pass)]
-    return kept or ([ast.Pass()] if required else [])
-
-
-def _droppable(statements: Sequence[ast.stmt]) -> bool:
-    """May statements that never run go? Not if their mere presence has an effect: a yield, or a name made local."""
-    nodes = [node for statement in statements for node in ast.walk(statement)]
-    inner = names_bound(*(node.target for node in nodes if isinstance(node, ast.comprehension)))
-    return names_bound(*statements) <= inner and not any(isinstance(node, _PRESENT) for node in nodes)
-
-
-_PRESENT = (
-    ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom,
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.NamedExpr,
-)  # fmt: skip
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        return ast.Constant(MASK) if id(node) in self._built else self.generic_visit(node)
 
 
 def _inline_result(function: FunctionNode) -> None:
@@ -164,29 +161,12 @@ def _declared(function: ast.AST) -> set[str]:
     return {name for node in scoping for name in node.names}
 
 
-def _drop_unused_functions(function: FunctionNode) -> None:
-    """Inner functions that nobody mentions, until none is left."""
-    while True:
-        used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode)))
-        for inner in function.body:
-            if isinstance(inner, FunctionNode):
-                used |= names_loaded(inner) - {inner.name}
-        used |= _declared(function)
-        kept = [node for node in function.body if not isinstance(node, FunctionNode) or _needed(node, used)]
-        if len(kept) == len(function.body):
-            return
-        function.body = _live(kept, True)
-
-
-def _needed(function: FunctionNode, used: set[str]) -> bool:
-    return function.name in used or bool(function.decorator_list)
-
-
 def _keep_reachable(tree: ast.Module, entry: str) -> None:
     """Drop definitions, imports and constants that neither the entry point nor a statement with an effect uses."""
-    statements = [node for node in tree.body if not _is_demonstration(node)]
-    last = {node.name: node for node in statements if isinstance(node, FunctionNode)}
-    statements = [n for n in statements if not isinstance(n, FunctionNode) or n.decorator_list or last[n.name] is n]
+    statements = tree.body
+    if entry:  # a module whose function is called, not a program that runs
+        statements = [node for node in statements if not _is_demonstration(node)]
+        statements = [node for at, node in enumerate(statements) if not _is_overwritten(statements, at)]
     defines = {id(node): _defined(node) for node in statements}
     wanted = {entry}
     kept: set[int] = set()
@@ -197,6 +177,26 @@ def _keep_reachable(tree: ast.Module, entry: str) -> None:
         kept |= {id(node) for node in fresh}
         wanted |= names_loaded(*fresh) | {name for node in fresh for name in _declared(node)}
     tree.body = [node for node in statements if id(node) in kept]
+
+
+def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
+    """Is the function at `at` replaced by another before anything can have called it?"""
+    function = statements[at]
+    if not isinstance(function, FunctionNode) or function.decorator_list:
+        return False
+    for later in statements[at + 1 :]:
+        match later:
+            case ast.FunctionDef(name=name, decorator_list=[]):
+                if name == function.name:
+                    return True
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()) if name == function.name:
+                return True
+            case _:
+                if function.name in names_loaded(later) or _defined(later) is None:
+                    return False
+                if function.name in names_bound(later):
+                    return True
+    return False
 
 
 def _defined(statement: ast.stmt) -> set[str] | None:

@@ -17,11 +17,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
+from codezero.code.mutants import mutate_code, transplant
 from codezero.code.static import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError
 
@@ -34,8 +36,13 @@ START_SECONDS = 60.0
 PATIENCE = 4.0
 """Wall seconds granted for a CPU second."""
 
+_CHECK, _TRANSPLANT, _MUTATE = b"c", b"t", b"m"
+"""First byte of a message: what is asked."""
 _HEADER = struct.Struct("!I")
 _RUN_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from codezero.code.guard import serve; serve(*sys.argv[2:])"
+
+
+_T = TypeVar("_T")
 
 
 class StaticGuard:
@@ -50,10 +57,21 @@ class StaticGuard:
         self._cache: OrderedDict[bytes, StaticReport] = OrderedDict()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(StaticReport)
+        self._text_decoder = msgspec.msgpack.Decoder(str | None)
+        self._texts_decoder = msgspec.msgpack.Decoder(list[str])
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
         """A report for each item, in order. Raises EvaluatorError when no child can be started."""
         return [self._check(item) for item in items]
+
+    def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
+        """`mutants.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
+        return [self._make(_TRANSPLANT, item, self._text_decoder) for item in items]
+
+    def mutate_many(self, items: Sequence[tuple[str, str]], count: int, *, seed: int) -> list[list[str]]:
+        """`mutants.mutate_code` of each (source, entry): the same for the same `seed`."""
+        requests = [(source, entry, count, f"{seed} {number}") for number, (source, entry) in enumerate(items)]
+        return [self._make(_MUTATE, request, self._texts_decoder) or [] for request in requests]
 
     def close(self) -> None:
         if self._child is not None:
@@ -94,21 +112,36 @@ class StaticGuard:
         return report
 
     def _ask(self, message: bytes) -> StaticReport:
+        try:
+            return self._decoder.decode(self._exchange(_CHECK + message))
+        except TimeoutError:
+            return StaticReport(unavailable="the static pass got no time from this machine")
+        except (EOFError, OSError):
+            return StaticReport(refusal="unparseable: the static pass could not finish it")
+
+    def _make(self, kind: bytes, request: tuple[str | int, ...], decoder: msgspec.msgpack.Decoder[_T]) -> _T | None:
+        """What the child makes of a source; None when it is too long, not Unicode, or too much for it."""
+        if sum(len(part) for part in request if isinstance(part, str)) > MAX_TEXT:
+            return None
+        try:
+            return decoder.decode(self._exchange(kind + self._encoder.encode(request)))
+        except (UnicodeEncodeError, EOFError, OSError):  # a TimeoutError is an OSError
+            return None
+
+    def _exchange(self, message: bytes) -> bytes:
+        """The child's answer. Raises TimeoutError, EOFError or OSError; the next question then gets a new child."""
         if self._child is None or self._child.poll() is not None:
             self._child = self._start()
         child = self._child
         deadline = time.monotonic() + PATIENCE * self.seconds
         try:
             _send(child, message, deadline)
-            return self._decoder.decode(_receive(child, deadline))
-        except TimeoutError:
-            report = StaticReport(unavailable="the static pass got no time from this machine")
+            return _receive(child, deadline)
         except (EOFError, OSError):
-            report = StaticReport(refusal="unparseable: the static pass could not finish it")
-        self.deaths += 1
-        self._stop(child)
-        self._child = None
-        return report
+            self.deaths += 1
+            self._stop(child)
+            self._child = None
+            raise
 
     def _start(self) -> subprocess.Popen[bytes]:
         root = Path(__file__).resolve().parents[2]
@@ -177,8 +210,6 @@ def _receive(child: subprocess.Popen[bytes], deadline: float) -> bytes:
 def serve(memory_mib: str, seconds: str) -> None:
     """The child: answer requests from stdin on stdout until stdin ends. The first, empty answer says it is ready."""
     _limit(int(memory_mib))
-    decoder = msgspec.msgpack.Decoder(StaticRequest)
-    encoder = msgspec.msgpack.Encoder()
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     check(StaticRequest("```python\ndef f(x):\n    return x\n```", ("assert f(1) == 1",), "f", "f(x)"))  # warm up
     reply = b""
@@ -191,8 +222,23 @@ def serve(memory_mib: str, seconds: str) -> None:
         message = requests.read(_HEADER.unpack(header)[0])
         # its default action ends the process, also in the middle of a long call in C
         signal.setitimer(signal.ITIMER_PROF, float(seconds))
-        reply = encoder.encode(check(decoder.decode(message)))
+        reply = _answer(message[:1], message[1:])
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_REQUESTS = msgspec.msgpack.Decoder(StaticRequest)
+_RENAMINGS = msgspec.msgpack.Decoder(tuple[str, str, str])
+_MUTATIONS = msgspec.msgpack.Decoder(tuple[str, str, int, str])
+
+
+def _answer(kind: bytes, body: bytes) -> bytes:
+    if kind == _TRANSPLANT:
+        return _ENCODER.encode(transplant(*_RENAMINGS.decode(body)))
+    if kind == _MUTATE:
+        source, entry, count, seed = _MUTATIONS.decode(body)
+        return _ENCODER.encode(mutate_code(source, Random(seed), count, entry=entry))
+    return _ENCODER.encode(check(_REQUESTS.decode(body)))
 
 
 def _limit(memory_mib: int) -> None:

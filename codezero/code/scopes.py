@@ -1,13 +1,8 @@
-"""Which binding every name in a module means, and new names that depend on structure alone.
-
-Two programs that differ only in how locals, parameters and helpers are called come out the same. The entry point,
-imports, attributes, class members and names nobody binds (builtins, mistakes) keep theirs, and no new name ever
-captures one of them: renaming must not repair a program that was wrong.
-"""
+"""Which binding every name in a module means, as the interpreter would find it."""
 
 import ast
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
@@ -89,41 +84,8 @@ class Scope:
         return scope
 
 
-def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> None:
-    """Give every renameable binding of `tree` its new name, in place. `parameters` name the entry's parameters."""
-    finder = _Finder(tree, entry)
-    uses = [(use, use.binding()) for use in finder.uses]
-    bound = [binding for scope in finder.scopes for binding in scope.bindings.values()]
-    kept = {use.name for use, binding in uses if binding is None}
-    kept |= {binding.old for binding in bound if binding.kind is Kind.FIXED}
-    given = dict(zip(finder.entry_parameters, parameters or (), strict=False))
-    for scope in finder.scopes:
-        _name_bindings(scope, kept, given)
-    for use, binding in uses:
-        if binding is not None:
-            use.write(binding.new)
-
-
-def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str]) -> None:
-    """Names follow from the order of first appearance, outer scopes first."""
-    taken = set(kept)
-    outer = scope.parent
-    while outer is not None:
-        taken |= {binding.new for binding in outer.bindings.values()}
-        outer = outer.parent
-    for binding in scope.bindings.values():
-        if binding.kind is Kind.FIXED:
-            binding.new = binding.old
-            continue
-        wanted = given.get(binding, "")
-        if not wanted or wanted in taken:
-            wanted = next(name for name in binding.kind.series() if name not in taken)
-        binding.new = wanted
-        taken.add(wanted)
-
-
 @dataclass
-class _Use:
+class Use:
     """One place where an identifier is written."""
 
     node: ast.AST
@@ -149,22 +111,23 @@ class _Use:
             getattr(self.node, self.attribute)[self.index] = name
 
 
-class _Finder(ast.NodeVisitor):
+class Finder(ast.NodeVisitor):
     """Builds the scopes, and lists every use of a name with the scope it stands in."""
 
     def __init__(self, tree: ast.Module, entry: str) -> None:
         self.scope = Scope(None)
         self.scopes = [self.scope]
-        self.uses: list[_Use] = []
+        self.uses: list[Use] = []
         self.entry_parameters: list[Binding] = []
         self.scope.bind(entry, Kind.FIXED)
         self.entry = entry
+        self.keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
         self.generic_visit(tree)
 
     def declare(self, node: ast.AST, attribute: str, kind: Kind, scope: Scope | None = None) -> Binding:
         scope = scope or self.scope
         name = str(getattr(node, attribute))
-        self.uses.append(_Use(node, attribute, name, scope))
+        self.uses.append(Use(node, attribute, name, scope))
         return scope.bind(name, kind)
 
     def enter(self, *, is_class: bool = False, is_comprehension: bool = False) -> Scope:
@@ -183,7 +146,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
-            self.uses.append(_Use(node, "id", node.id, self.scope))
+            self.uses.append(Use(node, "id", node.id, self.scope))
         else:
             self.declare(node, "id", Kind.LOCAL)
 
@@ -195,7 +158,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
         for keyword in node.keywords:
             if keyword.arg:
-                self.uses.append(_Use(keyword, "arg", keyword.arg, self.scope, callee=node.func))
+                self.uses.append(Use(keyword, "arg", keyword.arg, self.scope, callee=node.func))
 
     def visit_FunctionDef(self, node: FunctionNode) -> None:
         method = self.scope.is_class
@@ -203,10 +166,11 @@ class _Finder(ast.NodeVisitor):
         binding = self.declare(node, "name", Kind.FUNCTION)
         self.visit_all((*node.decorator_list, *node.args.defaults, *node.args.kw_defaults))
         inner = self.enter()
+        named = method and any(parameter.arg in self.keywords for parameter in _all_parameters(node.args))
         # a function defined twice has no single set of parameters to rename keywords by
         binding.definition = inner if binding.definition is None else None
         self.declare_scoping(node)
-        parameters = self.parameters(node.args, Kind.FIXED if method else Kind.LOCAL)
+        parameters = self.parameters(node.args, Kind.FIXED if named else Kind.LOCAL)
         if is_entry:
             self.entry_parameters = parameters
         self.visit_all(node.body)
@@ -222,12 +186,8 @@ class _Finder(ast.NodeVisitor):
         self.leave()
 
     def parameters(self, args: ast.arguments, kind: Kind) -> list[Binding]:
-        rest = (args.vararg, *args.kwonlyargs, args.kwarg)
-        plain = [self.declare(argument, "arg", kind) for argument in (*args.posonlyargs, *args.args)]
-        for argument in rest:
-            if argument is not None:
-                self.declare(argument, "arg", kind)
-        return plain
+        declared = [self.declare(argument, "arg", kind) for argument in _all_parameters(args)]
+        return declared[: len(args.posonlyargs) + len(args.args)]
 
     def declare_scoping(self, function: ast.AST) -> None:
         """`global` and `nonlocal` hold for the whole function, also above the line they stand in."""
@@ -236,7 +196,7 @@ class _Finder(ast.NodeVisitor):
                 self.scope.elsewhere |= dict.fromkeys(node.names, isinstance(node, ast.Global))
 
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
-        self.uses += [_Use(node, "names", name, self.scope, index) for index, name in enumerate(node.names)]
+        self.uses += [Use(node, "names", name, self.scope, index) for index, name in enumerate(node.names)]
 
     visit_Nonlocal = visit_Global  # pyright: ignore[reportAssignmentType]
 
@@ -293,3 +253,8 @@ class _Finder(ast.NodeVisitor):
         if node.rest:
             self.declare(node, "rest", Kind.LOCAL)
         self.generic_visit(node)
+
+
+def _all_parameters(args: ast.arguments) -> list[ast.arg]:
+    rest = (args.vararg, *args.kwonlyargs, args.kwarg)
+    return [*args.posonlyargs, *args.args, *(argument for argument in rest if argument is not None)]

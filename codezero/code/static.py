@@ -5,31 +5,19 @@ the judge (quarantine), and milder flaws. Reads untrusted text: call it through 
 """
 
 import ast
-import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyflakes.checker import Binding, Builtin, Checker
 from pyflakes.messages import UndefinedName
 
-from codezero.code import hacks
-from codezero.code.canonical import canonical_tree, stated_parameters
+from codezero.code import hacks, program, shape, tables
+from codezero.code.canonical import reduce, spell, stated_parameters
 from codezero.code.extract import extract_code
-from codezero.code.syntax import FunctionNode, hidden_characters, names_bound, names_loaded, own_nodes, parse
-from codezero.code.tests import Call, Example, parse_tests
-from codezero.errors import ProblemError
-
-_OUTSIDE_MODULES = frozenset({
-    "os", "subprocess", "sys", "socket", "shutil", "ctypes", "importlib", "builtins", "pickle", "marshal",
-    "multiprocessing", "threading", "signal", "inspect", "gc", "requests", "urllib", "http", "pathlib", "tempfile",
-    "asyncio", "pty", "resource", "faulthandler", "code", "codeop", "unittest", "pytest",
-})  # fmt: skip
-_OUTSIDE_CALLS = frozenset({
-    "exec", "eval", "compile", "__import__", "open", "input", "breakpoint", "globals", "locals", "vars", "setattr",
-    "delattr", "exit", "quit",
-})  # fmt: skip
-_PLAIN_DUNDERS = frozenset(("__init__", "__name__", "__len__", "__class__", "__doc__"))
+from codezero.code.reach import dunders, reaches
+from codezero.code.syntax import FunctionNode, hidden_characters, names_bound, names_loaded, parse
+from codezero.code.tests import Example, calls_of, cases_of, examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +38,8 @@ class StaticReport:
     fences: int = 0
     closed: bool = False
     parses: bool = False
+    stdio: bool = False
+    """A whole program was asked for: its entry point is that it writes, its arguments are what it reads."""
     entry_defined: bool = False
     arity_ok: bool = False
     returns_value: bool = False
@@ -104,122 +94,63 @@ def check(request: StaticRequest) -> StaticReport:
 def _inspect(
     tree: ast.Module, code: str, closed: bool, request: StaticRequest, hidden: tuple[str, ...]
 ) -> StaticReport:
-    entry = request.entry_point
-    function = _find_entry(tree, entry)
-    calls = _calls(request.tests, entry)
-    hardcode = hacks.hardcode_ratio(tree, calls)
-    stated = stated_parameters(request.question, entry)
-    arguments = None if function is None else function.args
-    parameters = [] if arguments is None else [*arguments.posonlyargs, *arguments.args]
-    named = [parameter.arg for parameter in parameters]
+    entry, tests = request.entry_point, request.tests
+    nodes = list(ast.walk(tree))
+    copied = tables.of_calls(nodes, calls_of(tests, entry)) if entry else tables.of_cases(nodes, cases_of(tests))
     findings = StaticReport(
         fences=1,
         closed=closed,
         parses=True,
-        entry_defined=function is not None,
-        arity_ok=arguments is not None and all(accepts(arguments, call) for call in calls),
-        returns_value=function is not None and _returns_value(function),
-        stub=function is not None and _is_stub(function),
-        degenerate=() if function is None else tuple(_degenerate(function)),
         undefined_names=_undefined_names(tree),
-        banned=tuple(sorted(_banned(tree))),
-        dunder=tuple(sorted(_dunders(tree))),
+        banned=tuple(sorted(reaches(tree, nodes, program=not entry))),
+        dunder=tuple(sorted(dunders(nodes))),
+        hardcode_ratio=copied.ratio,
+        quarantine=hidden + hacks.attacks(tree, nodes, code, tests, entry, copied),
+        examples=examples(tests, entry),
+    )
+    if entry:
+        stated = stated_parameters(request.question, entry)
+        findings = _function_findings(findings, tree, request, stated)
+        reduce(tree, entry, parameters=stated)
+    else:
+        reduce(tree, entry, parameters=None)
+        findings = _program_findings(findings, tree, cases_of(tests))
+    text = spell(tree)
+    return replace(findings, canonical=text, digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
+
+
+def _function_findings(
+    findings: StaticReport, tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None
+) -> StaticReport:
+    """For a problem whose tests call a function."""
+    function = shape.find_entry(tree, request.entry_point)
+    named = [] if function is None else shape.parameters(function)
+    calls = calls_of(request.tests, request.entry_point)
+    return replace(
+        findings,
+        entry_defined=function is not None,
+        arity_ok=function is not None and all(shape.accepts(function.args, call) for call in calls),
+        returns_value=function is not None and shape.returns_value(function),
+        stub=function is not None and shape.is_stub(function),
+        degenerate=() if function is None else tuple(shape.degenerate(function)),
         toplevel=tuple(type(node).__name__ for node in tree.body if _acts(node)),
         unused_params=() if function is None else tuple(sorted(set(named) - names_loaded(function))),
         signature_as_stated=stated is None or named == list(stated),
-        hardcode_ratio=hardcode,
-        quarantine=hidden + hacks.attacks(tree, code, request.tests, entry, hardcode, len(calls)),
-        canonical=None,
-    )
-    text = canonical_tree(tree, entry, parameters=stated)
-    return _with_canonical(findings, text)
-
-
-def _with_canonical(report: StaticReport, text: str) -> StaticReport:
-    return replace(report, canonical=text, digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
-
-
-def _find_entry(tree: ast.Module, entry: str) -> ast.FunctionDef | ast.Lambda | None:
-    """The last top-level `def` or `NAME = lambda` of that name; a coroutine is not one that tests can call."""
-    found: ast.FunctionDef | ast.Lambda | None = None
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name) if name == entry:
-                found = node
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value) if name == entry:
-                found = value
-            case _:
-                pass
-    return found
-
-
-@functools.lru_cache(maxsize=64)
-def _calls(tests: tuple[str, ...], entry: str) -> tuple[Call, ...]:
-    """Nothing when the tests cannot be read: that is the problem's fault, not the solution's."""
-    try:
-        return parse_tests(tests, entry).calls
-    except ProblemError:
-        return ()
-
-
-def accepts(arguments: ast.arguments, call: Call) -> bool:
-    """Can a function with these parameters be called so?"""
-    positional = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
-    only = len(arguments.posonlyargs)
-    if call.npos > len(positional) and not arguments.vararg:
-        return False
-    free = set(positional[max(call.npos, only) :]) | {parameter.arg for parameter in arguments.kwonlyargs}
-    if not arguments.kwarg and not set(call.keywords) <= free:
-        return False
-    required = positional[call.npos : len(positional) - len(arguments.defaults)]
-    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if default is None:
-            required.append(parameter.arg)
-    return set(required) <= set(call.keywords) & free
-
-
-def _returns_value(function: ast.FunctionDef | ast.Lambda) -> bool:
-    if isinstance(function, ast.Lambda):
-        return True
-    return any(
-        isinstance(node, ast.YieldFrom | ast.Yield)
-        or (isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value))
-        for node in own_nodes(function)
     )
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_stub(function: ast.FunctionDef | ast.Lambda) -> bool:
-    """Nothing but pass, raise, or one constant."""
-    if isinstance(function, ast.Lambda):
-        return isinstance(function.body, ast.Constant)
-    body = [node for node in function.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
-    if all(isinstance(node, ast.Pass | ast.Raise) for node in body):
-        return True
-    only = body[0]
-    return len(body) == 1 and isinstance(only, ast.Return) and (only.value is None or _constant(only.value))
-
-
-def _constant(node: ast.expr) -> bool:
-    return not any(isinstance(part, ast.Name | ast.Call | ast.Attribute) for part in ast.walk(node))
-
-
-def _degenerate(function: ast.FunctionDef | ast.Lambda) -> Iterator[str]:
-    nodes = list(own_nodes(function))
-    choices = (ast.If, ast.IfExp, ast.BoolOp, ast.For, ast.While, ast.Try, ast.Match, ast.comprehension)
-    name = getattr(function, "name", None)
-    recursive = any(isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name for n in nodes)
-    if recursive and not any(isinstance(node, choices) for node in nodes):
-        yield "recursion without an end"
-    leaves = (ast.Break, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
-    for node in nodes:
-        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
-            inside = (part for statement in node.body for part in ast.walk(statement))
-            if not any(isinstance(part, leaves) for part in inside):
-                yield "loop without an end"
+def _program_findings(findings: StaticReport, reduced: ast.Module, cases: Sequence[Example]) -> StaticReport:
+    """For a problem whose program reads stdin and writes stdout."""
+    writes = program.writes(reduced)
+    return replace(
+        findings,
+        stdio=True,
+        entry_defined=writes,
+        arity_ok=program.reads(reduced) or not program.must_read(cases),
+        returns_value=writes,
+        stub=program.is_stub(reduced),
+        degenerate=tuple(program.degenerate(reduced)),
+    )
 
 
 class _Checker(Checker):
@@ -239,31 +170,12 @@ def _undefined_names(tree: ast.Module) -> tuple[str, ...]:
     return tuple(sorted({str(message.message_args[0]) for message in messages if isinstance(message, UndefinedName)}))
 
 
-def _banned(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                yield from {alias.name.split(".")[0] for alias in names} & _OUTSIDE_MODULES
-            case ast.ImportFrom(module=module) if module and module.split(".")[0] in _OUTSIDE_MODULES:
-                yield module.split(".")[0]
-            case ast.Call(func=ast.Name(id=name)) if name in _OUTSIDE_CALLS:
-                yield name
-            case _:
-                pass
-
-
-def _dunders(tree: ast.Module) -> set[str]:
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return {name for name in attributes if name.startswith("__") and name not in _PLAIN_DUNDERS}
-
-
 def _acts(node: ast.stmt) -> bool:
     """Does a top-level statement do more than define?"""
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Pass():
             return False
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-            calls = (part for part in ast.walk(value) if isinstance(part, ast.Call))
-            return any(isinstance(call.func, ast.Name) and call.func.id in _OUTSIDE_CALLS for call in calls)
+            return bool(reaches(ast.Module([ast.Expr(value)], []), list(ast.walk(value)), program=False))
         case _:
             return not isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom | ast.AnnAssign)

@@ -46,14 +46,16 @@ def _oversize(source: str) -> str:
     return ""
 
 
+_BLANK = frozenset("\b\x1b\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u2800\u3164\uffa0")
+"""What moves a terminal's cursor, and fillers and separators that no category gives away."""
+
+
 def hidden_characters(source: str) -> tuple[str, ...]:
-    """Invisible format controls (bidirectional overrides, zero-width characters), as `U+202E`.
+    """Invisible format controls (bidirectional overrides, zero-width characters, tags) and blanks, as `U+202E`.
 
     They make source read differently from how it runs: Boucher & Anderson, "Trojan Source", 2021.
     """
-    if source.isascii():
-        return ()
-    found = {character for character in source if unicodedata.category(character) == "Cf"}
+    found = {character for character in set(source) if character in _BLANK or unicodedata.category(character) == "Cf"}
     return tuple(f"U+{ord(character):04X}" for character in sorted(found))
 
 
@@ -84,6 +86,10 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             pending.extend(ast.iter_child_nodes(node))
+
+
+def names(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def names_loaded(*nodes: ast.AST) -> set[str]:
