@@ -73,20 +73,32 @@ def examine(tests: tuple[str, ...]) -> Script:
 
 
 def _rewrite(test: str, number: int, rewriter: "_Rewriter") -> Iterator[str]:
+    tree = read_test(test, number)
+    try:
+        rewriter.bound = bound_names(tree)
+        for statement in tree.body:
+            yield rewriter.rewrite(statement, number)
+    except (MemoryError, RecursionError) as error:
+        raise ProblemError(f"test {number} is nested too deeply") from error
+
+
+def read_test(test: str, number: int) -> ast.Module:
+    """Assertions with optional set-up lines. Raises ProblemError for anything else; `number` is for its message."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape is the author's business
             tree = ast.parse(test)
-        if not any(isinstance(statement, ast.Assert) for statement in tree.body):
-            raise ProblemError(f"test {number} asserts nothing")
-        rewriter.bound = _bound_names(tree)
-        for statement in tree.body:
-            yield rewriter.rewrite(statement, number)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ProblemError(f"test {number} cannot be read: {error}") from error
+    if not any(isinstance(statement, ast.Assert) for statement in tree.body):
+        raise ProblemError(f"test {number} asserts nothing")
+    for statement in tree.body:
+        if not isinstance(statement, (*_SETUP, ast.Assert)):
+            raise ProblemError(f"test {number}: {type(statement).__name__} is neither an assertion nor set-up")
+    return tree
 
 
-def _bound_names(tree: ast.AST) -> set[str]:
+def bound_names(tree: ast.AST) -> set[str]:
     """Every name that something in the tree assigns, imports, defines or takes as a parameter."""
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -118,8 +130,7 @@ class _Rewriter(ast.NodeTransformer):
         """One statement of test `number` as lines that run in the sandbox."""
         if isinstance(statement, _SETUP):
             return ast.unparse(self.generic_visit(statement))
-        if not isinstance(statement, ast.Assert):
-            raise SyntaxError(f"{type(statement).__name__} is neither an assertion nor set-up")
+        assert isinstance(statement, ast.Assert)
         self.calls, self.outside = [], True
         test = ast.unparse(self.visit(statement.test))
         self.outside = False
@@ -147,7 +158,7 @@ class _Rewriter(ast.NodeTransformer):
         """Calls in here may depend on the scope's own names, so they stay; what they return is not inspected."""
         if self.outside:
             names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and not self._is_builtin(part)}
-            self.traced = self.traced and names <= _bound_names(node)
+            self.traced = self.traced and names <= bound_names(node)
         return self._inside(node)
 
     visit_Lambda = visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_scope

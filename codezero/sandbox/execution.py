@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+REASON_CHARACTERS = 200
+
 
 class Outcome(StrEnum):
     """What execution showed."""
@@ -15,13 +17,39 @@ class Outcome(StrEnum):
     """The sandbox could not tell; never counted as wrong."""
 
 
+TRUTH: dict[Outcome, bool | None] = {Outcome.PASS: True, Outcome.FAIL: False, Outcome.UNKNOWN: None}
+"""What an outcome says of the code; None: nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """The outcome of one program against its tests."""
 
     outcome: Outcome
     reason: str = ""
-    """Why not PASS, in a phrase of at most 200 characters."""
+    """Why not PASS, in a phrase of at most 200 printable characters."""
+
+    def of_test(self, number: int) -> "Execution":
+        """The same, and which test showed it."""
+        return Execution(self.outcome, _phrase(f"test {number}: {self.reason}"))
+
+
+ALL_HOLD = Execution(Outcome.PASS)
+
+
+def failed(reason: str) -> Execution:
+    """The code is at fault."""
+    return Execution(Outcome.FAIL, _phrase(reason))
+
+
+def unknown(reason: str) -> Execution:
+    """Nobody can tell."""
+    return Execution(Outcome.UNKNOWN, _phrase(reason))
+
+
+def _phrase(reason: str) -> str:
+    """Some of it was written by the code: cut, and without control characters."""
+    return "".join(character if character.isprintable() else " " for character in reason[:REASON_CHARACTERS])
 
 
 @dataclass(frozen=True, slots=True)

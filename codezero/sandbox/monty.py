@@ -3,12 +3,12 @@
 Three outcomes. PASS: every test holds. FAIL: the code is at fault. UNKNOWN: the interpreter lacks something the code
 or its tests need, so it could not tell; never counted as wrong.
 
-What crosses back is a pair of booleans and the text of an exception, never a value the code made: converting such a
-value can cost more than any limit inside. Two errors remain possible. A method that takes an argument Monty does not
-know raises TypeError and reads as the code's fault. A helper that tests call without defining it is the code's own.
+What crosses back is a pair of booleans, the text of an exception or what was printed, never a value the code made:
+converting such a value can cost more than any limit inside. Two errors remain possible. A method that takes an
+argument Monty does not know raises TypeError and reads as the code's fault. A helper that tests call without defining
+it is the code's own.
 """
 
-import builtins
 import re
 from collections.abc import Sequence
 from types import TracebackType
@@ -18,27 +18,26 @@ import pydantic_monty
 from pydantic_monty import Monty
 
 from codezero.errors import ProblemError, SandboxError
-from codezero.sandbox.assertions import FINISHED, INSPECT, TAG, TRUST, examine
-from codezero.sandbox.execution import Execution, Job, Outcome
+from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
+from codezero.sandbox.execution import ALL_HOLD, Execution, Job, Outcome, failed, unknown
+from codezero.sandbox.faults import explain, explain_exit
+from codezero.sandbox.stand_ins import surroundings, with_stand_ins
+from codezero.sandbox.stdio import MAX_OUTPUT_BYTES, Case, read_cases, same_output
 
 MAX_BYTES = 16 * 1024
-"""Longest code, and longest tests together; longer ones are UNKNOWN."""
-_REASON_CHARACTERS = 200
+"""Longest code, and longest assertions together; longer ones are UNKNOWN."""
 _WATCHDOG_GRACE_SECONDS = 1.0
 _CHECKOUTS_PER_WORKER = 10_000
 
 _OWN_CLASS = re.compile(r"class|type|exec|eval")
 """Without one of these words no object with its own notion of equality can be made."""
-_LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function", re.IGNORECASE)
-_NO_ATTRIBUTE = re.compile(r"'(\w+)'(?: object)? has no attribute '(\w+)'")
-_NO_NAME = re.compile(r"name '(\w+)' is not defined")
 
 
 class MontySandbox:
     """A worker process that executes programs; it starts with the first one and ends with `close`.
 
-    seconds: time of the code, and again of all its tests. memory_mib: heap. recursion: call depth (CPython's own
-    default is 1000).
+    seconds: time of the code, and again of all its assertions; for programs that read stdin, of each case.
+    memory_mib: heap. recursion: call depth (CPython's own default is 1000).
     """
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128, recursion: int = 1000) -> None:
@@ -52,30 +51,33 @@ class MontySandbox:
 
     def run(self, job: Job) -> Execution:
         """Execute the code, then its tests. Raises SandboxError when no worker can be had."""
-        code, tests = job.code, job.tests
-        if not tests:
-            return Execution(Outcome.UNKNOWN, "no tests")
-        for what, text in (("code", code), ("tests", "\n".join(tests))):
-            if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-                return Execution(Outcome.UNKNOWN, f"{what} longer than {MAX_BYTES} bytes")
+        if not job.tests:
+            return unknown("no tests")
+        if _bytes(job.code) > MAX_BYTES:
+            return unknown(f"code longer than {MAX_BYTES} bytes")
         try:
-            script = examine(tests)
+            if job.stdio:
+                return self._run_cases(job.code, read_cases(job.tests))
+            return self._run_assertions(job.code, job.tests)
         except ProblemError as error:
-            return _execution(Outcome.UNKNOWN, str(error))
-        wary = _may_define_equality(code)
-        try:
-            # exec, inside the sandbox, keeps the code's own `return` from ending the feed with a value of its making
-            whole = f"{code}\n{FINISHED} = True"
-            (plain,) = self._feed(f"{INSPECT if wary else TRUST}\n{script.before}\nexec({whole!r})\nNone", script.after)
-        except pydantic_monty.MontyError as error:
-            return _explain(error)
-        if not plain or (wary and not script.traced):
-            return Execution(Outcome.UNKNOWN, "compares objects that could be made to equal anything")
-        return Execution(Outcome.PASS)
+            return unknown(str(error))
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """`run` for each, in order."""
         return [self.run(job) for job in jobs]
+
+    def check(self, script: str) -> Execution:
+        """Run assertions of our own over plain values. Raises SandboxError.
+
+        PASS when the script ends, FAIL where a test fails or raises, UNKNOWN where it was too much for the limits.
+        """
+        try:
+            self._feed(f"{script}\nNone")
+        except pydantic_monty.MontyError as error:
+            execution = explain(error)
+            hit = execution.reason in {"time limit", "memory limit"}
+            return unknown(f"comparing hits the {execution.reason}") if hit else execution
+        return ALL_HOLD
 
     def close(self) -> None:
         """End the worker; a later `run` starts another."""
@@ -91,7 +93,40 @@ class MontySandbox:
     ) -> None:
         self.close()
 
-    def _feed(self, *texts: str) -> Any:
+    def _run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
+        if _bytes("\n".join(tests)) > MAX_BYTES:
+            return unknown(f"tests longer than {MAX_BYTES} bytes")
+        script = examine(tests)
+        wary = _may_define_equality(code)
+        try:
+            (plain,) = self._feed(f"{INSPECT if wary else TRUST}\n{script.before}\n{_whole(code)}\nNone", script.after)
+        except pydantic_monty.MontyError as error:
+            return explain(error)
+        if not plain or (wary and not script.traced):
+            return unknown("compares objects that could be made to equal anything")
+        return ALL_HOLD
+
+    def _run_cases(self, code: str, cases: Sequence[Case]) -> Execution:
+        program = _whole(with_stand_ins(code))
+        for number, case in enumerate(cases, start=1):
+            execution = self._run_case(code, program, case)
+            if execution.outcome is not Outcome.PASS:
+                return execution.of_test(number)
+        return ALL_HOLD
+
+    def _run_case(self, code: str, program: str, case: Case) -> Execution:
+        printed = _Printed()
+        try:
+            self._feed(surroundings(code, case.input), f"{program}\nNone", FINISHED, printed=printed)
+        except pydantic_monty.MontyError as error:
+            fault = explain_exit(error, deep="setrecursionlimit" in code)
+            if fault is not None and not printed.full:
+                return fault
+        if printed.full:
+            return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
+        return ALL_HOLD if same_output(case.output, printed.text()) else failed("prints something else")
+
+    def _feed(self, *texts: str, printed: "_Printed | None" = None) -> Any:
         """Run the texts one after the other in a fresh session; the value of the last. Raises MontyError."""
         session = self._started().checkout(
             limits=self._limits,
@@ -102,7 +137,7 @@ class MontySandbox:
         try:
             with session:
                 for text in texts:
-                    value = session.feed_run(text, print_callback=_discard)
+                    value = session.feed_run(text, print_callback=printed or _discard)
         except (OSError, RuntimeError) as error:
             raise SandboxError(f"the sandbox worker cannot be used: {error}") from error
         return value
@@ -122,61 +157,41 @@ class MontySandbox:
         return self._pool
 
 
+class _Printed:
+    """What a program printed to stdout, up to MAX_OUTPUT_BYTES."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self._bytes > MAX_OUTPUT_BYTES
+
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    def __call__(self, stream: str, text: str) -> None:
+        if self.full:
+            raise BrokenPipeError  # ends a program that would go on printing until its time is over
+        if stream == "stdout":
+            self._texts.append(text)
+            self._bytes += _bytes(text)
+
+
 def _discard(stream: str, text: str) -> None:
     """What code prints is nobody's business."""
 
 
+def _whole(code: str) -> str:
+    """exec, inside the sandbox, keeps the code's own `return` from ending the feed with a value of its making."""
+    whole = f"{code}\n{FINISHED} = True"
+    return f"exec({whole!r})"
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 def _may_define_equality(code: str) -> bool:
     return not code.isascii() or _OWN_CLASS.search(code) is not None
-
-
-def _execution(outcome: Outcome, reason: str) -> Execution:
-    return Execution(outcome, reason[:_REASON_CHARACTERS])
-
-
-def _explain(error: pydantic_monty.MontyError) -> Execution:
-    """Whose fault an exception is."""
-    if isinstance(error, pydantic_monty.MontyCrashedError):
-        if error.timed_out:
-            return Execution(Outcome.FAIL, "time limit")
-        return _execution(Outcome.UNKNOWN, f"the interpreter died: {error}")
-    cause = error.exception()
-    name, message = type(cause).__name__, str(cause)
-    match cause:
-        case TimeoutError() if "time limit" in message:
-            return Execution(Outcome.FAIL, "time limit")
-        case MemoryError():
-            return Execution(Outcome.FAIL, "memory limit")
-        case AssertionError() if message.startswith(TAG):
-            return Execution(Outcome.FAIL, f"test {message.removeprefix(TAG).strip()} fails")
-        case NameError() if FINISHED in message:
-            return Execution(Outcome.FAIL, "SyntaxError: 'return' outside function")
-        case _ if _is_lacking(cause, message):
-            return _execution(Outcome.UNKNOWN, f"the sandbox lacks something: {name}: {message}")
-        case _:
-            return _execution(Outcome.FAIL, f"{name}: {message}")
-
-
-def _is_lacking(cause: BaseException, message: str) -> bool:
-    """Would CPython perhaps have gone on where Monty raised this?"""
-    match cause:
-        case ImportError() | PermissionError():
-            return True
-        case NotImplementedError() | RuntimeError() | SyntaxError() | TypeError():
-            return _LACKING.search(message) is not None
-        case NameError():
-            missing = _NO_NAME.search(message)
-            return missing is not None and missing[1].removesuffix(TAG) in dir(builtins)
-        case AttributeError():
-            return message.startswith("module ") or _has_attribute(message)
-        case _:
-            return False
-
-
-def _has_attribute(message: str) -> bool:
-    """Does CPython's type have the attribute that Monty's lacks?"""
-    match = _NO_ATTRIBUTE.search(message)
-    if match is None:
-        return False
-    kind = getattr(builtins, match[1], None)
-    return isinstance(kind, type) and hasattr(kind, match[2])

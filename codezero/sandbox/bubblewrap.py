@@ -1,0 +1,162 @@
+"""Generated code, executed: by a full CPython in a jail of bubblewrap.
+
+The verdict is made outside. The jail is told what to call or what stands on stdin, never what should come of it; it
+hands back what it returned or printed, and that is compared here, or in Monty where the test is more than equality of
+texts. So whatever the code does to the process it runs in, it can only answer, and a forged answer has to be right.
+"""
+
+import signal
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from codezero.errors import ProblemError, SandboxError
+from codezero.sandbox import jail
+from codezero.sandbox.execution import ALL_HOLD, Execution, Job, Outcome, failed, unknown
+from codezero.sandbox.jail import Ended, Jail
+from codezero.sandbox.monty import MAX_BYTES, MontySandbox
+from codezero.sandbox.separation import Step, separate
+from codezero.sandbox.stdio import MAX_OUTPUT_BYTES, Case, read_cases, same_output
+from codezero.sandbox.values import render
+
+_LACKING = frozenset({"ImportError", "ModuleNotFoundError", "PermissionError", "FileNotFoundError", "BlockingIOError"})
+"""Errors that come of the jail as easily as of the code."""
+_CPU_TIME_IS_OVER = 128 + signal.SIGXCPU
+_KILLED = 128 + signal.SIGKILL
+
+
+class _Report(msgspec.Struct):
+    """What `inside` tells."""
+
+    values: list[Any]
+    raised: tuple[str, str] | None = None
+    """Type and message of the exception that ended the run."""
+    odd: str | None = None
+    """What the last value was that is not plain data."""
+
+
+class BubblewrapSandbox:
+    """A fresh jail for each program, and for each case of a program that reads stdin.
+
+    seconds: processor time of a jail; it is also ended after twice that, and a second, by the clock. memory_mib:
+    address space of each of its processes; there can be five.
+    """
+
+    def __init__(self, *, seconds: float = 4.0, memory_mib: int = 512) -> None:
+        """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine."""
+        reason = self.why_not()
+        if reason:
+            raise SandboxError(reason)
+        self._jail = Jail(seconds, memory_mib)
+        self._monty = MontySandbox(seconds=seconds)
+
+    @staticmethod
+    def why_not() -> str:
+        """Why it cannot be had on this machine and the remedy, in one line; empty when it can. Tries a jail."""
+        return jail.why_not()
+
+    def run(self, job: Job) -> Execution:
+        """Execute the code against its tests. Raises SandboxError when no jail comes about."""
+        if not job.tests:
+            return unknown("no tests")
+        if len(job.code) > MAX_BYTES:
+            return unknown(f"code longer than {MAX_BYTES} characters")
+        try:
+            if job.stdio:
+                return self._run_cases(job.code, read_cases(job.tests))
+            return self._run_calls(job.code, job.tests)
+        except ProblemError as error:
+            return unknown(str(error))
+
+    def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
+        """`run` for each, in order."""
+        return [self.run(job) for job in jobs]
+
+    def close(self) -> None:
+        self._monty.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run_cases(self, code: str, cases: Sequence[Case]) -> Execution:
+        for number, case in enumerate(cases, start=1):
+            execution = _judge_output(self._jail.run(code, None, case.input), case)
+            if execution.outcome is not Outcome.PASS:
+                return execution.of_test(number)
+        return ALL_HOLD
+
+    def _run_calls(self, code: str, tests: tuple[str, ...]) -> Execution:
+        if sum(map(len, tests)) > MAX_BYTES:
+            return unknown(f"tests longer than {MAX_BYTES} characters")
+        steps = separate(tests)
+        ended = self._jail.run(code, [{"setup": step.setup, "calls": step.calls} for step in steps])
+        report = _read(ended)
+        if report is None:
+            return _ending(ended) or failed("ends before its tests do")
+        script, complete = _script(steps, report.values)
+        checked = self._monty.check(script)
+        if checked.outcome is not Outcome.PASS:
+            return checked
+        return ALL_HOLD if complete and report.raised is None and report.odd is None else _stopped(report)
+
+
+def _script(steps: Sequence[Step], values: Sequence[object]) -> tuple[str, bool]:
+    """The checks of the steps whose calls were all answered, with the answers; and are those all steps?"""
+    lines: list[str] = []
+    given = iter(values)
+    for step in steps:
+        answers = [answer for _, answer in zip(step.names, given, strict=False)]
+        if len(answers) < len(step.names):
+            return "\n".join(lines), False
+        lines += [f"{name} = {render(answer)}" for name, answer in zip(step.names, answers, strict=True)]
+        lines.append(step.check)
+    return "\n".join(lines), True
+
+
+def _judge_output(ended: Ended, case: Case) -> Execution:
+    report = _read(ended)
+    fault = _stopped(report) if report is not None else _ending(ended)
+    if fault is not None:
+        return fault
+    printed = ended.printed.decode("utf-8", "replace")
+    return ALL_HOLD if same_output(case.output, printed) else failed("prints something else")
+
+
+def _read(ended: Ended) -> _Report | None:
+    """The report, or None when there is none that makes sense."""
+    try:
+        return msgspec.json.decode(ended.report, type=_Report)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _stopped(report: _Report) -> Execution:
+    """Why a run that told of itself did not come to its end."""
+    if report.odd is not None:
+        return unknown(f"returns what is not plain data: {report.odd}")
+    if report.raised is None:
+        return failed("ends before its tests do")
+    name, message = report.raised
+    if name == "MemoryError":
+        return failed("memory limit")
+    if name in _LACKING or "can't start new thread" in message:
+        return unknown(f"the jail lacks something: {name}: {message}")
+    return failed(f"{name}: {message}")
+
+
+def _ending(ended: Ended) -> Execution | None:
+    """Why a run that told nothing ended; None: as a program should."""
+    if len(ended.printed) > MAX_OUTPUT_BYTES:
+        return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
+    if ended.status is None or ended.status == _CPU_TIME_IS_OVER:
+        return failed("time limit")
+    if ended.status == _KILLED:
+        return failed("killed: time or memory limit")
+    return failed(f"exits with {ended.status}") if ended.status else None

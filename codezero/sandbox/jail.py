@@ -1,0 +1,256 @@
+"""A process in a jail of bubblewrap: no network, no files of this machine but /usr, no privileges, bounded in all.
+
+Every namespace is its own; the root is read-only but for 16 MiB under /tmp; the user is nobody, in the jail and, when
+this process is root, outside as well, because the kernel does not hold root to a number of processes. The jail dies
+with the process that opened it, and all that lives in it dies with the jail. The kernel's system calls are not
+filtered: this is a wall against programs that misbehave, not against one that knows a hole in the kernel.
+"""
+
+import json
+import math
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codezero.errors import SandboxError
+from codezero.sandbox import inside
+from codezero.sandbox.stdio import MAX_OUTPUT_BYTES
+
+_NOBODY = 65534
+_TMP_BYTES = 16 * 2**20
+_FILE_BYTES = 2**20
+_FILES = 64
+_PROCESSES = 6
+"""Processes and threads together, bubblewrap's own among them."""
+_GRACE_SECONDS = 1.0
+_READ_BYTES = 64 * 1024
+_PYTHON = Path("/usr/bin/python3")
+_OLDEST = (0, 8)
+"""The first bubblewrap that can bound /tmp and forbid further namespaces."""
+
+_REMEDIES = (
+    ("uid map", "AppArmor forbids user namespaces: give bwrap a profile that has `userns`"),
+    ("namespace", "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined"),
+    ("not permitted", "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined"),
+    ("source path", "Python's folder is closed to nobody: install python3 under /usr"),
+    ("execvp", "there is no Python that the jail can run: install python3 under /usr"),
+)
+_PROBE = """
+import os, socket, time
+assert not os.path.exists("/etc/passwd") and not os.path.exists("/proc/1"), "files of the machine can be seen"
+assert os.getuid() == 65534, "the user is not nobody"
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(("192.0.2.1", 9))
+except OSError:
+    pass
+else:
+    raise AssertionError("the network can be reached")
+try:
+    for _ in range(20):
+        if os.fork() == 0:
+            time.sleep(60)
+except OSError:
+    print("walls hold")
+else:
+    raise AssertionError("the number of processes is not bounded")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is left of a jail."""
+
+    printed: bytes
+    """The first MAX_OUTPUT_BYTES + 1 bytes of stdout."""
+    report: bytes
+    """What `inside` and whoever else had its channel wrote, without its first line."""
+    status: int | None
+    """Exit status, 128 + n after signal n; None: killed because it took or wrote too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """How much a program may take: processor seconds, as much again of waiting, and memory of each process."""
+
+    seconds: float
+    memory_mib: int
+
+    def run(self, code: str, steps: Sequence[Any] | None, stdin: str = "") -> Ended:
+        """Run `code`, and then the steps of `inside.run_calls`; None: as a program that reads stdin.
+
+        Raises SandboxError when the jail does not come about.
+        """
+        plan = {
+            "steps": steps,
+            "seconds": math.ceil(self.seconds),
+            "memory_bytes": self.memory_mib * 2**20,
+            "processes": _PROCESSES,
+            "file_bytes": _FILE_BYTES,
+            "files": _FILES,
+        }
+        contents = {
+            "inside.py": Path(inside.__file__).read_bytes(),
+            "plan.json": json.dumps(plan).encode(),
+            "main.py": code.encode("utf-8", "surrogatepass"),
+        }
+        with ExitStack() as stack:
+            files = {name: _file(data, stack) for name, data in contents.items()}
+            ended = self._watch(*_start(files, _file(stdin.encode(), stack)))
+        if not ended.report.startswith(inside.STARTED):
+            raise SandboxError(f"no jail: {_why(ended)}")
+        return Ended(ended.printed, ended.report.removeprefix(inside.STARTED), ended.status)
+
+    def _watch(self, process: subprocess.Popen[bytes], first: int | None) -> Ended:
+        """Read until the jail ends, or end it. first: the descriptor of its first process; all others die with it."""
+        deadline = time.monotonic() + 2 * self.seconds + _GRACE_SECONDS
+        assert process.stdout and process.stderr
+        limits = {process.stdout.fileno(): MAX_OUTPUT_BYTES, process.stderr.fileno(): inside.MAX_REPORT_BYTES + 1024}
+        held = {number: bytearray() for number in limits}
+        try:
+            in_time = _drain(held, limits, deadline)
+            status = process.wait(max(0.0, deadline - time.monotonic())) if in_time else None
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if first is not None:
+                _kill(first)
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+        printed, report = map(bytes, held.values())
+        return Ended(printed, report, 128 - status if status is not None and status < 0 else status)
+
+
+def _drain(held: dict[int, bytearray], limits: dict[int, int], deadline: float) -> bool:
+    """Read both channels to their ends; False when time or a limit came first."""
+    with selectors.DefaultSelector() as selector:
+        for number in held:
+            selector.register(number, selectors.EVENT_READ)
+        while selector.get_map():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            for key, _ in selector.select(remaining):
+                data = os.read(key.fd, min(_READ_BYTES, limits[key.fd] + 1 - len(held[key.fd])))
+                if not data:
+                    selector.unregister(key.fd)
+                held[key.fd] += data
+                if len(held[key.fd]) > limits[key.fd]:
+                    return False
+    return True
+
+
+def _file(data: bytes, stack: ExitStack) -> int:
+    """A file in memory with this content, open at its start."""
+    number = os.memfd_create("jail")
+    stack.callback(os.close, number)
+    with os.fdopen(os.dup(number), "wb") as file:
+        file.write(data)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
+
+
+def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], int | None]:
+    """bubblewrap, and a descriptor of the first process in its jail, or None when there came to be no jail."""
+    # a process of root is exempt from the limit on processes
+    user = _NOBODY if os.geteuid() == 0 else None
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as told:
+        try:
+            process = subprocess.Popen(
+                _command(files, writing),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[writing, *files.values()],
+                cwd="/",
+                env={},
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise SandboxError(f"bubblewrap cannot be started: {error}") from error
+        finally:
+            os.close(writing)
+        number = re.search(rb'"child-pid": (\d+)', told.read(4096))
+    try:
+        return process, os.pidfd_open(int(number[1])) if number else None
+    except ProcessLookupError:
+        return process, None
+
+
+def _kill(first: int) -> None:
+    """End a jail from outside: what is in it may have unmade its dying with us, by way of ptrace."""
+    try:
+        signal.pidfd_send_signal(first, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it ended by itself
+    finally:
+        os.close(first)
+
+
+def _command(files: dict[str, int], info: int) -> list[str]:
+    python, prefix = _python()
+    environment = {"PATH": "/usr/bin", "HOME": "/tmp", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
+    return [
+        *(shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns"),
+        *("--info-fd", str(info), "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "jail"),
+        *("--uid", str(_NOBODY), "--gid", str(_NOBODY), "--clearenv"),
+        *(part for name, value in environment.items() for part in ("--setenv", name, value)),
+        *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"),
+        *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"),
+        *(("--ro-bind", prefix, prefix) if prefix else ()),
+        *("--dev", "/dev", "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"),
+        *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),
+        *("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/jail"),
+        *("--", python, "-S", "-s", "-B", "/jail/inside.py"),
+    ]
+
+
+def _python() -> tuple[str, str]:
+    """The interpreter of the jail, and the folder it needs besides /usr."""
+    if _PYTHON.exists():
+        return str(_PYTHON), ""
+    prefix = Path(sys.base_prefix).resolve()
+    return str(prefix / "bin" / "python3"), "" if prefix.is_relative_to("/usr") else str(prefix)
+
+
+def why_not() -> str:
+    """Why there can be no jail on this machine, and what to do about it, in one line; empty when there can."""
+    if sys.platform != "linux":
+        return "bubblewrap needs Linux"
+    program = shutil.which("bwrap")
+    if program is None:
+        return "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"bubblewrap does not start: {error}"
+    version = re.search(r"(\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < _OLDEST:
+        return f"bubblewrap {'.'.join(map(str, _OLDEST))} or newer is needed, this is '{said.strip()[:50]}'"
+    try:
+        ended = Jail(seconds=5, memory_mib=256).run(_PROBE, None)
+    except SandboxError as error:
+        return str(error)
+    if ended.printed.strip() != b"walls hold":
+        return f"a wall of the jail does not hold: {ended.report.decode(errors='replace')[:200]}"
+    return ""
+
+
+def _why(ended: Ended) -> str:
+    said = " ".join(ended.report[:300].decode(errors="replace").split()) or f"bwrap ends with {ended.status}"
+    remedy = next((remedy for sign, remedy in _REMEDIES if sign in said), "")
+    return f"{said}; {remedy}" if remedy else said
