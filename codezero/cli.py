@@ -51,6 +51,23 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
     evaluate.add_argument("--json", action="store_true", help="print one JSON object")
 
+    judge = command("evaluate", _evaluate, "judge attempts that are already written, with reasons")
+    judge.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="JSON lines: question, tests, completions[, entry_point, level]; - is stdin",
+    )
+    judge.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    judge.add_argument(
+        "--audit", action="store_true", help="also EXECUTE every attempt in a sandbox, beside the verdict"
+    )
+    judge.add_argument("--json", action="store_true", help="print a JSON line of verdicts for each line")
+
+    bench = command("bench", _bench, "measure, side by side; NAME is a file of benchmarks/, `judge` for example")
+    bench.add_argument("name", metavar="NAME", help="which one; `list` names them all")
+    bench.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its own arguments, --json and --help too")
+
     nano = command("nano", _nano_build, "the embedded models")
     nano_commands = nano.add_subparsers(metavar="NANO_COMMAND", required=True)
     build = nano_commands.add_parser(
@@ -78,7 +95,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options, left = parser.parse_known_args(arguments)
+    if left:  # argparse takes KEY=VALUE only before the first option that follows FILE
+        if not hasattr(options, "overrides") or any(word.startswith("-") for word in left):
+            parser.error(f"unrecognized arguments: {' '.join(left)}")
+        options.overrides += left
     try:
         return options.handler(options)
     except ConfigError as error:
@@ -92,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from codezero.config import compose
+    from codezero.compose import compose
     from codezero.run_folder import open_run_folder
 
     config = compose(options.overrides)
@@ -103,7 +125,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _swarm_up(options: argparse.Namespace) -> int:
-    from codezero.config import compose
+    from codezero.compose import compose
 
     if not 1 <= options.nodes <= 64:
         raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
@@ -114,18 +136,59 @@ def _swarm_up(options: argparse.Namespace) -> int:
 
 
 def _eval(options: argparse.Namespace) -> int:
-    from codezero.config import compose
+    from codezero.compose import compose
 
     config = compose(options.overrides)
     from codezero.wiring import examine
 
-    measured = examine(config, lambda doing: print(f"codezero: {doing} …", file=sys.stderr, flush=True))
+    measured = examine(config, _say)
     if options.json:
         print(json.dumps(measured))
     else:
         for name, value in measured.items():
             print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
     return DONE
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from codezero.compose import compose
+
+    config = compose(options.overrides)
+    from codezero.evaluate import evaluate
+
+    marked = evaluate(config, options.file, audit=options.audit, say=_say)
+    if options.json:
+        for one, _ in marked:
+            print(json.dumps(one.to_json()), flush=True)
+        return DONE
+    from codezero.monitor.card import print_marked
+
+    print_marked((one.scored, one.executed, known) for one, known in marked)
+    return DONE
+
+
+def _bench(options: argparse.Namespace) -> int:
+    """Runs the file as a program of its own would be."""
+    from codezero.compose import beside_package
+
+    found = {path.stem: path for path in sorted(beside_package("benchmarks").glob("*.py"))}
+    if options.name == "list":
+        print("\n".join(found))
+        return DONE
+    if options.name not in found:
+        raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(found)}")
+    import runpy
+
+    sys.argv = [str(found[options.name]), *options.rest]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED if end.code else DONE
+    return DONE
+
+
+def _say(doing: str) -> None:
+    print(f"codezero: {doing} …", file=sys.stderr, flush=True)
 
 
 def _nano_build(options: argparse.Namespace) -> int:
@@ -139,14 +202,14 @@ def _nano_build(options: argparse.Namespace) -> int:
 
 
 def _config_show(options: argparse.Namespace) -> int:
-    from codezero.config import compose, to_yaml
+    from codezero.compose import compose, to_yaml
 
     print(to_yaml(compose(options.overrides)), end="")
     return DONE
 
 
 def _identity_show(options: argparse.Namespace) -> int:
-    from codezero.config import compose
+    from codezero.compose import compose
     from codezero.swarm.identity import Identity
 
     path = Path(compose(options.overrides).swarm.identity)

@@ -1,28 +1,18 @@
 """Every knob: its type, unit, bounds and default. Imports nothing heavy.
 
-YAML under `configs/` holds values only; these classes are the schema it is checked against. `compose` turns
-overrides into a `NodeConfig` or raises a `ConfigError` of one line.
+YAML under `configs/` holds values only; these classes are the schema that `compose.py` checks it against.
 """
 
-import dataclasses
-import difflib
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from codezero.errors import ConfigError
-
-BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
-    "ge": ("at least", operator.ge),
-    "gt": ("more than", operator.gt),
-    "le": ("at most", operator.le),
-}
+QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
+"""What a judge can be asked."""
 
 
 def _bounded(default: Any, *, one_of: Sequence[str] = (), **bounds: float) -> Any:
-    """A field that `check` holds to `bounds` (keys of BOUNDS) or to a choice."""
+    """A field that `compose.check` holds to `bounds` (keys of BOUNDS there) or to a choice."""
     return field(default=default, metadata={"one_of": tuple(one_of), **bounds})
 
 
@@ -70,6 +60,8 @@ class SolverConfig:
     max_prompt_tokens: int = _bounded(256, ge=16, le=131072)
     temperature: float = _bounded(1.0, gt=0, le=2)
     learning_rate: float = _bounded(5e-4, gt=0, le=0.1)
+    settle_steps: int = _bounded(0, ge=0)
+    """The rate falls as 1 / sqrt(1 + steps / settle_steps), so that the policy comes to rest; 0: it stays."""
     minibatches: int = _bounded(2, ge=1, le=64)
     """Optimiser steps an iteration's rows are divided into."""
     micro_batch_rows: int = _bounded(64, ge=1)
@@ -101,7 +93,7 @@ class EvaluatorConfig:
     """Deadline of everything asked of an endpoint for one batch; what is not answered by then is unavailable."""
     requests: int = _bounded(8, ge=1, le=256)
     """Requests under way at an endpoint at once."""
-    questions: list[str] = field(default_factory=lambda: ["likelihood", "yes_no", "per_test", "output_match"])
+    questions: list[str] = field(default_factory=lambda: list(QUESTIONS))
     """What the judge is asked: any of these; calibration then weighs each by its proven skill."""
     own_solutions: int = _bounded(0, ge=0, le=64)
     """Solutions of its own that a local judge writes for each problem, to compare attempts with; 0: none."""
@@ -236,95 +228,3 @@ class NodeConfig:
     chain: ChainConfig = field(default_factory=ChainConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
-
-
-def config_directory() -> Path:
-    """`configs/` of the checkout, or its copy inside an installed package."""
-    package = Path(__file__).resolve().parent
-    beside = package.parent / "configs"
-    return beside if (beside / "node.yaml").is_file() else package / "configs"
-
-
-def check(config: Any, prefix: str = "") -> None:
-    """Raise ConfigError for the first field outside its bounds."""
-    for spec in dataclasses.fields(config):
-        key, value = prefix + spec.name, getattr(config, spec.name)
-        if dataclasses.is_dataclass(value):
-            check(value, key + ".")
-            continue
-        rule = spec.metadata
-        if rule.get("one_of") and value not in rule["one_of"]:
-            raise ConfigError(f"{key}={value} is unknown; choose one of: {', '.join(rule['one_of'])}")
-        for name, (sign, holds) in BOUNDS.items():
-            bound = rule.get(name)
-            if bound is not None and not holds(value, bound):  # NaN holds no bound
-                raise ConfigError(f"{key}={value} is out of bounds; it must be {sign} {bound:g}")
-
-
-def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
-    """Every dotted key of the schema, groups included."""
-    for spec in dataclasses.fields(schema):
-        yield prefix + spec.name
-        if dataclasses.is_dataclass(spec.type):
-            yield from keys(spec.type, prefix + spec.name + ".")
-
-
-def compose(overrides: Sequence[str] = ()) -> NodeConfig:
-    """The shipped values, then `overrides`, as checked dataclasses.
-
-    Raises ConfigError with one line that names the key and the nearest right one.
-    """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    ConfigStore.instance().store(name="schema", node=NodeConfig)
-    directory = config_directory()
-    for override in overrides:
-        _check_key(override, directory)
-    try:
-        with initialize_config_dir(str(directory), version_base=None):
-            raw = hydra_compose("node", overrides=list(overrides))
-            config = cast(NodeConfig, OmegaConf.to_object(raw))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error, overrides)) from error
-    check(config)
-    return config
-
-
-def _check_key(override: str, directory: Path) -> None:
-    """Name the nearest right key for a misspelt one, which Hydra does not."""
-    key, equals, _ = override.partition("=")
-    key = key.lstrip("+~")
-    groups = sorted(path.name for path in directory.iterdir() if path.is_dir())
-    known = sorted({*keys(), *groups})
-    if not equals:
-        raise ConfigError(f"'{override}' is not an override; write key=value, for example solver.learning_rate=1e-5")
-    if key not in known:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-        raise ConfigError(f"{key} is not a setting; did you mean {near[0]}? `codezero config show` lists them all")
-
-
-def _one_line(error: Exception, overrides: Sequence[str]) -> str:
-    """Hydra's and OmegaConf's many-line messages as one line that names the key."""
-    lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
-    key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
-    what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
-    given = next((override for override in overrides if key and override.startswith(key + "=")), key)
-    return f"{given}: {what}" if given else what
-
-
-def to_yaml(config: NodeConfig) -> str:
-    """Every setting and its value."""
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
-
-
-def quoted(value: object) -> str:
-    """`value` as an override's right-hand side; for paths, which may hold spaces, commas and quotes."""
-    escaped = str(value).replace("'", "\\'")
-    return f"'{escaped}'"

@@ -6,6 +6,7 @@
   - ProblemError      a problem is malformed or unusable
   - ProposalError     the proposer's output broke its contract
   - EvaluatorError    the frozen judge could not be asked
+  - AlarmError        the judge was found exploited and cannot be mended: learning on would only make it worse
   - SandboxError      the sandbox itself failed (never: the code in it failed)
   - CheckpointError   a checkpoint is missing a part or cannot be read
   - SwarmError        peers or the network process unreachable
@@ -37,6 +38,10 @@ class ProposalError(CodeZeroError, ValueError):
 
 class EvaluatorError(CodeZeroError):
     """The frozen judge could not be asked."""
+
+
+class AlarmError(CodeZeroError):
+    """The judge was found exploited, and calibrating it anew did not help. Ends the run."""
 
 
 class SandboxError(CodeZeroError):

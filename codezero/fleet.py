@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.config import NodeConfig, quoted
+from codezero.compose import quoted
+from codezero.config import NodeConfig
 from codezero.errors import SwarmError
 from codezero.monitor.swarm_view import SwarmView, summarise
 from codezero.stopping import LEASH, Stop

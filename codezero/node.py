@@ -130,7 +130,7 @@ class Node:
         sampled = time.monotonic() - sampling
 
         scored: list[ScoredGroup] = []
-        with self.tolerate(EvaluatorError, "the judge is unavailable: nothing learned this iteration"):
+        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: nothing learned this iteration"):
             scored = self.evaluator.score(groups)
 
         peer_groups: list[RolloutGroup] = []
@@ -139,8 +139,11 @@ class Node:
             gathered = self.swarm.gather(round_number)
             peer_groups = [group for group in gathered if self.problems.admits(group.problem)]
         scored_peers: list[ScoredGroup] = []
-        with self.tolerate(EvaluatorError, "the judge is unavailable: peers' groups dropped"):
+        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: peers' groups dropped"):
             scored_peers = self.evaluator.score(peer_groups)
+
+        with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
+            self.evaluator.review(iteration, [*scored, *scored_peers])
 
         learned = self.solver.step(scored, scored_peers)
         self.difficulty.observe(scored)
@@ -169,6 +172,7 @@ class Node:
         return {
             "problems": self.problems,
             "solver": self.solver,
+            "evaluator": self.evaluator,
             "difficulty": self.difficulty,
             "proposer": self.proposer,
         }

@@ -56,13 +56,24 @@ class Solver(Persistent, Protocol):
         ...
 
 
-class Evaluator(Protocol):
+class Evaluator(Persistent, Protocol):
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
-        """A verdict per completion, in order. Never runs code. Raises EvaluatorError."""
+        """A verdict per completion, in order. Raises EvaluatorError, and SandboxError where rewards are executed."""
+        ...
+
+    def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
+        """Once an iteration: how far can the judge still be believed?
+
+        Raises EvaluatorError and SandboxError, and AlarmError when the run should end.
+        """
+        ...
+
+    def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
+        """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
         ...
 
     def metrics(self) -> Metrics:
-        """`judge/...`: how far this judge can be believed, from its canaries."""
+        """`judge/...`: how far this judge can be believed; `audit/...` where attempts are executed to see it."""
         ...
 
 

@@ -73,6 +73,19 @@ def problem_id(question: str, tests: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Worked:
+    """A problem with solutions whose correctness is known without running them."""
+
+    problem: Problem
+    right: tuple[str, ...]
+    """At least one."""
+    wrong: tuple[str, ...] = ()
+    """Each known to fail a test."""
+    suspect: tuple[str, ...] = ()
+    """Each very probably wrong: right ones changed at random, solutions of other problems."""
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One sampled attempt."""
 

@@ -7,11 +7,9 @@ starts in parallel and must exist before CUDA does.
 import contextlib
 import dataclasses
 import logging
-import random
 import re
 import signal
 import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,7 @@ from codezero.fleet import ADDRESSES
 from codezero.monitor.monitor import RunMonitor, setup_logging
 from codezero.node import Node
 from codezero.problems.stream import SyntheticStream
-from codezero.problems.synthetic import held_out, make_task, mutants
+from codezero.problems.synthetic import held_out
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, Exam, Proposer, Swarm
 from codezero.run_folder import RunFolder
@@ -30,9 +28,9 @@ from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.types import Metrics
+from codezero.wiring_evaluator import Say, build_evaluator
 
 if TYPE_CHECKING:
-    from codezero.evaluator.calibration import Canary
     from codezero.models.load import LoadedModel
     from codezero.models.sampler import Sampler
 
@@ -40,8 +38,6 @@ logger = logging.getLogger(__name__)
 
 NANO = "nano"
 """The word for the embedded model of a role."""
-Say = Callable[[str], None]
-"""Tells a person what takes its time."""
 LARGE_PARAMETERS = 200_000_000
 """From here on memory is dearer than computing activations twice."""
 
@@ -112,7 +108,7 @@ def build_node(
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
     sampler = Sampler(policy)
-    evaluator = build_evaluator(config, stack, monitor.busy)
+    evaluator = build_evaluator(config, stack, monitor.busy, lambda: load_judge(config, monitor.busy))
     solver = GrpoSolver(
         config.solver,
         sampler=sampler,
@@ -156,9 +152,15 @@ def examine(config: NodeConfig, say: Say) -> Metrics:
     with contextlib.ExitStack() as stack:
         solver = load(config, config.model.solver, "solver", say)
         use_threads(solver.model, config.model.threads)
-        exam = build_exam(config, Sampler(solver), build_evaluator(config, stack, say), stack)
+        evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
+        exam = build_exam(config, Sampler(solver), evaluator, stack)
         say("attempting and executing the held-out problems")
         return exam.sit()
+
+
+def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":
+    """The judge that runs in this process. Raises ModelError."""
+    return load(config, config.evaluator.model, "judge", say)
 
 
 def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
@@ -173,36 +175,6 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
     )
     logger.info("%s: %s on %s", role, name, loaded.device)
     return loaded
-
-
-def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -> Evaluator:
-    """The frozen judge, calibrated on canaries: known right and wrong solutions that no solver sees."""
-    from codezero.code.guard import StaticGuard
-    from codezero.evaluator.evaluator import FrozenEvaluator
-    from codezero.evaluator.judge import LikelihoodJudge
-
-    settings = config.evaluator
-    guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
-    judge = LikelihoodJudge(load(config, settings.model, "judge", say), batch_rows=settings.batch_rows)
-    evaluator = FrozenEvaluator(judge, guard, list(canaries(settings.canaries, config.seed)))
-    say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
-    evaluator.calibrate()
-    return evaluator
-
-
-def canaries(count: int, seed: int) -> "Iterator[Canary]":
-    """References and mutants that fail their tests, in equal number."""
-    from codezero.evaluator.calibration import Canary
-
-    chance = random.Random(f"canaries {seed}")
-    made = 0
-    while made < count:
-        task = make_task(chance)
-        for wrong in mutants(task, chance, 1):
-            assert task.problem.reference is not None
-            yield Canary(task.problem, task.problem.reference, right=True)
-            yield Canary(task.problem, wrong, right=False)
-            made += 2
 
 
 def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:

@@ -3,6 +3,10 @@
 import logging
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("codezero", deadline=None)  # machines are busy; a test never asserts a duration
+settings.load_profile("codezero")
 
 
 @pytest.fixture(autouse=True)

@@ -16,12 +16,14 @@ ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "monit
 ROWS = [
     {"errors"},
     {"types", "config"},
-    {"protocols"},
-    {"run_folder", "stopping", "tally", "code", "models", "sandbox"},
+    {"protocols", "compose"},
+    {"run_folder", "stopping", "tally", "skill", "code", "models", "sandbox"},
     ROLES,
     {"nano"},
     {"node", "fleet"},
+    {"wiring_evaluator"},
     {"wiring"},
+    {"evaluate"},
     {"cli"},
     {"__main__"},
 ]
@@ -33,8 +35,9 @@ HOMES = {
     "accelerate": {"solver"},
     "datasets": {"problems", "solver"},
     "hivemind": {"swarm"},
-    "hydra": {"config"},
-    "omegaconf": {"config"},
+    "httpx2": {"evaluator"},
+    "hydra": {"compose"},
+    "omegaconf": {"compose"},
     "pydantic_monty": {"sandbox"},
     "pyflakes": {"code"},
     "rich": {"monitor", "nano", "cli"},
@@ -83,12 +86,12 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 def test_only_wiring_names_parts_of_several_roles() -> None:
     for path in FILES:
         roles = {module.split(".")[1] for module in imported(path) if module.startswith("codezero.")} & ROLES
-        if unit(path) not in {"wiring", "nano", "cli"}:
+        if unit(path) not in {"wiring", "wiring_evaluator", "evaluate", "nano", "cli"}:
             assert len(roles) <= 1, f"{path} joins {sorted(roles)}"
 
 
 def test_the_config_loads_no_heavy_library() -> None:
-    assert not loaded_by("from codezero.config import compose; compose()") & HEAVY
+    assert not loaded_by("from codezero.compose import compose; compose()") & HEAVY
 
 
 def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from codezero.config import NodeConfig, compose, config_directory, keys, quoted, to_yaml
+from codezero.compose import compose, config_directory, keys, quoted, to_yaml
+from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 
 SHIPPED = sorted(config_directory().glob("*/*.yaml"))

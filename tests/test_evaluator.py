@@ -10,49 +10,27 @@ from random import Random
 
 import pytest
 import torch
+from builders_evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_evaluator, build_watch, group, known
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from codezero.code.extract import fence
 from codezero.code.guard import StaticGuard
+from codezero.code.tests import Example
 from codezero.errors import EvaluatorError
-from codezero.evaluator.calibration import Canary, auroc, ece
+from codezero.evaluator.canaries import CanarySource
 from codezero.evaluator.evaluator import FrozenEvaluator, Program, Reading
-from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, YES_MARGIN, LikelihoodJudge
+from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, LikelihoodJudge
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
-from codezero.problems.synthetic import Split, corrupt_text, make_task, mutants
-from codezero.types import Completion, Problem, RolloutGroup, Source, Status, Verdict, problem_id
+from codezero.problems.synthetic import Split, corrupt_text, make_task, worked
+from codezero.skill import auroc, ece
+from codezero.types import Problem, Standing, Status, Verdict
 
 
-def canaries(count: int, seed: int, split: Split = Split.TRAIN) -> list[Canary]:
-    random = Random(seed)
-    made: list[Canary] = []
-    while len(made) < count:
-        task = make_task(random, split=split)
-        for wrong in mutants(task, random, 1):
-            made.append(Canary(task.problem, str(task.problem.reference), right=True))
-            made.append(Canary(task.problem, wrong, right=False))
-    return made
-
-
-def group(problem: Problem, *texts: str, finished: bool = True) -> RolloutGroup:
-    completions = tuple(Completion(text, (1,), (0.0,), finished) for text in texts)
-    return RolloutGroup(problem, completions, "peer", round=0, policy_step=0)
-
-
-def problem(question: str, entry: str, *tests: str) -> Problem:
-    return Problem(problem_id(question, tests), question, tests, entry, Source.SYNTHETIC)
-
-
-FILTER = problem(
-    "Write a function pick_item(nums) that returns the numbers in nums that are greater than 3.",
-    "pick_item",
-    "assert pick_item([1, 5, 7]) == [5, 7]",
-    "assert pick_item([4, 2, 9]) == [4, 9]",
-    "assert pick_item([6, 3]) == [6]",
-)
-RIGHT = "def pick_item(nums):\n    return [x for x in nums if x > 3]"
-WRONG = "def pick_item(nums):\n    return [x for x in nums if x < 3]"
+def oracle() -> ToldJudge:
+    """Right about everything in these tests."""
+    right = {canary.code for canary in CanarySource(worked).draw(400, "1 start") if canary.right} | {RIGHT}
+    return ToldJudge(lambda program: 1.0 if program.code in right else -1.0)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +46,7 @@ def nano() -> LoadedModel:
 
 @pytest.fixture(scope="module")
 def evaluator(nano: LoadedModel, guard: StaticGuard) -> FrozenEvaluator:
-    made = FrozenEvaluator(LikelihoodJudge(nano), guard, canaries(200, seed=1))
+    made = build_evaluator(LikelihoodJudge(nano), guard)
     made.calibrate()
     return made
 
@@ -100,7 +78,7 @@ def judge_one(evaluator: FrozenEvaluator, of: Problem, text: str, finished: bool
 
 def test_right_and_wrong_are_told_apart_on_programs_nobody_trained_on(evaluator: FrozenEvaluator):
     """Held-out compositions, references against mutants that really fail: skill and calibration carry over."""
-    fresh = canaries(200, seed=2, split=Split.HELD_OUT)
+    fresh = known(200, seed=2, split=Split.HELD_OUT)
     scored = evaluator.score([group(canary.problem, fence(canary.code)) for canary in fresh])
     said = [one.verdicts[0].correctness for one in scored]
     right = [canary.right for canary in fresh]
@@ -129,7 +107,7 @@ def test_verdicts_come_in_order_and_are_reproducible(evaluator: FrozenEvaluator)
 
 
 def test_alone_or_in_a_crowd_the_judge_says_the_same(nano: LoadedModel):
-    items = [Program(canary.problem.question, canary.code) for canary in canaries(12, seed=4)]
+    items = [Program(canary.problem.question, canary.code) for canary in known(12, seed=4)]
     wanted = frozenset((LEAST_GAP, MEAN_GAP))
     together = LikelihoodJudge(nano).read(items, wanted)
     for item, reading in zip(items, together, strict=True):
@@ -250,7 +228,7 @@ def test_a_missing_end_of_text_costs_a_little(evaluator: FrozenEvaluator):
 def test_a_judge_without_skill_gets_weight_zero(
     ignorant: LoadedModel, guard: StaticGuard, caplog: pytest.LogCaptureFixture
 ):
-    evaluator = FrozenEvaluator(LikelihoodJudge(ignorant), guard, canaries(100, seed=1))
+    evaluator = build_evaluator(LikelihoodJudge(ignorant), guard, canaries=100)
     (scored,) = evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG), "no code")])
     right, wrong, none = scored.verdicts
     assert right == wrong and right.correctness == 0.5
@@ -286,37 +264,46 @@ class SilentJudge:
         raise EvaluatorError("out of memory")
 
 
-def test_a_judge_that_cannot_be_asked_is_an_error_and_calibration_is_tried_again(guard: StaticGuard):
-    evaluator = FrozenEvaluator(SilentJudge(), guard, canaries(80, seed=1))
-    for _ in range(2):
-        with pytest.raises(EvaluatorError):
-            evaluator.score([group(FILTER, fence(RIGHT))])
+def test_a_judge_that_cannot_be_asked_masks_every_row_and_is_asked_again(guard: StaticGuard):
+    evaluator = build_evaluator(SilentJudge(), guard)
+    for times in (1, 2):
+        (scored,) = evaluator.score([group(FILTER, fence(RIGHT), "no code")])
+        assert {verdict.status for verdict in scored.verdicts} == {Status.UNAVAILABLE}
+        assert "out of memory" in scored.verdicts[0].reasons[0]
+        assert scored.success is None
+        measured = evaluator.metrics()
+        assert measured["judge/unavailable_share"] == 1 and measured["judge/outages"] == times
+    with pytest.raises(EvaluatorError):
+        evaluator.calibrate()
 
 
-class CountingJudge:
-    """Knows the answer and counts the questions."""
-
-    names = ("score",)
-
-    def __init__(self, right: set[str]) -> None:
-        self.right = right
-        self.asked: list[Program] = []
-
-    def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
-        self.asked += programs
-        return [Reading((1.0 if program.code in self.right else -1.0,)) for program in programs]
+def test_a_judge_that_abstains_is_unavailable_not_wrong(guard: StaticGuard):
+    judge = ToldJudge(lambda program: None if program.code == WRONG else 1.0)
+    evaluator = FrozenEvaluator(judge, guard, build_watch(oracle(), guard))
+    (scored,) = evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG))])
+    assert scored.verdicts[0].status is Status.JUDGED
+    assert scored.verdicts[1].status is Status.UNAVAILABLE and "abstains" in scored.verdicts[1].reasons[0]
 
 
 def test_each_distinct_program_is_judged_once_a_call(guard: StaticGuard):
-    known = canaries(80, seed=1)
-    judge = CountingJudge({canary.code for canary in known if canary.right} | {RIGHT})
-    evaluator = FrozenEvaluator(judge, guard, known)
+    judge = oracle()
+    evaluator = build_evaluator(judge, guard)
     evaluator.calibrate()
     judge.asked.clear()
     evaluator.score(
         [group(FILTER, fence(RIGHT), fence(RIGHT + "  # again"), fence(WRONG)), group(FILTER, fence(RIGHT))]
     )
     assert sorted(program.code for program in judge.asked) == sorted([RIGHT, WRONG])
+
+
+def test_a_judge_never_sees_what_a_proposer_only_claims(guard: StaticGuard):
+    judge = oracle()
+    evaluator = build_evaluator(judge, guard)
+    evaluator.calibrate()
+    judge.asked.clear()
+    evaluator.score([group(FILTER, fence(RIGHT)), group(replace(FILTER, standing=Standing.CLAIMED), fence(WRONG))])
+    seen = {program.code: program.examples for program in judge.asked}
+    assert seen[WRONG] == () and Example("pick_item([6, 3])", "[6]") in seen[RIGHT]
 
 
 def test_metrics_count_since_they_were_last_read(evaluator: FrozenEvaluator):
@@ -331,68 +318,6 @@ def test_metrics_count_since_they_were_last_read(evaluator: FrozenEvaluator):
     low = measured["judge/canary_auroc_low"]
     assert isinstance(low, float) and low > 0.9
     assert evaluator.metrics()["judge/unavailable_share"] is None
-
-
-# ------------------------------------------------------------------ the yes/no margin
-
-
-def test_the_embedded_tokenizer_has_no_yes_and_no(nano: LoadedModel):
-    judge = LikelihoodJudge(nano)
-    assert judge.names == (LEAST_GAP, MEAN_GAP)
-    assert "Yes" in judge.unused
-
-
-@pytest.fixture(scope="module")
-def affirmative(nano: LoadedModel) -> LoadedModel:
-    """The embedded model with a Yes and a No of its own, one token each."""
-    import copy
-
-    tokenizer = copy.deepcopy(nano.tokenizer)
-    tokenizer.add_tokens(["Yes", "No"])
-    model = copy.deepcopy(nano.model)
-    torch.manual_seed(0)
-    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    return replace(nano, tokenizer=tokenizer, model=model.eval(), name="affirmative")
-
-
-def test_a_tokenizer_with_yes_and_no_gives_a_margin_that_abstains(affirmative: LoadedModel):
-    """This model never says Yes or No, so it has not answered: the margin is missing, not zero or wrong."""
-    judge = LikelihoodJudge(affirmative)
-    assert judge.names == (LEAST_GAP, MEAN_GAP, YES_MARGIN) and not judge.unused
-    (reading,) = judge.read([Program(FILTER.question, RIGHT)], frozenset(judge.names))
-    assert reading.scores is not None and reading.scores[0] is not None and reading.scores[2] is None
-
-
-def test_margins_do_not_depend_on_order_padding_or_company(affirmative: LoadedModel, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("codezero.evaluator.judge._LEAST_MASS", 0.0)
-    programs = [
-        Program(FILTER.question, RIGHT),
-        Program("Write f(x).", "def f(x):\n    return x"),
-        Program("g", "g = 1"),
-    ]
-    wanted = frozenset((LEAST_GAP, MEAN_GAP, YES_MARGIN))
-    together = [reading.scores for reading in LikelihoodJudge(affirmative).read(programs, wanted)]
-    alone = [LikelihoodJudge(affirmative).read([program], wanted)[0].scores for program in reversed(programs)]
-    for one, other in zip(together, reversed(alone), strict=True):
-        assert one is not None and other is not None
-        assert one[2] is not None and one[2] == pytest.approx(other[2], abs=1e-3)
-
-
-def test_no_program_at_all_has_no_margin(affirmative: LoadedModel, monkeypatch: pytest.MonkeyPatch):
-    """The content-free answer is taken off: `pass` and `N/A` are zero between them."""
-    monkeypatch.setattr("codezero.evaluator.judge._LEAST_MASS", 0.0)
-    readings = LikelihoodJudge(affirmative).read(
-        [Program(FILTER.question, "pass"), Program(FILTER.question, "N/A")], frozenset((YES_MARGIN,))
-    )
-    margins = [reading.scores[2] for reading in readings if reading.scores is not None]
-    assert sum(margin for margin in margins if margin is not None) == pytest.approx(0, abs=1e-4)
-
-
-def test_a_margin_that_is_not_wanted_is_not_asked(affirmative: LoadedModel, monkeypatch: pytest.MonkeyPatch):
-    judge = LikelihoodJudge(affirmative)
-    monkeypatch.setattr(judge, "_next_token_margins", lambda rows: pytest.fail("asked"))  # pyright: ignore[reportUnknownLambdaType]
-    (reading,) = judge.read([Program(FILTER.question, RIGHT)], frozenset((LEAST_GAP, MEAN_GAP)))
-    assert reading.scores is not None and reading.scores[2] is None
 
 
 def test_the_evaluator_itself_needs_no_torch():

@@ -39,6 +39,7 @@ class ScriptedJudge:
     def __init__(self, believes: Sequence[str] = (RIGHT,), unavailable: Sequence[str] = ()) -> None:
         self.believes, self.unavailable = believes, unavailable
         self.peers: set[str] = set()
+        self.witnessed: list[tuple[float, bool]] = []
 
     def verdict(self, text: str) -> Verdict:
         p = 0.9 if text in self.believes else 0.1
@@ -48,6 +49,9 @@ class ScriptedJudge:
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         self.peers |= {group.peer_id for group in groups}
         return [ScoredGroup(g, tuple(self.verdict(c.text) for c in g.completions)) for g in groups]
+
+    def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
+        self.witnessed += executed
 
     def metrics(self) -> Metrics:
         return {}
@@ -125,7 +129,7 @@ def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> N
     assert measured["judge/auroc"] == pytest.approx(0.75)
     assert measured["judge/false_positive_share"] == 0.5
     assert measured["judge/false_negative_share"] == 0.0
-    assert judge.peers == {"exam"}
+    assert judge.peers == {"exam"} and judge.witnessed == [(0.9, True), (0.9, False), (0.1, False)]
 
 
 def test_a_verdict_that_is_unavailable_says_nothing(sandbox: MontySandbox) -> None:

@@ -16,7 +16,7 @@ from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, Row, collate
 from codezero.solver.grpo import policy_loss, token_logprobs
-from codezero.solver.learner import TrlLearner
+from codezero.solver.learner import TrlLearner, learning_rate
 from codezero.solver.packed import packed_logprobs
 
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo")
@@ -37,6 +37,7 @@ class Recorder:
     def __init__(self, learner: TrlLearner):
         self.parameters = list(learner.policy.model.parameters())
         self.gradients: list[list[Tensor]] = []
+        self.param_groups = [{"lr": 0.0}]
 
     def step(self) -> None:
         self.gradients.append([p.grad.clone() for p in self.parameters if p.grad is not None])
@@ -274,3 +275,17 @@ def test_making_one_prints_nothing_and_leaves_nothing(tmp_path: Path, monkeypatc
 def test_a_row_needs_a_logprob_for_each_token():
     with pytest.raises(ValueError, match="log-probability"):
         Row((1,), (2, 3), (-1.0,), 1.0)
+
+
+def test_the_rate_settles_and_never_reaches_nothing():
+    config = SolverConfig(learning_rate=1e-3, settle_steps=50)
+    assert learning_rate(config, 0) == 1e-3
+    assert learning_rate(config, 150) == pytest.approx(5e-4)
+    assert learning_rate(SolverConfig(learning_rate=1e-3), 10_000) == 1e-3
+
+
+def test_the_optimiser_follows_the_settled_rate():
+    learner = make(learning_rate=1e-3, settle_steps=1)
+    learner.steps = 3
+    learner.update(Batch(tuple(random_rows(4))))
+    assert learner._optimizer.param_groups[0]["lr"] == pytest.approx(learning_rate(learner.config, learner.steps - 1))

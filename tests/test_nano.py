@@ -15,7 +15,6 @@ from transformers import AutoTokenizer
 from codezero.code.canonical import canonical, stated_parameters
 from codezero.code.extract import extract_code
 from codezero.errors import ModelError
-from codezero.evals.metrics import auroc
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import ROLES, build, corpus, measure, weights_directory
@@ -24,6 +23,7 @@ from codezero.nano.train import Shape, new_model, rate, train
 from codezero.problems.synthetic import Split, fence, is_held_out, make_task, mutants, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
+from codezero.skill import auroc
 from codezero.solver.solver import solver_prompt
 
 TOKENIZER = build_tokenizer(0)

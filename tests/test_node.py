@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from codezero.errors import ChainError, EvaluatorError, SandboxError, SwarmError
+from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
 from codezero.node import Node
 from codezero.tally import best_proposer, mean_reward
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
@@ -57,6 +57,9 @@ class Parts:
     def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
         self.note("score")
         return [ScoredGroup(group, (verdict(1.0), verdict(0.0))) for group in groups]
+
+    def review(self, iteration: int, scored: list[ScoredGroup]) -> None:
+        self.note(f"review {len(scored)}")
 
     def publish(self, groups: list[ScoredGroup], round_number: int) -> None:
         self.note("publish")
@@ -144,7 +147,7 @@ def test_an_iteration_runs_in_order() -> None:
     assert make_node(parts).run() == "max_iterations reached"
     assert parts.calls == [
         *("started 0", "exam", "log 0"),
-        *("proposals", "next_batch", "rollout", "score", "publish", "gather", "score", "step 1+1"),
+        *("proposals", "next_batch", "rollout", "score", "publish", "gather", "score", "review 2", "step 1+1"),
         *("difficulty", "propose", "offer", "reward 0.5", "exam", "log 1", "save 1", "close", "close"),
     ]
     assert parts.rows[-1]["round"] == 7
@@ -214,6 +217,29 @@ def test_a_broken_sandbox_costs_the_exam_only() -> None:
     parts = Broken()
     make_node(parts).run()
     assert parts.rows[-1]["tolerated/SandboxError"] == 2 and parts.saved == [1]
+
+
+@pytest.mark.parametrize("error", [EvaluatorError, SandboxError])
+def test_a_look_at_the_judge_that_fails_costs_nothing_else(error: type[Exception]) -> None:
+    class Blind(Parts):
+        def review(self, iteration: int, scored: list[ScoredGroup]) -> None:
+            raise error("not now")
+
+    parts = Blind()
+    make_node(parts).run()
+    assert "step 1+1" in parts.calls and parts.saved == [1]
+
+
+def test_an_exploited_judge_ends_the_node_before_it_learns_more() -> None:
+    class Exploited(Parts):
+        def review(self, iteration: int, scored: list[ScoredGroup]) -> None:
+            if iteration == 2:
+                raise AlarmError("the judge is exploited")
+
+    parts = Exploited()
+    with pytest.raises(AlarmError, match="exploited"):
+        make_node(parts, max_iterations=5).run()
+    assert parts.saved == [1] and parts.calls.count("step 1+1") == 1
 
 
 def test_without_a_coordinator_the_last_round_is_played_on() -> None:

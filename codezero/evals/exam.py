@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codezero.errors import ProblemError
-from codezero.evals.metrics import auroc, average_at_k, bootstrap_interval, pass_at_k
+from codezero.evals.metrics import average_at_k, bootstrap_interval, pass_at_k
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.sandbox.execution import Job, Outcome, Sandbox
+from codezero.sandbox.execution import TRUTH, Job, Sandbox
+from codezero.skill import auroc
 from codezero.types import Metrics, Problem, RolloutGroup, Style
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -19,9 +20,6 @@ BELIEF = 0.5
 """Judged correctness from which the judge is taken to say "right"."""
 EXAMINED = "exam"
 """Peer id of the exam's rollout groups: they belong to no peer and are never published."""
-
-
-PASSED: dict[Outcome, bool | None] = {Outcome.PASS: True, Outcome.FAIL: False, Outcome.UNKNOWN: None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,9 @@ class HeldOutExam:
         """Attempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
         began = time.monotonic()
         attempts = self._attempts()
+        self.evaluator.witness(
+            [(a.judged, a.passed) for a in attempts if a.judged is not None and a.passed is not None]
+        )
         measured = executed_metrics(attempts, self.problems, samples=self.samples, seed=self.seed)
         measured |= judge_metrics(attempts)
         return measured | {"eval/seconds": time.monotonic() - began}
@@ -118,7 +119,7 @@ class HeldOutExam:
         ]
         distinct = list(dict.fromkeys(job for job in jobs if job is not None))  # execution is deterministic
         executions = dict(zip(distinct, self.sandbox.run_many(distinct), strict=True))
-        return [False if job is None else PASSED[executions[job].outcome] for job in jobs]
+        return [False if job is None else TRUTH[executions[job].outcome] for job in jobs]
 
 
 def executed_metrics(attempts: Sequence[Attempt], problems: Sequence[Problem], *, samples: int, seed: int) -> Metrics:
@@ -154,16 +155,21 @@ def executed_metrics(attempts: Sequence[Attempt], problems: Sequence[Problem], *
     return measured
 
 
+def compared(attempts: Sequence[Attempt]) -> list[tuple[float, bool]]:
+    """(judged correctness, passed) of the attempts that both the judge and the sandbox could decide."""
+    return [(a.judged, a.passed) for a in attempts if a.judged is not None and a.passed is not None]
+
+
 def judge_metrics(attempts: Sequence[Attempt]) -> Metrics:
     """How far the judge can be believed on the attempts that both it and the sandbox could decide.
 
     `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share
     of passed attempts it does not believe, both at 0.5.
     """
-    pairs = [(a.judged, a.passed) for a in attempts if a.judged is not None and a.passed is not None]
+    pairs = compared(attempts)
     scores, truths = [score for score, _ in pairs], [truth for _, truth in pairs]
     return {
-        "judge/auroc": auroc(scores, truths),
+        "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
         "judge/believed": _mean(scores),
         "judge/false_positive_share": _mean([score >= BELIEF for score, truth in pairs if not truth]),
         "judge/false_negative_share": _mean([score < BELIEF for score, truth in pairs if truth]),

@@ -1,25 +1,18 @@
-"""The figures of an exam: pass@k, average@k, intervals and AUROC. Pure; knows nothing of models or files.
+"""The figures of an exam: pass@k, average@k and their intervals. Pure; knows nothing of models or files.
 
-Legend for shapes: P problems, A attempts.
+Legend for shapes: P problems.
 """
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from codezero.skill import Interval
 
 RESAMPLES = 2_000
 DRAWS_AT_ONCE = 1_000_000
 """Bounds the memory of a bootstrap (8 bytes a draw)."""
-
-
-class Interval(NamedTuple):
-    """A two-sided interval of 95 %."""
-
-    low: float
-    high: float
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -59,24 +52,3 @@ def bootstrap_interval(values_P: Sequence[float], *, seed: int, resamples: int =
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     mean = float(values.mean())
     return Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean
-
-
-def auroc(scores_A: Sequence[float], truths_A: Sequence[bool]) -> float | None:
-    """Chance that a right attempt is scored above a wrong one, ties counting half; None without both kinds.
-
-    The Mann-Whitney rank statistic: Hanley & McNeil 1982.
-    """
-    right = np.asarray(truths_A, dtype=np.bool_)
-    positives, negatives = int(right.sum()), int((~right).sum())
-    if not positives or not negatives:
-        return None
-    ranks = average_ranks(np.asarray(scores_A, dtype=np.float64))
-    above = float(ranks[right].sum()) - positives * (positives + 1) / 2
-    return above / (positives * negatives)
-
-
-def average_ranks(scores_A: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """[A] ranks from 1; equal scores share the mean of their ranks."""
-    _, place, counts = np.unique(scores_A, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[place]

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from codezero.types import Problem
+from codezero.skill import Array, auroc_interval, brier, ece
 
 SKILL = 0.55
 """Least lower bound of the AUROC with which a judge, or one of its scores, is used."""
@@ -24,18 +23,6 @@ FOLDS = 5
 RIDGE = 0.1
 """L2 penalty on the weights of standardised scores; the intercept is free."""
 NO_OPINION = 0.5
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Canary:
-    """A solution whose correctness is known."""
-
-    problem: Problem
-    code: str
-    """Not fenced."""
-    right: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +63,17 @@ class Calibration:
 
     def probability(self, scores: Sequence[float | None]) -> float:
         return NO_OPINION if self.fit is None else self.fit.probability(scores)
+
+    def wanted(self, names: Sequence[str]) -> frozenset[str]:
+        """The scores that are used."""
+        weights = (0.0,) * len(names) if self.fit is None else self.fit.weights
+        return frozenset(name for name, weight in zip(names, weights, strict=True) if weight > 0)
+
+    def told_by(self, scores: Sequence[float | None]) -> bool:
+        """Does any score that is used say something? Otherwise the judge abstains."""
+        return self.fit is not None and any(
+            weight > 0 and score is not None for weight, score in zip(self.fit.weights, scores, strict=True)
+        )
 
 
 def calibrate(
@@ -161,57 +159,6 @@ def logistic(features: Array, labels: Array, ridge: float = RIDGE, iterations: i
         if np.abs(size * step).max() < 1e-8:
             break
     return solution
-
-
-def auroc(scores: Sequence[float] | Array, labels: Sequence[bool] | Array) -> float:
-    """Probability that a right one scores above a wrong one, ties counting half. NaN without both kinds."""
-    return auroc_interval(scores, labels)[0]
-
-
-def auroc_interval(scores: Sequence[float] | Array, labels: Sequence[bool] | Array) -> tuple[float, float, float]:
-    """(AUROC, low, high): the 95 % interval holds every A whose own standard error reaches the AUROC seen.
-
-    Standard error of Hanley & McNeil 1982, interval by Newcombe 2006 (method 5); unlike AUROC +- 1.96 SE it stays
-    honest near 1, where good judges are. NaN without both kinds.
-    """
-    values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64) > 0
-    n_right, n_wrong = int(truth.sum()), int((~truth).sum())
-    if not n_right or not n_wrong:
-        return math.nan, math.nan, math.nan
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    area = float((ranks[truth].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
-    return area, _reach(area, 0.0, n_right, n_wrong), _reach(area, 1.0, n_right, n_wrong)
-
-
-def _reach(area: float, end: float, n_right: int, n_wrong: int) -> float:
-    """The value between `area` and `end` that is 1.96 of its own standard errors away from `area`; by bisection."""
-    near, far = area, end
-    for _ in range(60):
-        middle = (near + far) / 2
-        if abs(area - middle) > 1.96 * _standard_error(middle, n_right, n_wrong):
-            far = middle
-        else:
-            near = middle
-    return near
-
-
-def _standard_error(area: float, n_right: int, n_wrong: int) -> float:
-    right_pairs, wrong_pairs = area / (2 - area), 2 * area**2 / (1 + area)
-    within = (n_right - 1) * (right_pairs - area**2) + (n_wrong - 1) * (wrong_pairs - area**2)
-    return math.sqrt(max(0.0, (area * (1 - area) + within) / (n_right * n_wrong)))
-
-
-def brier(probabilities: Array, labels: Array) -> float:
-    """Mean squared error of the probabilities."""
-    return float(np.mean((probabilities - labels) ** 2))
-
-
-def ece(probabilities: Array, labels: Array, bins: int = 10) -> float:
-    """Expected calibration error over `bins` equal-width bins: mean |said - true| weighted by how often it is said."""
-    which = np.minimum((probabilities * bins).astype(int), bins - 1)
-    gaps = (abs((probabilities - labels)[which == b].sum()) for b in range(bins))
-    return float(sum(gaps) / len(labels))
 
 
 def best_threshold(probabilities: Array, labels: Array) -> float:

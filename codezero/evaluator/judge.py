@@ -1,61 +1,104 @@
-"""A frozen language model as judge: how likely would it have written this program, and does it say Yes?
+"""A frozen language model as judge: how likely would it have written this program, and what does it say when asked?
 
 Likelihood reads the canonical code once behind the question (teacher forcing). A model pays for every token it would
 not have written itself, which a policy under optimisation finds much harder to exploit than a yes/no question; the
-price is that a correct but unusual program is thought wrong. Both scores are only that: `calibration.py` decides.
+price is that a correct but unusual program is thought wrong. The questions are follow-ups of the same conversation, so
+that question and code are read once for all. All of it is only scores: `calibration.py` decides what they are worth.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import hashlib
+import json
+import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
+from itertools import chain
+from typing import TypeVar
 
 import torch
 
-from codezero.code.extract import fence
-from codezero.errors import EvaluatorError
-from codezero.evaluator.evaluator import Program, Reading
-from codezero.models.chat import encode_completions, encode_prompts
+from codezero.errors import ConfigError, EvaluatorError
+from codezero.evaluator.interview import Interview, Said
+from codezero.evaluator.questions import (
+    CONTENT_FREE,
+    LEAST_GAP,
+    LIKELIHOOD,
+    MEAN_GAP,
+    OUTPUT_MATCH,
+    PER_TEST,
+    PROMPT_VERSION,
+    SCORES,
+    YES_MARGIN,
+    YES_NO,
+    YES_NO_WORDS,
+    Spoken,
+    follow_ups,
+    solve_prompt,
+)
+from codezero.evaluator.reading import Program, Reading
+from codezero.models.chat import encode_completions
 from codezero.models.load import LoadedModel
-from codezero.models.logprobs import TokenScores, teacher_forced
+from codezero.models.prefix import AskScores
+from codezero.models.sampler import Sampler
 
-PROMPT_VERSION = "1"
-"""Changes with every change of wording, so that no cached score outlives it."""
+__all__ = ["LEAST_GAP", "MEAN_GAP", "YES_MARGIN", "LikelihoodJudge"]
+
+logger = logging.getLogger(__name__)
+
 CACHED_READINGS = 65_536
+CACHED_SOLUTIONS = 4_096
+"""Questions whose own solutions are kept."""
 FLOOR = -15.0
 """Nats; a token that is less likely than this is simply not written by this model."""
+SOLUTION_TEMPERATURE = 0.8
 
-LEAST_GAP, MEAN_GAP, YES_MARGIN = "least_gap", "mean_gap", "yes_margin"
-
-_WORDS = ((" Yes", " No"), ("Yes", "No"), (" yes", " no"), ("YES", "NO"))
-_ORDERS = ("Yes or No", "No or Yes")
-_CONTENT_FREE = ("pass", "N/A")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _LEAST_MASS = 0.5
 """Probability of Yes and No together below which the model has not answered."""
-_TOKENS_PER_BATCH = 32_768
 
 
 class LikelihoodJudge:
-    """Scores of a program: `least_gap` and `mean_gap` over the tokens of its code and of the end of the answer, nats
-    below the likeliest token; and, where the tokenizer has one token for each, the margin of Yes over No."""
+    """Scores of a program by one model in this process; `questions.SCORES` says which question gives which."""
 
-    def __init__(self, loaded: LoadedModel, *, batch_rows: int = 128) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        questions: Collection[str] = (LIKELIHOOD, YES_NO),
+        batch_rows: int = 128,
+        solution_tokens: int = 512,
+        share_prefix: bool = True,
+    ) -> None:
+        """`solution_tokens` bounds an own solution. `share_prefix` False reads every prompt in full, for comparison.
+
+        Raises ConfigError for a question that there is not.
+        """
+        if unknown := sorted(set(questions) - set(SCORES)):
+            raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
         self._loaded = loaded
-        self._batch_rows = batch_rows
         self._yes_no = _single_tokens(loaded)
+        mute = {YES_NO, PER_TEST} & set(questions) if not self._yes_no else set[str]()
+        self._unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
+        self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
+        self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
+        self._interview = Interview(loaded, most_tokens=self._most_tokens, batch_rows=batch_rows, share=share_prefix)
+        self._solution_tokens = solution_tokens
         self._cache: OrderedDict[bytes, Reading] = OrderedDict()
-        self._most_tokens = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
+        self._solutions: OrderedDict[tuple[str, int], list[str]] = OrderedDict()
+        if self._interview.why_full:
+            logger.info("the judge reads every prompt in full: %s", self._interview.why_full)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (LEAST_GAP, MEAN_GAP, YES_MARGIN) if self._yes_no else (LEAST_GAP, MEAN_GAP)
+        return tuple(name for question in self._questions for name in SCORES[question])
 
     @property
     def unused(self) -> str:
-        """Why there is no yes/no margin; empty when there is one."""
-        return "" if self._yes_no else "the tokenizer has no single tokens for Yes and No"
+        """Why a question that was wanted is not asked; empty when all are."""
+        return self._unused
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         """Same program, same reading. Raises EvaluatorError when the model cannot be asked at all."""
@@ -69,145 +112,133 @@ class LikelihoodJudge:
                 raise EvaluatorError("the judge ran out of memory; lower evaluator.batch_rows") from error
             known |= dict(zip(missing, fresh, strict=True))
         for key in keys:
-            self._cache[key] = known[key]
-            self._cache.move_to_end(key)
-        while len(self._cache) > CACHED_READINGS:
-            self._cache.popitem(last=False)
+            _remember(self._cache, key, known[key], CACHED_READINGS)
         return [known[key] for key in keys]
 
+    def solve(self, question: str, count: int) -> list[str]:
+        """`count` answers of the model's own, as written; the same for the same question. Raises EvaluatorError."""
+        key = (question, count)
+        if key not in self._solutions:
+            tokens = int(min(self._solution_tokens, self._most_tokens // 2))
+            seed = int.from_bytes(hashlib.sha256(question.encode("utf-8", "replace")).digest()[:7])
+            try:
+                (drawn,) = Sampler(self._loaded).sample(
+                    [solve_prompt(question)],
+                    group_size=count,
+                    max_new_tokens=tokens,
+                    temperature=SOLUTION_TEMPERATURE,
+                    generator_seed=seed,
+                    max_prompt_tokens=None if math.isinf(self._most_tokens) else int(self._most_tokens) - tokens,
+                )
+            except torch.OutOfMemoryError as error:
+                raise EvaluatorError("the judge ran out of memory; lower evaluator.own_solutions") from error
+            _remember(self._solutions, key, [completion.text for completion in drawn], CACHED_SOLUTIONS)
+        return list(self._solutions[key])
+
     def _key(self, program: Program, wanted: frozenset[str]) -> bytes:
-        parts = (self._loaded.name, PROMPT_VERSION, *sorted(wanted), program.question, program.code)
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).digest()
+        model = (self._loaded.name, getattr(self._loaded.model.config, "_commit_hash", None), PROMPT_VERSION)
+        examples = [(example.input, example.output) for example in program.examples]
+        parts = (*model, sorted(wanted), program.question, program.code, examples, program.stdio)
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
 
     def _read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
-        gaps = self._gaps(programs)
-        readable = [program for program, gap in zip(programs, gaps, strict=True) if not isinstance(gap, str)]
-        asked = bool(self._yes_no) and YES_MARGIN in wanted
-        margins = iter(self._margins(readable) if asked else [None] * len(readable))
-        readings: list[Reading] = []
-        for gap in gaps:
-            if isinstance(gap, str):
-                readings.append(Reading(None, gap))
-            else:
-                readings.append(Reading((*gap, next(margins)) if self._yes_no else gap))
-        return readings
-
-    def _gaps(self, programs: Sequence[Program]) -> list[tuple[float, float] | str]:
-        """(least, mean) for each program, or why there is none."""
-        tokenizer = self._loaded.tokenizer
-        prompts = encode_prompts(tokenizer, [program.question for program in programs])
-        answers = encode_completions(tokenizer, [fence(program.code) for program in programs])
-        opening = encode_completions(tokenizer, [fence("").partition("\n")[0] + "\n"])[0]
-        rows = [(prompt, [*answer, self._loaded.stop_ids[0]]) for prompt, answer in zip(prompts, answers, strict=True)]
-        fits = [len(prompt) + len(answer) <= self._most_tokens for prompt, answer in rows]
-        short = [row for row, fit in zip(rows, fits, strict=True) if fit]
-        scores = iter(
-            teacher_forced(
-                self._loaded.model,
-                self._loaded.pad_id,
-                [prompt for prompt, _ in short],
-                [answer for _, answer in short],
-                batch_rows=self._batch_rows,
-            )
-            if short
-            else ()
+        needed = {question for question in self._questions if wanted & set(SCORES[question])}
+        if not needed:
+            return [Reading((None,) * len(self.names))] * len(programs)
+        questions = list(dict.fromkeys(program.question for program in programs)) if YES_NO in needed else []
+        empty = [Program(question, code) for question in questions for code in CONTENT_FREE]
+        sheets = [follow_ups(program, needed) for program in programs]
+        said = self._interview.ask(
+            [*programs, *empty],
+            [*sheets, *(follow_ups(program, {YES_NO}) for program in empty)],
+            choices=list(chain(*zip(*self._yes_no, strict=True))),
+            score_code=LIKELIHOOD in needed,
         )
+        priors = self._priors(questions, said[len(programs) :])
         return [
-            _summary(next(scores), _shared(answer, opening)) if fit else "longer than the judge can read"
-            for (_, answer), fit in zip(rows, fits, strict=True)
+            self._reading(sheet, one, priors.get(program.question))
+            for program, sheet, one in zip(programs, sheets, said[: len(programs)], strict=True)
         ]
 
-    def _margins(self, programs: Sequence[Program]) -> list[float | None]:
-        """Mean over both orders of log p(Yes) - log p(No), less what the model says of no program at all.
+    def _priors(self, questions: Sequence[str], said: Sequence[Said | None]) -> dict[str, float | None]:
+        """Mean margin of the programs that say nothing, by question."""
+        margins = [None if one is None else _mean(self._next_token_margins(one.answers)) for one in said]
+        each = len(CONTENT_FREE)
+        return {question: _mean(margins[at * each : (at + 1) * each]) for at, question in enumerate(questions)}
 
-        Zhao et al., "Calibrate before use", 2021. None where it does not answer Yes or No.
-        """
-        questions = list(dict.fromkeys(program.question for program in programs))
-        empty = [Program(question, code) for question in questions for code in _CONTENT_FREE]
-        said = dict(zip((*programs, *empty), self._answers([*programs, *empty]), strict=True))
-        prior = {question: _mean([said[Program(question, code)] for code in _CONTENT_FREE]) for question in questions}
-        return [_difference(said[program], prior[program.question]) for program in programs]
+    def _reading(self, sheet: Sequence[Spoken], said: Said | None, prior: float | None) -> Reading:
+        if said is None:
+            return Reading(None, "longer than the judge can read")
+        scores: dict[str, float | None] = {}
+        if said.code is not None:
+            gaps = said.code.gap.clamp(min=FLOOR)
+            if not bool(torch.isfinite(said.code.gap).all()):
+                return Reading(None, "the judge's scores are not finite")
+            scores |= zip(SCORES[LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
+        answers: dict[str, list[AskScores | None]] = {spoken.question: [] for spoken in sheet}
+        for spoken, answer in zip(sheet, said.answers, strict=True):
+            answers[spoken.question].append(answer)
+        if YES_NO in answers:
+            scores[YES_MARGIN] = _difference(_mean(self._next_token_margins(answers[YES_NO])), prior)
+        if PER_TEST in answers:
+            scores |= zip(SCORES[PER_TEST], _of_tests(self._next_token_margins(answers[PER_TEST])), strict=True)
+        if OUTPUT_MATCH in answers:
+            scores |= zip(SCORES[OUTPUT_MATCH], _of_outputs(answers[OUTPUT_MATCH]), strict=True)
+        return Reading(tuple(scores.get(name) for name in self.names))
 
-    def _answers(self, programs: Sequence[Program]) -> list[float | None]:
-        tokenizer = self._loaded.tokenizer
-        texts = [_question(program, order) for program in programs for order in _ORDERS]
-        begun = encode_completions(tokenizer, ["Answer:"])[0]
-        rows = [[*prompt, *begun] for prompt in encode_prompts(tokenizer, texts)]
-        margins = self._next_token_margins(rows)
-        return [_mean(margins[at : at + len(_ORDERS)]) for at in range(0, len(margins), len(_ORDERS))]
-
-    @torch.no_grad()
-    def _next_token_margins(self, rows: Sequence[Sequence[int]]) -> list[float | None]:
-        """Left-padded, so that every row's next token stands last."""
-        margins: list[float | None] = [None] * len(rows)
-        yes, no = (list(ids) for ids in zip(*self._yes_no, strict=True))
-        for batch in self._batches(rows):
-            longest = max(len(rows[i]) for i in batch)
-            ids = [[self._loaded.pad_id] * (longest - len(rows[i])) + list(rows[i]) for i in batch]
-            mask = [[0] * (longest - len(rows[i])) + [1] * len(rows[i]) for i in batch]
-            attention = torch.tensor(mask, device=self._loaded.device)
-            logits = self._loaded.model(
-                input_ids=torch.tensor(ids, device=self._loaded.device),
-                attention_mask=attention,
-                position_ids=(attention.cumsum(-1) - 1).clamp(min=0),
-                use_cache=False,
-                logits_to_keep=1,
-            ).logits[:, -1]
-            logprobs = logits.float().log_softmax(-1)
-            says_yes, says_no = logprobs[:, yes].logsumexp(-1), logprobs[:, no].logsumexp(-1)
-            mass = (says_yes.exp() + says_no.exp()).tolist()
-            for i, margin, answered in zip(batch, (says_yes - says_no).tolist(), mass, strict=True):
-                margins[i] = margin if math.isfinite(margin) and answered >= _LEAST_MASS else None
-        return margins
-
-    def _batches(self, rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for i in sorted(range(len(rows)), key=lambda i: len(rows[i])):
-            if len(rows[i]) > self._most_tokens:
-                return
-            if batch and (len(batch) == self._batch_rows or (len(batch) + 1) * len(rows[i]) > _TOKENS_PER_BATCH):
-                yield batch
-                batch = []
-            batch.append(i)
-        if batch:
-            yield batch
+    def _next_token_margins(self, answers: Sequence[AskScores | None]) -> list[float | None]:
+        """log p(Yes) - log p(No) where each answer begins; None where the model says neither, or could not read."""
+        known = [answer.choices for answer in answers if answer is not None]
+        if not known:
+            return [None] * len(answers)
+        yes, no = torch.stack(known).unflatten(-1, (2, -1)).logsumexp(-1).unbind(-1)
+        masses = (yes.exp() + no.exp()).tolist()
+        margins = iter(
+            [
+                margin if math.isfinite(margin) and mass >= _LEAST_MASS else None
+                for margin, mass in zip((yes - no).tolist(), masses, strict=True)
+            ]
+        )
+        return [None if answer is None else next(margins) for answer in answers]
 
 
-def _summary(scores: TokenScores, skip: int) -> tuple[float, float] | str:
-    """The opening fence is the same for all and says nothing about the program."""
-    gaps = scores.gap[skip:]
-    if not bool(torch.isfinite(gaps).all()):
-        return "the judge's scores are not finite"
-    gaps = gaps.clamp(min=FLOOR)
-    return float(gaps.min()), float(gaps.mean())
+def _of_tests(margins: Sequence[float | None]) -> tuple[float | None, float | None, float | None]:
+    """(least, mean, share above 0); a test that could not be told must not hide behind the others."""
+    known = [margin for margin in margins if margin is not None]
+    if not known or len(known) < len(margins):
+        return None, None, None
+    return min(known), sum(known) / len(known), sum(margin > 0 for margin in known) / len(known)
 
 
-def _shared(answer: Sequence[int], opening: Sequence[int]) -> int:
-    """Tokens that both begin with."""
-    pairs = zip(answer, opening, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(answer), len(opening)))
+def _of_outputs(answers: Sequence[AskScores | None]) -> tuple[float | None, float | None]:
+    """(share of outputs that the model would have given token by token, mean log-probability of their tokens)."""
+    known = [answer.answer for answer in answers if answer is not None]
+    if not known or len(known) < len(answers) or not all(bool(torch.isfinite(one.gap).all()) for one in known):
+        return None, None
+    return sum(bool((one.gap >= 0).all()) for one in known) / len(known), float(
+        torch.cat([one.logprob for one in known]).mean()
+    )
+
+
+def _remember(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """The newest `most` are kept."""
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)
 
 
 def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
     """(yes, no) ids of every spelling that is one token in both."""
-    ids = encode_completions(loaded.tokenizer, [word for pair in _WORDS for word in pair])
+    ids = encode_completions(loaded.tokenizer, [word for pair in YES_NO_WORDS for word in pair])
     pairs = zip(ids[::2], ids[1::2], strict=True)
     return [(yes[0], no[0]) for yes, no in pairs if len(yes) == len(no) == 1 and yes != no]
-
-
-def _question(program: Program, order: str) -> str:
-    # the mark is derived from the program, which therefore cannot contain it and pretend to end early
-    mark = hashlib.sha256(f"{program.question}\0{program.code}".encode("utf-8", "replace")).hexdigest()[:8]
-    return (
-        f"{program.question}\n\n<<<CODE {mark}>>>\n{program.code}\n<<<END {mark}>>>\n\n"
-        f"Does this code do exactly what is asked, for every input? Answer {order}."
-    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """None when one is missing: half an answer is biased towards its order."""
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _difference(one: float | None, other: float | None) -> float | None:

@@ -1,13 +1,16 @@
 """Static findings and a probability -> one reward in [0, 1], with its parts and reasons. Pure functions.
 
-R = cap * (0.70 C + 0.15 S + 0.10 A + 0.05 F). Correctness dominates on purpose: structure, adherence and format
-saturate within a few rounds and would otherwise be what is learned.
+R = cap * (0.70 C + 0.15 S + 0.10 A + 0.05 F) by default. Correctness dominates on purpose: structure, adherence and
+format saturate within a few rounds and would otherwise be what is learned.
 """
 
+import math
+
 from codezero.code.static import StaticReport
+from codezero.config import RewardConfig
 from codezero.types import Status, Verdict
 
-CORRECTNESS, STRUCTURE, ADHERENCE, FORMAT = 0.70, 0.15, 0.10, 0.05
+DEFAULT = RewardConfig()
 
 NO_FENCE_CAP = 0.05
 SYNTAX_CAP = 0.10
@@ -15,26 +18,35 @@ CALL_CAP = 0.15
 """The entry point is missing or cannot be called as the tests call it."""
 
 
-def verdict(report: StaticReport, correctness: float | None, finished: bool, why_not: str = "") -> Verdict:
-    """The verdict on one completion.
+def verdict(
+    report: StaticReport,
+    correctness: float | None,
+    finished: bool,
+    why_not: str = "",
+    *,
+    said: str = "judged",
+    weights: RewardConfig = DEFAULT,
+) -> Verdict:
+    """The verdict on one completion; its reward is finite and in [0, 1] whatever comes in.
 
-    `correctness`: calibrated probability in [0, 1]; None when the judge could not tell (`why_not` says why). It is
-    ignored where the static pass has decided. `finished`: EOS was generated.
+    `correctness`: calibrated probability in [0, 1]; None, or anything else, when it could not be told (`why_not` says
+    why). It is ignored where the static pass has decided. `finished`: EOS was generated. `said`: who told.
     """
     if report.unavailable:
-        return _without_gradient(Status.UNAVAILABLE, (report.unavailable,))
+        return unavailable(report.unavailable)
     if report.quarantine:
         return _without_gradient(Status.QUARANTINED, report.quarantine)
     if report.certain_failure:
         correctness, status = 0.0, Status.CERTAIN_FAILURE
-    elif correctness is None:
-        return _without_gradient(Status.UNAVAILABLE, (why_not or "the judge gave no answer",))
+    elif correctness is None or not 0 <= correctness <= 1:  # NaN is in no range
+        return unavailable(why_not or "the judge gave no answer")
     else:
         status = Status.JUDGED
-    said = (f"judged {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
+    told = (f"{said} {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
     s, a, f = structure(report), adherence(report), format_score(report, finished)
     limit, failure = cap(report)
-    reward = limit * (CORRECTNESS * correctness + STRUCTURE * s + ADHERENCE * a + FORMAT * f)
+    earned = (weights.correctness * correctness, weights.structure * s, weights.adherence * a, weights.format * f)
+    reward = limit * math.fsum(earned) / _total(weights)
     return Verdict(
         reward=min(1.0, reward),
         correctness=correctness,
@@ -43,7 +55,7 @@ def verdict(report: StaticReport, correctness: float | None, finished: bool, why
         format=f,
         cap=limit,
         status=status,
-        reasons=(*failure, *said, *flaws(report), *(() if finished else ("no end of text",))),
+        reasons=(*failure, *told, *flaws(report), *(() if finished else ("no end of text",))),
     )
 
 
@@ -54,9 +66,9 @@ def cap(report: StaticReport) -> tuple[float, tuple[str, ...]]:
     if not report.parses:
         return SYNTAX_CAP, (report.refusal,)
     if not report.entry_defined:
-        return CALL_CAP, ("the function asked for is not defined",)
+        return CALL_CAP, ("writes nothing" if report.stdio else "the function asked for is not defined",)
     if not report.arity_ok:
-        return CALL_CAP, ("cannot be called as the tests call it",)
+        return CALL_CAP, ("never reads its input" if report.stdio else "cannot be called as the tests call it",)
     return 1.0, ()
 
 
@@ -77,7 +89,7 @@ def structure(report: StaticReport) -> float:
 
 
 def adherence(report: StaticReport) -> float:
-    """Is it what was asked for, and nothing else? Share of four checks; 0 without the function asked for."""
+    """Is it what was asked for, and nothing else? Share of four checks; 0 where `cap` finds nothing to call."""
     if not report.entry_defined:
         return 0.0
     checks = (report.signature_as_stated, not report.unused_params, not report.toplevel, report.hardcode_ratio < 0.5)
@@ -108,6 +120,15 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
         (not report.closed, "the fence is not closed"),
     ]
     return tuple(text for applies, text in found if applies)
+
+
+def unavailable(why: str) -> Verdict:
+    """Could not tell: masked out, never a 0 that counts."""
+    return _without_gradient(Status.UNAVAILABLE, (why,))
+
+
+def _total(weights: RewardConfig) -> float:
+    return math.fsum((weights.correctness, weights.structure, weights.adherence, weights.format))
 
 
 def _without_gradient(status: Status, reasons: tuple[str, ...]) -> Verdict:

@@ -8,6 +8,8 @@ from codezero.monitor.text import clean, count, duration, interval, percent
 
 PAUSE_SECONDS = 10.0
 """Least time between two lines that tell of no exam."""
+NEWS_SECONDS = 1.0
+"""The same for a line that tells of trouble with the judge, or of its end."""
 SEPARATOR = " · "
 
 
@@ -29,13 +31,15 @@ def plain_line(state: RunState) -> str:
     parts.append(count(state.peers, "peer"))
     if seconds is not None:
         parts.append(duration(seconds))
+    if state.trust.trouble:
+        parts.append(state.trust.trouble)
     if state.tolerated:
         parts.append(f"{count(sum(state.tolerated.values()), 'tolerated error')}")
     return SEPARATOR.join(parts)
 
 
 class PlainView:
-    """A line for every exam, and one each PAUSE_SECONDS at most otherwise."""
+    """A line for every exam, soon one for new trouble, and one each PAUSE_SECONDS at most otherwise."""
 
     def __init__(
         self, write: Callable[[str], None] = print_flushed, clock: Callable[[], float] = time.monotonic
@@ -44,15 +48,17 @@ class PlainView:
         self._clock = clock
         self._told: float | None = None
         self._at: int | None = None
+        self._trouble = ""
 
     def show(self, state: RunState) -> None:
         """Say where the run is, if it is time to; the first call only notes where it begins."""
         moved = self._at is not None and (state.iteration != self._at or state.exam_now is not None)
         self._at = state.iteration
         now = self._clock()
-        due = self._told is None or now - self._told >= PAUSE_SECONDS
+        pause = PAUSE_SECONDS if state.trust.trouble == self._trouble else NEWS_SECONDS
+        due = self._told is None or now - self._told >= pause
         if moved and (due or state.exam_now is not None):
-            self._told = now
+            self._told, self._trouble = now, state.trust.trouble
             self._write(plain_line(state))
 
     def busy(self, state: RunState) -> None:

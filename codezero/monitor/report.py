@@ -3,6 +3,7 @@
 It claims only what was executed, and says "not measured" where nothing was.
 """
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from codezero.monitor.names import readable_name
 from codezero.monitor.state import ExamResult, RunState, ShownAttempt, code_of, mean, read_exam, read_tolerated
 from codezero.monitor.store import number
 from codezero.monitor.text import clean, count, duration, interval, percent
+from codezero.monitor.trust import Trust, troubles
 from codezero.types import Metrics
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
@@ -84,7 +86,7 @@ def _page(name: str, story: Story, state: RunState, reason: str) -> Iterator[str
     yield "\n![Executed average and reward over iterations](curve.png)"
     yield from _start_and_end(story.exams)
     yield from _levels(story.exams)
-    yield from _trust(story.exams)
+    yield from _trust(story)
     yield from _run(story, state)
     yield from _attempts(state)
     yield from _next(state)
@@ -119,10 +121,15 @@ def _levels(exams: Sequence[ExamResult]) -> Iterator[str]:
         yield f"| {level} | {percent(first.levels.get(level))} | {percent(last.levels.get(level))} |"
 
 
-def _trust(exams: Sequence[ExamResult]) -> Iterator[str]:
+def _trust(story: Story) -> Iterator[str]:
     """Whether the judge that gave the rewards can be believed."""
     yield "\n## Can the judge be believed?\n"
-    known = [exam for exam in exams if exam.believed is not None]
+    for iteration, what in troubles(story.rows):
+        yield f"- iteration {iteration}: {_inline(what, 500)}"
+    audit = functools.reduce(Trust.advanced, story.rows, Trust()).audit
+    if audit:
+        yield f"- {audit}\n"
+    known = [exam for exam in story.exams if exam.believed is not None]
     if not known:
         yield f"Against executed truth: {NOT_MEASURED}."
         return

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from codezero.monitor.store import number
+from codezero.monitor.trust import Trust
 from codezero.types import Metrics, ScoredGroup
 
 AVERAGE_KEY = re.compile(r"eval/average_at_(\d{1,4})")
@@ -120,6 +121,7 @@ class RunState:
     recent_seconds: tuple[float, ...] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
     """Errors survived by this process, by type."""
+    trust: Trust = field(default_factory=Trust)
     problem: ShownProblem | None = None
     busy: str = ""
     """What takes its time just now, beside the iterations."""
@@ -155,6 +157,7 @@ class RunState:
             exams=self.exams if exam is None else (*self.exams[: MAX_EXAMS - 1], exam),
             recent_seconds=self.recent_seconds if seconds is None else (*self.recent_seconds, seconds)[-RECENT:],
             tolerated={**self.tolerated, **read_tolerated(row)},
+            trust=self.trust.advanced(row),
             problem=most_telling(scored) or self.problem,
         )
 

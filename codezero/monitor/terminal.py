@@ -59,7 +59,8 @@ class Trendline:
 def render(state: RunState, *, height: int = 24, now: float | None = None) -> RenderableType:
     """The whole view, at most `height` rows; `now` (unix seconds) drives the clock."""
     low, high = CODE_ROWS
-    code_rows = max(low, min(high, height - FIXED_ROWS - min(1, len(state.tolerated))))
+    more = bool(state.tolerated) + bool(state.trust.audit) + bool(state.trust.trouble)
+    code_rows = max(low, min(high, height - FIXED_ROWS - more))
     body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
     title = Text("codezero", style="bold cyan")
     facts = Text(facts_line(state), style="dim") if state.facts else None
@@ -148,7 +149,12 @@ def _facts(state: RunState) -> RenderableType:
     table = _grid()
     table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    trust = state.trust
     table.add_row("judge", trust_line(state.exams[-1] if state.exams else None))
+    if trust.audit:
+        table.add_row("audit", trust.audit)
+    if trust.trouble:
+        table.add_row("", Text(trust.trouble, style="bold red"))
     table.add_row("speed", speed_line(state))
     if state.tolerated:
         survived = " · ".join(f"{clean(name, 40)} ({times})" for name, times in sorted(state.tolerated.items()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from codezero.code.canonical import canonical, stated_parameters
 from codezero.code.extract import extract_code, fence
 from codezero.errors import ProposalError
-from codezero.evals.metrics import auroc, pass_at_k
+from codezero.evals.metrics import pass_at_k
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel
 from codezero.models.logprobs import teacher_forced
@@ -18,6 +18,7 @@ from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.sandbox.execution import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
+from codezero.skill import auroc
 from codezero.types import Problem
 
 PROBLEMS, SAMPLES = 200, 8
@@ -82,9 +83,9 @@ def judge_quality(judge: LoadedModel, attempts: Sequence[Attempt]) -> Quality:
     """
     readable = [(attempt, text) for attempt in attempts if (text := _canonical(attempt)) is not None]
     gaps = least_gaps(judge, [(attempt.problem.question, text) for attempt, text in readable])
-    skill = auroc(gaps, [attempt.passed for attempt, _ in readable])
+    skill = auroc(gaps, [attempt.passed for attempt, _ in readable])  # NaN without both kinds
     own = solver_quality(attempt_held_out(judge, temperature=1e-6, samples=1), samples=1)
-    return {"auroc": float("nan") if skill is None else skill, "own_greedy": own["average@1"]}
+    return {"auroc": skill, "own_greedy": own["average@1"]}
 
 
 def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[float]:

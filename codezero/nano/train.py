@@ -70,15 +70,25 @@ def train(
     seed: int,
     on_step: Callable[[], None] = lambda: None,
 ) -> float:
-    """Trains in place; returns the mean loss of the last 50 steps, in nats per token of the answer."""
-    random = Random(seed)
+    """Trains in place on texts; returns the mean loss of the last 50 steps, in nats per token of the answer."""
+    return train_on(model, _batches(tokenizer, pairs, Random(seed)), steps=steps, on_step=on_step)
+
+
+def train_on(
+    model: Qwen2ForCausalLM,
+    batches: Iterator[tuple[list[list[int]], list[list[int]]]],
+    *,
+    steps: int,
+    on_step: Callable[[], None] = lambda: None,
+) -> float:
+    """As `train`, on ids: batches of (prompts, answers)."""
     optimizers = _optimizers(model)
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, steps)) for optimizer in optimizers
     ]
     losses: list[float] = []
     model.train()
-    for prompts, answers in islice(_batches(tokenizer, pairs, random), steps):
+    for prompts, answers in islice(batches, steps):
         loss = answer_loss(model, prompts, answers)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -16,7 +16,7 @@ from codezero.problems.composition import LEVELS
 from codezero.problems.programs import CALL_ERRORS, Spec, is_held_out, mutate, render, sample_spec, solution
 from codezero.problems.questions import parse_question, question_of
 from codezero.problems.vocabulary import LETTERS
-from codezero.types import Problem, Source, Standing, problem_id
+from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 __all__ = [
     "LEVELS",
@@ -34,6 +34,7 @@ __all__ = [
     "question_of",
     "render",
     "sample_spec",
+    "worked",
 ]
 
 _VERBS = (
@@ -120,6 +121,15 @@ def mutants(task: Task, random: Random, count: int) -> list[str]:
         if mutant not in found and _fails(solution(mutant), task.cases):
             found[mutant] = None
     return [render(mutant, task.problem.entry_point) for mutant in found]
+
+
+def worked(random: Random) -> Worked:
+    """A task that has a wrong solution beside its reference."""
+    while True:
+        task = make_task(random)
+        wrong = mutants(task, random, 1)
+        if wrong and task.problem.reference is not None:
+            return Worked(task.problem, (task.problem.reference,), tuple(wrong))
 
 
 def corrupt_text(code: str, name: str, random: Random) -> str:

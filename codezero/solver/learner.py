@@ -162,6 +162,8 @@ class TrlLearner:
         finite = math.isfinite(loss) and math.isfinite(norm)
         # A float16 scaler skips the step by itself, and must see the overflow to lower its scale.
         if finite or self._accelerator.scaler is not None:
+            for group in self._optimizer.param_groups:
+                group["lr"] = learning_rate(self.config, self.steps)
             self._optimizer.step()
         self._optimizer.zero_grad()
         return Step(loss, norm, clipped / sum(len(row.completion_ids) for row in rows), finite)
@@ -263,6 +265,14 @@ def _trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GR
             train_dataset=Dataset.from_dict({"prompt": ["unused", "unused"]}),
             processing_class=policy.tokenizer,
         )
+
+
+def learning_rate(config: SolverConfig, steps: int) -> float:
+    """Constant, or falling so slowly that a run never stops learning, yet comes to rest (Robbins & Monro 1951).
+
+    rate / sqrt(1 + steps / settle_steps), whose sum over all steps has no bound.
+    """
+    return config.learning_rate / math.sqrt(1 + steps / config.settle_steps if config.settle_steps else 1)
 
 
 def _never_asked(**_: object) -> list[float | None]:

@@ -1,0 +1,194 @@
+"""What a verdict costs and what it is worth.
+
+Cost: CPU-seconds for each solution, side by side on one random-weight model of the shape of Qwen2.5-0.5B: one question
+read off the logits (yes or no, both orders, less what is said of nothing) on a shared prefix; every question (besides,
+the likelihood of the code and three tests, twice) on a shared prefix; the same with every prompt read in full; and a
+generated dry run, one request for each solution. Random weights cost what trained ones do; a dry run never ends by
+itself and is cut at its limit, as it is with a model that explains.
+
+Worth: the embedded judge on the embedded solver's attempts at held-out problems, against execution. The judge's
+probability alone stands beside the composite reward, over the same attempts; those that the sandbox could not decide
+are left out and counted.
+
+Prints one JSON object. Usage: python benchmarks/judge.py --json [--layers 4] [--tokens 256] [--solutions 8]
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from judge_cost import Report, costs, say
+
+from codezero.code.extract import extract_code
+from codezero.code.guard import StaticGuard
+from codezero.compose import compose
+from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.questions import LIKELIHOOD
+from codezero.evaluator.reading import Program, request
+from codezero.models.load import LoadedModel
+from codezero.models.sampler import Sampler
+from codezero.problems.synthetic import held_out
+from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.monty import MontySandbox
+from codezero.skill import auroc, auroc_interval, brier, ece
+from codezero.solver.solver import solver_prompt
+from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
+from codezero.wiring import build_evaluator, load, load_judge
+
+BELIEF = 0.5
+BINS = 10
+
+# ------------------------------------------------------------------ worth
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One attempt: what execution, the judge alone and the verdict say."""
+
+    passed: bool
+    alone: float
+    """The judge's probability, whatever the static pass decided; 0 where there is no program to read."""
+    reward: float
+    correctness: float | None
+    """None when the verdict is not a statement about correctness (quarantined)."""
+
+
+def attempts(options: argparse.Namespace) -> tuple[list[Judged], int]:
+    """Everything that execution decided, and how many attempts it did not."""
+    config = compose([f"evaluator.questions=[{LIKELIHOOD}]"])
+    problems = held_out(options.problems, options.seed)
+    with contextlib.ExitStack() as stack:
+        solver = load(config, config.model.solver, "solver", say)
+        loaded = load_judge(config, say)
+        evaluator = build_evaluator(config, stack, say, lambda: loaded)
+        guard, sandbox = stack.enter_context(StaticGuard()), stack.enter_context(MontySandbox())
+        say(f"attempting {len(problems)} problems {options.samples} times")
+        groups = sampled(solver, problems, options)
+        say("executing")
+        outcomes = executed(sandbox, groups)
+        say("judging")
+        scored = evaluator.score(groups)
+        alone = judged_alone(guard, LikelihoodJudge(loaded, questions=[LIKELIHOOD]), evaluator.calibrate(), groups)
+    return combined(outcomes, alone, scored)
+
+
+def sampled(solver: LoadedModel, problems: Sequence[Problem], options: argparse.Namespace) -> list[RolloutGroup]:
+    texts = Sampler(solver).sample(
+        [solver_prompt(problem) for problem in problems],
+        group_size=options.samples,
+        max_new_tokens=48,
+        temperature=1.0,
+        generator_seed=options.seed,
+    )
+    return [RolloutGroup(one, tuple(group), "benchmark", 0, 0) for one, group in zip(problems, texts, strict=True)]
+
+
+def executed(sandbox: MontySandbox, groups: Sequence[RolloutGroup]) -> list[Outcome]:
+    """By attempt; one without code fails."""
+    jobs = [
+        Job(code, group.problem.tests) if (code := extract_code(completion.text).code) is not None else None
+        for group in groups
+        for completion in group.completions
+    ]
+    distinct = list(dict.fromkeys(job for job in jobs if job is not None))
+    known = dict(zip(distinct, sandbox.run_many(distinct), strict=True))
+    return [Outcome.FAIL if job is None else known[job].outcome for job in jobs]
+
+
+def judged_alone(
+    guard: StaticGuard, judge: LikelihoodJudge, calibration: Any, groups: Sequence[RolloutGroup]
+) -> list[float]:
+    """The calibrated probability of every attempt that has a canonical form; 0 for the rest."""
+    rows = [(group.problem, completion.text) for group in groups for completion in group.completions]
+    reports = guard.check_many([request(problem, text) for problem, text in rows])
+    readable = {
+        at: Program(problem.question, report.canonical)
+        for at, ((problem, _), report) in enumerate(zip(rows, reports, strict=True))
+        if report.canonical is not None
+    }
+    readings = judge.read(list(readable.values()), frozenset(judge.names))
+    said = {
+        at: calibration.probability(reading.scores)
+        for at, reading in zip(readable, readings, strict=True)
+        if reading.scores is not None
+    }
+    return [said.get(at, 0.0) for at in range(len(rows))]
+
+
+def combined(
+    outcomes: Sequence[Outcome], alone: Sequence[float], scored: Sequence[ScoredGroup]
+) -> tuple[list[Judged], int]:
+    verdicts = [verdict for group in scored for verdict in group.verdicts]
+    rows = list(zip(outcomes, alone, verdicts, strict=True))
+    known = [row for row in rows if row[0] is not Outcome.UNKNOWN and row[2].status is not Status.UNAVAILABLE]
+    made = [
+        Judged(outcome is Outcome.PASS, said, verdict.reward, verdict.correctness if verdict.trainable else None)
+        for outcome, said, verdict in known
+    ]
+    return made, len(rows) - len(known)
+
+
+def worth(options: argparse.Namespace) -> Report:
+    """How well judge and composite tell passed from failed attempts, and whether a probability is what it says."""
+    made, undecided = attempts(options)
+    truth = [one.passed for one in made]
+    stated = [(one.correctness, one.passed) for one in made if one.correctness is not None]
+    said = np.array([p for p, _ in stated])
+    right = np.array([float(passed) for _, passed in stated])
+    bins = np.minimum((said * BINS).astype(int), BINS - 1)
+    return {
+        "auroc_judge": auroc([one.alone for one in made], truth),
+        "auroc_judge_interval": auroc_interval([one.alone for one in made], truth)[1:],
+        "auroc_composite": auroc([one.reward for one in made], truth),
+        "auroc_composite_interval": auroc_interval([one.reward for one in made], truth)[1:],
+        "ece": ece(said, right, BINS),
+        "brier": brier(said, right),
+        "false_positive_rate": float((said[right == 0] >= BELIEF).mean()),
+        "false_negative_rate": float((said[right == 1] < BELIEF).mean()),
+        "attempts": len(made),
+        "undecided": undecided,
+        "passed_share": float(np.mean(truth)),
+        "believed_share": float(said.mean()),
+        "reliability": [
+            {"said": float(said[bins == b].mean()), "true": float(right[bins == b].mean()), "n": int((bins == b).sum())}
+            for b in range(BINS)
+            if (bins == b).any()
+        ],
+    }
+
+
+# ------------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
+    parser.add_argument("--json", action="store_true", help="one line instead of many")
+    parser.add_argument("--layers", type=int, default=4, help="of the random model; Qwen2.5-0.5B has 24")
+    parser.add_argument("--tokens", type=int, default=256, help="most new tokens of a dry run")
+    parser.add_argument("--solutions", type=int, default=8, help="of the problem that costs are measured on")
+    parser.add_argument("--dry-runs", type=int, default=2, help="solutions that are really dry-run")
+    parser.add_argument("--repeats", type=int, default=2, help="of each reading; the least counts")
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--problems", type=int, default=200, help="held-out problems that are attempted")
+    parser.add_argument("--samples", type=int, default=8, help="attempts at each")
+    parser.add_argument("--seed", type=int, default=20_000, help="of problems and sampling noise")
+    options = parser.parse_args(argv)
+    import torch
+
+    torch.set_num_threads(options.threads)
+    report = {**worth(options), **costs(options)}
+    print(json.dumps(report, indent=None if options.json else 1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

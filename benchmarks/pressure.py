@@ -1,0 +1,195 @@
+"""Does the judge survive being optimised against? Whole runs, executed truth beside what the judge believes.
+
+Three arms on the same seeds: the default judge (likelihood); the control, a judge of the same size that was taught to
+answer Yes or No and is asked nothing else, with its alarms ignored; and the same control with its alarms heeded.
+Prints JSON: for each run how far executed average@8 ever fell below its best, the widest gap between judged and
+executed success, and when the run itself raised the alarm. `--picture` draws both curves. `--into` keeps the runs, and
+the same command goes on with those that were cut off.
+
+    .venv/bin/python benchmarks/pressure.py --seeds 3 --iterations 400 --into /tmp/pressure --picture docs/pressure.png
+"""
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ARMS = {
+    "likelihood": [],
+    "yes_no, alarms ignored": ["evaluator.questions=[yes_no]", "evaluator.on_alarm=warn"],
+    "yes_no, alarms heeded": ["evaluator.questions=[yes_no]"],
+}
+CONTROL = "yes_no"
+VERIFIER_STEPS = 600
+VERIFIER_ROWS = 32
+WORDS = (" Yes", " No")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--problems", type=int, default=400, help="of an exam, eight attempts each")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
+    parser.add_argument("--into", type=Path, help="keep the runs, and the control's judge, in this folder")
+    parser.add_argument("--arms", nargs="*", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--picture", type=Path, help="write the curves to this PNG file")
+    parser.add_argument("--json", action="store_true", help="as always; here so that every benchmark takes it")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as temporary:
+        base = options.into or Path(temporary)
+        judge = base / "judge"
+        if any(arm.startswith(CONTROL) for arm in options.arms) and not (judge / "config.json").is_file():
+            say(f"teaching a judge to answer Yes or No, {VERIFIER_STEPS} steps")
+            train_verifier(judge)
+        jobs = [(arm, seed) for arm in options.arms for seed in range(options.seeds)]
+
+        def one(job: tuple[str, int]) -> dict[str, Any]:
+            made = run(*job, judge, base, options)
+            say(json.dumps({key: value for key, value in made.items() if key != "curve"}))
+            return made
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            runs = list(pool.map(one, jobs))
+    print(json.dumps({"runs": runs, "worst": {arm: worst(runs, arm) for arm in options.arms}}, indent=1))
+    if options.picture:
+        draw(runs, options.picture)
+    return 0
+
+
+def run(arm: str, seed: int, judge: Path, base: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """One whole `codezero run`, or what is left of it."""
+    folder = base / f"{arm} {seed}".replace(" ", "_").replace(",", "")
+    settings = [f"seed={seed}", f"run.max_iterations={options.iterations}", "run.name=run", f"run.directory={folder}"]
+    settings += [f"run.logs={folder}/logs", f"swarm.identity={folder}/swarm.pem", "monitor.view=off"]
+    settings += ["evals.every=20", f"evals.problems={options.problems}", *ARMS[arm], *options.overrides]
+    if arm.startswith(CONTROL):
+        settings.append(f"evaluator.model={judge}")
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "codezero", "run", *settings], capture_output=True, text=True, check=False
+    )
+    rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    return summary(arm, seed, rows) | {"exit": done.returncode, "said": done.stderr.strip()[-300:]}
+
+
+def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    exams = [row for row in rows if row.get("eval/average_at_8") is not None]
+    curve = [(row["iteration"], row["eval/average_at_8"], row["judge/believed"]) for row in exams]
+    best, drops = 0.0, []
+    for _, truth, _ in curve:
+        best = max(best, truth)
+        drops.append(best - truth)
+    alarms = [row["iteration"] for row in rows if row.get("judge/alarm")]
+    return {
+        "arm": arm,
+        "seed": seed,
+        "iterations": rows[-1]["iteration"],
+        "source": exams[0]["eval/source"],
+        "start": round(100 * curve[0][1], 1),
+        "best": round(100 * best, 1),
+        "end": round(100 * curve[-1][1], 1),
+        "most_below_best_points": round(100 * max(drops), 2),
+        "widest_gap": round(max(believed - truth for _, truth, believed in curve), 4),
+        "judge_auroc": [round(row["judge/auroc"], 3) for row in (exams[0], exams[-1])],
+        "first_alarm": alarms[0] if alarms else None,
+        "curve": [[at, round(truth, 4), round(believed, 4)] for at, truth, believed in curve],
+    }
+
+
+def worst(runs: list[dict[str, Any]], arm: str) -> dict[str, float]:
+    own = [made for made in runs if made["arm"] == arm]
+    return {key: max(made[key] for made in own) for key in ("most_below_best_points", "widest_gap")}
+
+
+def train_verifier(folder: Path) -> None:
+    """The embedded judge, taught further to answer the judge's own yes/no question on references and mutants."""
+    import torch
+    from transformers import Qwen2ForCausalLM
+
+    from codezero.models.load import load_model
+    from codezero.nano import weights_directory
+    from codezero.nano.train import train_on
+
+    loaded = load_model(str(weights_directory("judge")), device="cpu", role="judge", for_training=True)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    loaded.tokenizer.add_tokens(list(WORDS))
+    model = loaded.model
+    assert isinstance(model, Qwen2ForCausalLM)
+    model.resize_token_embeddings(-(-len(loaded.tokenizer) // 64) * 64)
+    done = itertools.count(1)
+
+    def tell() -> None:
+        if not (step := next(done)) % 50:
+            say(f"step {step} of {VERIFIER_STEPS}")
+
+    loss = train_on(model, verifier_batches(loaded.tokenizer), steps=VERIFIER_STEPS, on_step=tell)
+    say(f"its loss is {loss:.3f} nats an answer")
+    model.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
+
+
+def verifier_batches(tokenizer: Any) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+    """(question, code and ask; Yes or No), half of each, in the very form in which the judge asks."""
+    from codezero.code.extract import fence
+    from codezero.evaluator.questions import ANSWER, YES_NO, follow_ups
+    from codezero.evaluator.reading import Program
+    from codezero.models.conversation import Conversation
+    from codezero.problems.synthetic import worked
+
+    random, talk = Random("verifier"), Conversation(tokenizer)
+    assert not talk.why_not, talk.why_not
+    (begun,) = talk.answers([ANSWER])
+    yes_no = talk.answers(WORDS)
+    while True:
+        drawn = [worked(random) for _ in range(VERIFIER_ROWS // 2)]
+        rows = [(one, code, right) for one in drawn for code, right in ((one.right[0], True), (one.wrong[0], False))]
+        heads = talk.heads([one.problem.question for one, _, _ in rows])
+        codes = talk.answers([fence(code) for _, code, _ in rows])
+        asks = [random.choice(follow_ups(Program(one.problem.question, code), {YES_NO})).ask for one, code, _ in rows]
+        turns = talk.follow_ups(asks)
+        prompts = [[*head, *code, *turn, *begun] for head, code, turn in zip(heads, codes, turns, strict=True)]
+        yield prompts, [list(yes_no[0 if right else 1]) for _, _, right in rows]
+
+
+def draw(runs: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    arms = list(dict.fromkeys(made["arm"] for made in runs))
+    figure, panels = pyplot.subplots(1, len(arms), figsize=(4 * len(arms), 3.6), dpi=130, sharey=True, squeeze=False)
+    for axes, arm in zip(panels[0], arms, strict=True):
+        for made in (made for made in runs if made["arm"] == arm):
+            at, truth, believed = zip(*made["curve"], strict=True)
+            last = made["seed"] == 0
+            axes.plot(at, [100 * v for v in truth], color="#1a7f37", label="executed" if last else None)
+            axes.plot(at, [100 * v for v in believed], "--", color="#bf8700", label="judged" if last else None)
+            if made["first_alarm"] is not None:
+                axes.axvline(made["first_alarm"], color="#cf222e", linewidth=0.8, label="alarm" if last else None)
+        axes.set(title=arm, xlabel="iteration", ylim=(0, 100))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    panels[0][0].set_ylabel("average@8 on held-out problems, %")
+    panels[0][0].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

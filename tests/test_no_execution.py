@@ -1,0 +1,36 @@
+"""What a node that runs with the settings it ships with asks the operating system to execute."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codezero.code import guard
+
+EXECUTED = re.compile(r'execve\("([^"]*)", \["[^"]*"(?:, )?(.*?)\], 0x')
+MONTY = ("monty", '"subprocess"')
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_no_generated_code_is_ever_executed(tmp_path: Path):
+    """Only this node, its static pass and the exam's interpreter, which cannot reach out, are ever started."""
+    trace, settings = tmp_path / "trace", ["run.name=run", "run.max_iterations=3", "evals.problems=5", "evals.every=2"]
+    settings += [f"run.directory={tmp_path}", f"run.logs={tmp_path}/logs", f"swarm.identity={tmp_path}/swarm.pem"]
+    command = [sys.executable, "-m", "codezero", "run", *settings]
+    strace = ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat", "-o", str(trace)]
+    done = subprocess.run([*strace, *command], capture_output=True, text=True, timeout=300)
+    if "ptrace" in done.stderr and not (tmp_path / "run").exists():
+        pytest.skip(f"this machine does not let strace watch: {done.stderr.strip()[:200]}")
+    assert done.returncode == 0, done.stderr
+
+    lines = [line for line in trace.read_text().splitlines() if " exec" in line and "ENOENT" not in line]
+    started = {(Path(found[1]).name, found[2]) for line in lines if (found := EXECUTED.search(line))}
+    python = Path(sys.executable).name
+    node = (python, ", ".join(f'"{argument}"' for argument in command[1:]))
+    guards = {one for one in started if one[0] == python and one[1].startswith(f'"-I", "-c", "{guard._RUN_CHILD}"')}
+    assert len(started) == len({line.split("execve", 1)[-1] for line in lines})  # every line was understood
+    assert guards and MONTY in started and started == {node, MONTY, *guards}
+    assert not any("def " in arguments for _, arguments in started)

@@ -1,0 +1,149 @@
+"""Reading what many texts share only once gives what reading each of them in full gives."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from codezero.models import prefix
+from codezero.models.logprobs import teacher_forced
+from codezero.models.prefix import Ask, AskScores, PrefixReader, Row, RowScores
+
+VOCABULARY, END, CHOICES = 61, 60, (3, 5, 7)
+
+
+def qwen(**more: object) -> PreTrainedModel:
+    """Four query heads share two key heads."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = Qwen2Config(vocab_size=VOCABULARY, num_hidden_layers=2, initializer_range=0.3, **shape, **more)
+    return Qwen2ForCausalLM(config).eval()
+
+
+def llama() -> PreTrainedModel:
+    torch.manual_seed(1)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=VOCABULARY, num_hidden_layers=3, initializer_range=0.3, **shape)
+    return LlamaForCausalLM(config).eval()
+
+
+def windowed() -> PreTrainedModel:
+    """Its second layer sees six tokens back: half of every text is out of its sight."""
+    return qwen(use_sliding_window=True, sliding_window=6, max_window_layers=1)
+
+
+MODELS: list[Callable[[], PreTrainedModel]] = [qwen, llama, windowed]
+
+
+def ids(chance: Random, least: int, most: int) -> tuple[int, ...]:
+    return tuple(chance.randrange(END) for _ in range(chance.randint(least, most)))
+
+
+def rows(seed: int = 0, heads: int = 4) -> list[Row]:
+    """Lengths of every kind: heads of one token, empty bodies, rows without asks, answers of none to five tokens."""
+    chance = Random(seed)
+    shared = [ids(chance, 1 + 3 * at, 1 + 5 * at) for at in range(heads)]
+    made = [
+        Row(
+            chance.choice(shared),
+            ids(chance, 0, 12),
+            tuple(Ask(ids(chance, 1, 9), ids(chance, 0, 5)) for _ in range(chance.randint(0, 4))),
+        )
+        for _ in range(20)
+    ]
+    chance.shuffle(made)
+    return made
+
+
+def alone(model: PreTrainedModel, head: tuple[int, ...], answer: tuple[int, ...]) -> AskScores:
+    """By one full forward pass over this text alone."""
+    (scores,) = teacher_forced(model, 0, [head], [answer])
+    with torch.no_grad():
+        said = model(input_ids=torch.tensor([head]), use_cache=False).logits[0, -1].log_softmax(-1)
+    return AskScores(said[list(CHOICES)], scores)
+
+
+def close(one: AskScores, other: AskScores) -> bool:
+    pairs = [
+        (one.choices, other.choices),
+        (one.answer.logprob, other.answer.logprob),
+        (one.answer.gap, other.answer.gap),
+    ]
+    return all(a.shape == b.shape and torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in pairs)
+
+
+def check(model: PreTrainedModel, given: list[Row], said: list[RowScores]) -> None:
+    for row, scores in zip(given, said, strict=True):
+        body = alone(model, row.head, (*row.body, END))
+        assert scores.body is not None and close(AskScores(body.choices, scores.body), body)
+        assert len(scores.asks) == len(row.asks)
+        for ask, one in zip(row.asks, scores.asks, strict=True):
+            assert close(one, alone(model, (*row.head, *row.body, *ask.ids), ask.answer))
+
+
+@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize("share", [True, False])
+def test_every_score_is_that_of_a_full_forward_pass(make: Callable[[], PreTrainedModel], share: bool):
+    model, given = make(), rows()
+    check(model, given, PrefixReader(model, 0, share=share).read(given, end=END, choices=CHOICES))
+
+
+@pytest.mark.parametrize("limit", [1, 60, 400])
+def test_small_batches_change_nothing(limit: int, monkeypatch: pytest.MonkeyPatch):
+    """Down to rows that do not fit any budget and are read alone."""
+    monkeypatch.setattr(prefix, "TOKENS_PER_BATCH", limit)
+    model, given = qwen(), rows(seed=1)
+    check(model, given, PrefixReader(model, 0, batch_rows=3).read(given, end=END, choices=CHOICES))
+
+
+def test_few_logits_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(prefix, "LOGIT_BUDGET", 20 * VOCABULARY)
+    model, given = qwen(), rows(seed=2)
+    for share in (True, False):
+        check(model, given, PrefixReader(model, 0, share=share).read(given, end=END, choices=CHOICES))
+
+
+def tokens_read(model: PreTrainedModel, given: list[Row], *, share: bool, end: int | None = END) -> tuple[int, int]:
+    """(positions, padding included; logits) that the model computed."""
+    counted = [0, 0]
+
+    def count(module: object, args: object, kwargs: dict[str, torch.Tensor], output: object) -> None:
+        counted[0] += kwargs["input_ids"].numel()
+        counted[1] += output.logits[..., 0].numel()  # pyright: ignore
+
+    handle = model.register_forward_hook(count, with_kwargs=True)
+    PrefixReader(model, 0, share=share).read(given, end=end, choices=CHOICES)
+    handle.remove()
+    return counted[0], counted[1]
+
+
+def test_what_is_shared_is_read_once():
+    head, body, ask = tuple(range(40)), tuple(range(10)), Ask((1, 2), ())
+    given = [Row(head, (*body, at), (ask, Ask((1, 3)))) for at in range(8)]
+    assert tokens_read(qwen(), given, share=True) == (39 + 8 * 12 + 16 * 2, 1 + 8 * 12 + 16)
+    assert tokens_read(qwen(), given, share=False)[0] >= 8 * 51 + 16 * 53
+
+
+def test_only_what_is_wanted_is_computed():
+    given = [Row(tuple(range(40)), (1, 2, 3, at), (Ask((1, 2)),)) for at in range(8)]
+    assert tokens_read(qwen(), given, share=True, end=None)[1] == 1 + 8 + 8
+    unasked = [Row(row.head, row.body) for row in given]
+    assert tokens_read(qwen(), unasked, share=True) == (39 + 8 * 5, 1 + 8 * 5)
+    assert tokens_read(qwen(), unasked, share=True, end=None)[0] == 0
+    (scores, *_) = PrefixReader(qwen(), 0).read(given)
+    assert scores.body is None
+
+
+def test_a_model_without_plain_attention_is_not_shared_and_says_why():
+    assert "attention" in PrefixReader(windowed(), 0).why_not
+    assert not PrefixReader(qwen(), 0).why_not and not PrefixReader(llama(), 0).why_not
+
+
+def test_nothing_to_predict_from_is_refused():
+    reader = PrefixReader(qwen(), 0)
+    for row in (Row((), (1,)), Row((1, 2), (3,), (Ask(()),))):
+        with pytest.raises(ValueError, match="without tokens"):
+            reader.read([row], end=END)
+    assert reader.read([]) == []

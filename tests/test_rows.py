@@ -1,0 +1,118 @@
+"""Rows in the form of MBPP and CodeContests become problems with known solutions, or are refused by name."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.errors import ProblemError
+from codezero.evaluator.canaries import CanarySource, Kind
+from codezero.problems.library import Library
+from codezero.problems.rows import read_row, read_rows
+from codezero.types import Source, Style
+
+MBPP: dict[str, Any] = {
+    "task_id": 7,
+    "text": "Write a python function to double each number of a list.",
+    "code": "def twice(nums):\n    return [2 * n for n in nums]",
+    "test_list": ["assert set(twice([1, 2])) == set([2, 4])", "assert twice([]) == []"],
+    "test_setup_code": "",
+    "challenge_test_list": [],
+}
+CONTEST: dict[str, Any] = {
+    "name": "sums",
+    "description": "Read two numbers and write their sum.",
+    "public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
+    "private_tests": {"input": ["5 6\n"], "output": ["11\n"]},
+    "solutions": {"language": [2, 3], "solution": ["int main(){}", "print(sum(map(int, input().split())))"]},
+    "incorrect_solutions": {"language": [3], "solution": ["a, b = input().split()\nprint(a + b)"]},
+    "difficulty": 7,
+}
+
+
+def line(row: dict[str, Any], **changes: Any) -> bytes:
+    return json.dumps({**row, **changes}).encode()
+
+
+def test_a_row_of_mbpp():
+    worked = read_row(line(MBPP))
+    assert worked.problem.entry_point == "twice" and worked.problem.source is Source.MBPP
+    assert worked.problem.tests == tuple(MBPP["test_list"]) and worked.right == (MBPP["code"],)
+    sanitised = {key: value for key, value in MBPP.items() if key not in ("text", "test_setup_code")}
+    other = read_row(line(sanitised, prompt="Double.", test_imports=["import math"]))
+    assert other.problem.question == "Double." and other.problem.tests[0].startswith("import math\nassert")
+
+
+def test_a_row_of_code_contests_keeps_python_only():
+    worked = read_row(line(CONTEST))
+    assert worked.problem.style is Style.STDIO and worked.problem.source is Source.CODE_CONTESTS
+    assert json.loads(worked.problem.tests[1]) == {"input": "5 6\n", "output": "11\n"}
+    assert worked.right == ("print(sum(map(int, input().split())))",)
+    assert worked.wrong == ("a, b = input().split()\nprint(a + b)",)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (b"{", "truncated"),
+        (b"[]", "object"),
+        (b"{}", "neither a row of MBPP"),
+        (line(MBPP, test_list=[]), "test_list"),
+        (line(MBPP, test_list=["assert"]), "test 1"),
+        (line(MBPP, test_list=["assert 1 == 1"]), "no test calls"),
+        (line(MBPP, code=7), "code"),
+        (line(MBPP, text=""), "question"),
+        (line(CONTEST, public_tests={}, private_tests={}), "no tests"),
+        (line(CONTEST, solutions=None), "solutions"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_named(row: bytes, why: str):
+    with pytest.raises(ProblemError, match=why):
+        read_row(row)
+
+
+def test_a_line_that_cannot_be_used_is_named(tmp_path: Path):
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(line(MBPP) + b"\n\n" + b'{"test_list": 3}\n')
+    with pytest.raises(ProblemError, match=r"rows\.jsonl, line 3"):
+        list(read_rows(file))
+    with pytest.raises(ProblemError, match="cannot be read"):
+        list(read_rows(tmp_path / "none"))
+
+
+@given(
+    st.binary(max_size=300)
+    | st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda x: st.lists(x) | st.dictionaries(st.sampled_from([*MBPP, *CONTEST]), x),
+    ).map(lambda x: json.dumps(x).encode())
+)
+def test_any_bytes_are_a_row_or_refused(data: bytes):
+    try:
+        assert read_row(data).problem.tests
+    except ProblemError as error:
+        assert str(error)
+
+
+def test_canaries_from_rows_have_wrong_ones_even_where_the_rows_have_none():
+    other = line(MBPP, text="Add one.", code="def inc(n):\n    return n + 1", test_list=["assert inc(1) == 2"] * 2)
+    source = CanarySource(Library(map(read_row, (line(MBPP), other))))
+    drawn = source.draw(40, "x")
+    assert {one.kind for one in drawn} == {Kind.REFERENCE, Kind.SUSPECT}
+    assert all(one.code not in (MBPP["code"],) for one in drawn if not one.right)
+    contest = CanarySource(Library([read_row(line(CONTEST))])).draw(40, "x")
+    assert {one.kind for one in contest} == {Kind.REFERENCE, Kind.MUTANT, Kind.ATTACK}
+
+
+def test_a_library_without_solutions_is_refused():
+    with pytest.raises(ProblemError, match="no row carries a right solution"):
+        Library([read_row(line(CONTEST, solutions={"language": [], "solution": []}))])
+
+
+def test_a_library_draws_the_same_for_the_same_seed():
+    library = Library([read_row(line(MBPP)), read_row(line(CONTEST))])
+    assert [library(Random(3)) for _ in range(2)] == [library(Random(3))] * 2

@@ -1,0 +1,68 @@
+"""The figures against independent formulas."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.skill import auroc, auroc_interval, brier, ece, mean_interval, wilson
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=40))
+def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[int, bool]]):
+    right = [score for score, good in pairs if good]
+    wrong = [score for score, good in pairs if not good]
+    area = auroc([float(s) for s, _ in pairs], [good for _, good in pairs])
+    if not right or not wrong:
+        assert math.isnan(area)
+        return
+    ordered = sum((r > w) + 0.5 * (r == w) for r in right for w in wrong)
+    assert area == pytest.approx(ordered / (len(right) * len(wrong)))
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    truth = 0.5 * (1 + math.erf(1.0 / math.sqrt(2) / math.sqrt(2)))  # two normals one deviation apart
+    covered = 0
+    for seed in range(200):
+        draw = np.random.default_rng(seed)
+        right = [index % 2 == 0 for index in range(100)]
+        _, low, high = auroc_interval([float(draw.normal(1.0 if good else 0.0)) for good in right], right)
+        covered += low <= truth <= high
+    assert covered >= 180
+
+
+def test_the_interval_of_a_perfect_score_is_not_a_point():
+    area, low, high = auroc_interval([0.0] * 20 + [1.0] * 20, [False] * 20 + [True] * 20)
+    assert area == 1 and high == 1
+    assert 0.8 < low < 1
+
+
+def test_brier_and_ece_by_hand():
+    p, y = np.array([0.9, 0.8, 0.3, 0.1]), np.array([1.0, 0.0, 0.0, 0.0])
+    assert brier(p, y) == pytest.approx((0.01 + 0.64 + 0.09 + 0.01) / 4)
+    assert ece(p, y) == pytest.approx((0.1 + 0.8 + 0.3 + 0.1) / 4)
+    assert ece(np.array([0.5, 0.5]), np.array([1.0, 0.0])) == 0
+
+
+@pytest.mark.parametrize(
+    ("right", "of", "low", "high"), [(8, 10, 0.4902, 0.9433), (45, 50, 0.7864, 0.9565), (0, 10, 0.0, 0.2775)]
+)
+def test_wilson_by_hand(right: int, of: int, low: float, high: float):
+    assert wilson(right / of, of) == pytest.approx((low, high), abs=1e-4)
+
+
+@given(st.floats(0, 1), st.floats(0, 1e6))
+def test_wilson_holds_its_share_and_stays_in_range(share: float, count: float):
+    low, high = wilson(share, count)
+    assert 0 <= low <= share + 1e-9 and share - 1e-9 <= high <= 1
+
+
+def test_the_interval_of_a_mean_covers_it_about_as_often_as_it_says():
+    draw = np.random.default_rng(1)
+    covered = 0
+    for _ in range(300):
+        _, low, high = mean_interval(draw.random(200))
+        covered += low <= 0.5 <= high
+    assert 270 <= covered <= 298
