@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=400)
-    parser.add_argument("--problems", type=int, default=400, help="of an exam, eight attempts each")
+    parser.add_argument("--problems", type=int, default=1000, help="of an exam, eight attempts each")
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
     parser.add_argument("--into", type=Path, help="keep the runs, and the control's judge, in this folder")
     parser.add_argument("--arms", nargs="*", choices=list(ARMS), default=list(ARMS))
@@ -70,7 +70,7 @@ def run(arm: str, seed: int, judge: Path, base: Path, options: argparse.Namespac
     folder = base / f"{arm} {seed}".replace(" ", "_").replace(",", "")
     settings = [f"seed={seed}", f"run.max_iterations={options.iterations}", "run.name=run", f"run.directory={folder}"]
     settings += [f"run.logs={folder}/logs", f"swarm.identity={folder}/swarm.pem", "monitor.view=off"]
-    settings += ["evals.every=20", f"evals.problems={options.problems}", *ARMS[arm], *options.overrides]
+    settings += ["evals.every=25", f"evals.problems={options.problems}", *ARMS[arm], *options.overrides]
     if arm.startswith(CONTROL):
         settings.append(f"evaluator.model={judge}")
     folder.mkdir(parents=True, exist_ok=True)

@@ -268,11 +268,10 @@ def _trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GR
 
 
 def learning_rate(config: SolverConfig, steps: int) -> float:
-    """Constant, or falling so slowly that a run never stops learning, yet comes to rest (Robbins & Monro 1951).
-
-    rate / sqrt(1 + steps / settle_steps), whose sum over all steps has no bound.
+    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
+    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
     """
-    return config.learning_rate / math.sqrt(1 + steps / config.settle_steps if config.settle_steps else 1)
+    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
 
 
 def _never_asked(**_: object) -> list[float | None]:
