@@ -168,7 +168,9 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     arms = list(dict.fromkeys(made["arm"] for made in runs))
-    figure, panels = pyplot.subplots(1, len(arms), figsize=(4 * len(arms), 3.6), dpi=130, sharey=True, squeeze=False)
+    figure, panels = pyplot.subplots(
+        1, len(arms), figsize=(4 * len(arms), 3.6), dpi=130, sharex=True, sharey=True, squeeze=False
+    )
     for axes, arm in zip(panels[0], arms, strict=True):
         for made in (made for made in runs if made["arm"] == arm):
             at, truth, believed = zip(*made["curve"], strict=True)
