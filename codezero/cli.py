@@ -47,6 +47,18 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=int, default=2, metavar="N", help="how many, 1 to 64 (default 2)")
     up.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
 
+    bootnode = swarm_commands.add_parser(
+        "bootnode", help="run a light node that only shows others the way into the swarm; prints its addresses"
+    )
+    bootnode.set_defaults(handler=_swarm_bootnode)
+    bootnode.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    peers = swarm_commands.add_parser("peers", help="show whom a node knows, what it got from them, whom it refuses")
+    peers.set_defaults(handler=_swarm_peers)
+    peers.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.name=NAME; without it the newest run")
+    peers.add_argument("--json", action="store_true", help="print one JSON object")
+    for networked in (run, up, bootnode):
+        networked.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
+
     evaluate = command("eval", _eval, "attempt the held-out problems once and execute the attempts in the sandbox")
     evaluate.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
     evaluate.add_argument("--json", action="store_true", help="print one JSON object")
@@ -101,6 +113,8 @@ def main(arguments: Sequence[str]) -> int:
         if not hasattr(options, "overrides") or any(word.startswith("-") for word in left):
             parser.error(f"unrecognized arguments: {' '.join(left)}")
         options.overrides += left
+    if getattr(options, "p2p_port", None) is not None:
+        options.overrides.append(f"swarm.port={options.p2p_port}")
     try:
         return options.handler(options)
     except ConfigError as error:
@@ -133,6 +147,31 @@ def _swarm_up(options: argparse.Namespace) -> int:
     from codezero.fleet import run_fleet
 
     return run_fleet(config, options.overrides, options.nodes)
+
+
+def _swarm_bootnode(options: argparse.Namespace) -> int:
+    from codezero.compose import compose
+
+    config = compose(["profile=peer", *options.overrides])
+    from codezero.bootnode import run_bootnode
+
+    run_bootnode(config)
+    return DONE
+
+
+def _swarm_peers(options: argparse.Namespace) -> int:
+    from codezero.compose import compose
+    from codezero.peers import newest_status, print_peers
+
+    config = compose(options.overrides)
+    status = newest_status(Path(config.run.directory), config.run.name)
+    if options.json:
+        import msgspec
+
+        print(msgspec.json.encode(status).decode())
+    else:
+        print_peers(status)
+    return DONE
 
 
 def _eval(options: argparse.Namespace) -> int:

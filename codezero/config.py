@@ -61,7 +61,7 @@ class SolverConfig:
     temperature: float = _bounded(1.0, gt=0, le=2)
     learning_rate: float = _bounded(5e-4, gt=0, le=0.1)
     settle_steps: int = _bounded(0, ge=0)
-    """The rate falls as 1 / sqrt(1 + steps / settle_steps), so that the policy comes to rest; 0: it stays."""
+    """The rate falls as 1 / (1 + steps / settle_steps), so that the policy comes to rest; 0: it stays."""
     minibatches: int = _bounded(2, ge=1, le=64)
     """Optimiser steps an iteration's rows are divided into."""
     micro_batch_rows: int = _bounded(64, ge=1)
@@ -175,6 +175,17 @@ class SwarmConfig:
     """Interface the peer-to-peer daemon listens on; 0.0.0.0 to be reachable from other machines."""
     port: int = _bounded(0, ge=0, le=65535)
     """TCP port of the peer-to-peer daemon; 0: any free one."""
+    members: str = ""
+    """Text file with the peer ids that belong to a private swarm, one a line; empty: whoever comes. Read again when it
+    changes."""
+    announce: list[str] = field(default_factory=list[str])
+    """Multiaddresses that others are told, for example [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty:
+    those that the daemon sees."""
+    reachable: str = _bounded("auto", one_of=("auto", "yes", "no"))
+    """Can others dial this node? auto: neighbours are asked to try. no: it looks for a relay, and leaves its rollouts
+    in the DHT."""
+    relay: bool = True
+    """May nodes that cannot be reached be reached through this one?"""
     poll_seconds: float = _bounded(1.0, gt=0, le=600)
     """Pause between two looks for peers' announcements."""
     pull_groups: int = _bounded(32, ge=0, le=1024)

@@ -10,6 +10,7 @@
   - SandboxError      the sandbox itself failed (never: the code in it failed)
   - CheckpointError   a checkpoint is missing a part or cannot be read
   - SwarmError        peers or the network process unreachable
+    - UnreachableError  a peer, or the network as a whole, did not answer in time
     - WireError       bytes from a peer broke the schema or a bound
     - IdentityError   the identity file is missing, unreadable or exposed
   - ChainError        the coordinator refused a call or could not be reached
@@ -54,6 +55,10 @@ class CheckpointError(CodeZeroError):
 
 class SwarmError(CodeZeroError):
     """Peers or the network process are unreachable."""
+
+
+class UnreachableError(SwarmError):
+    """A peer, or the network as a whole, did not answer in time."""
 
 
 class WireError(SwarmError, ValueError):

@@ -27,6 +27,7 @@ from codezero.stopping import end_with_parent
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
+from codezero.swarm.status import FOLDER
 from codezero.types import Metrics
 from codezero.wiring_evaluator import Say, build_evaluator
 
@@ -64,7 +65,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
     port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
-    swarm = HivemindSwarm(dataclasses.replace(config.swarm, port=port), identity)
+    swarm = HivemindSwarm(dataclasses.replace(config.swarm, port=port), identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
 

@@ -23,7 +23,7 @@ ROWS = [
     {"node", "fleet"},
     {"wiring_evaluator"},
     {"wiring"},
-    {"evaluate"},
+    {"evaluate", "bootnode", "peers"},
     {"cli"},
     {"__main__"},
 ]
@@ -40,7 +40,7 @@ HOMES = {
     "omegaconf": {"compose"},
     "pydantic_monty": {"sandbox"},
     "pyflakes": {"code"},
-    "rich": {"monitor", "nano", "cli"},
+    "rich": {"monitor", "nano", "cli", "peers"},
     "matplotlib": {"monitor"},
 }
 HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
@@ -86,7 +86,7 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 def test_only_wiring_names_parts_of_several_roles() -> None:
     for path in FILES:
         roles = {module.split(".")[1] for module in imported(path) if module.startswith("codezero.")} & ROLES
-        if unit(path) not in {"wiring", "wiring_evaluator", "evaluate", "nano", "cli"}:
+        if unit(path) not in {"wiring", "wiring_evaluator", "evaluate", "nano", "cli", "bootnode", "peers"}:
             assert len(roles) <= 1, f"{path} joins {sorted(roles)}"
 
 

@@ -8,44 +8,50 @@ Runs only inside the network process. Every await has a deadline, because a dead
 # pyright: reportAttributeAccessIssue=false
 
 import asyncio
+import heapq
 import ipaddress
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hivemind.dht.node import DHTNode
 from hivemind.dht.protocol import DHTProtocol
 from hivemind.dht.routing import DHTID
-from hivemind.dht.storage import DictionaryDHTValue
+from hivemind.dht.storage import DHTLocalStorage, DictionaryDHTValue
 from hivemind.dht.validation import DHTRecord
-from hivemind.p2p import P2P, P2PDaemonError, P2PHandlerError, PeerID, PeerInfo
+from hivemind.p2p import P2P, P2PContext, P2PDaemonError, P2PHandlerError, PeerID
 from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
+from hivemind.proto import dht_pb2
 from hivemind.utils.multiaddr import Multiaddr
+from hivemind.utils.timed_storage import ValueWithExpiration
 
-from codezero.swarm.records import PeerRecordValidator
+from codezero.swarm.records import MAX_VALUE, PeerRecordValidator
+from codezero.swarm.transport import within
 
 START_SECONDS = 30.0
-DIAL_SECONDS = 3.0
-DIALS_AT_ONCE = 8
-KNOWN_PEERS = 512
 STORED_KEYS = 1024
-LOST = 12
-"""Dials in vain after which a peer that is no bootstrap is forgotten."""
+STORED_BYTES = 32 << 20
+PLACE_BYTES = 512 << 10
+"""Of the records in one place, so that an answer about several stays below the 4 MiB of a message."""
+HANDED_BYTES = 2 << 20
+"""Of what a newcomer near our records is given at once. hivemind sends it all, and drops who cannot take it."""
+ASKED_KEYS = 16
+"""Places that one question may name, each once."""
+NAMED_NODES = 5
+"""Nodes unknown to us that we believe in of one answer: invented ones must not crowd out those that exist."""
 NETWORK_ERRORS = (TimeoutError, OSError, P2PDaemonError, P2PHandlerError, ControlFailure, asyncio.IncompleteReadError)
 """What an unreachable peer or daemon may raise."""
 
-Result = TypeVar("Result")
 
+async def start_daemon(
+    identity: Path, host: str, port: int, *, announce: Sequence[str] = (), reachable: str = "auto", relay: bool = True
+) -> P2P:
+    """The daemon, listening and knowing nobody: a swarm whose bootstraps are all dead must still start.
 
-async def within(seconds: float, work: Awaitable[Result]) -> Result:
-    """`work` with a deadline. Raises TimeoutError."""
-    async with asyncio.timeout(seconds):
-        return await work
-
-
-async def start_daemon(identity: Path, host: str, port: int) -> P2P:
-    """The daemon, listening and knowing nobody: a swarm whose bootstraps are all dead must still start."""
+    announce: addresses that others are told instead of those it listens on. reachable: "yes", "no" (then it looks for
+    a relay), or "auto", which leaves it to the daemon to find out. relay: may others be reached through it?
+    """
     family = f"ip{ipaddress.ip_address(host).version}"
     return await within(
         START_SECONDS,
@@ -54,6 +60,10 @@ async def start_daemon(identity: Path, host: str, port: int) -> P2P:
             identity_path=str(identity),
             check_if_identity_free=False,
             nat_port_map=not ipaddress.ip_address(host).is_loopback,
+            announce_maddrs=list(announce) or None,
+            force_reachability={"yes": "public", "no": "private"}.get(reachable),
+            use_relay=relay or reachable == "no",
+            use_auto_relay=reachable == "no",
             startup_timeout=START_SECONDS,
         ),
     )
@@ -72,8 +82,7 @@ async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
             strict=False,
         ),
     )
-    node.protocol.storage.maxsize = STORED_KEYS
-    _harden(node.protocol, validator)
+    await _harden(node.protocol, validator)
     return node
 
 
@@ -82,24 +91,97 @@ def bound_id(peer: PeerID) -> DHTID:
     return DHTID.generate(peer.to_bytes())
 
 
-def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
-    """Replace three methods of this one protocol object.
+class Storage(DHTLocalStorage):
+    """hivemind's, bounded in bytes. Who fills it is who loses: records chosen at random from the fullest place, bodies
+    before headers.
+
+    hivemind drops what expires first, so that a flood of long-lived records drives out everybody else's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: dict[DHTID, int] = {}
+
+    def get(self, key: DHTID) -> ValueWithExpiration[Any] | None:
+        """A copy: a search adds to what it finds here whatever other holders say."""
+        found = super().get(key)
+        return None if found is None else ValueWithExpiration(_copied(found.value), found.expiration_time)
+
+    def store_subkey(self, key: DHTID, subkey: Any, value: bytes, expiration_time: float) -> bool:
+        self._remove_outdated()
+        kept = self.data.get(key)
+        place: Any = DictionaryDHTValue() if kept is None else kept.value  # plain values pass no validator
+        before = place.get(subkey)
+        if before is not None and before.expiration_time >= expiration_time:
+            return False  # hivemind would end the newer record when the older one ends
+        if not place.store(subkey, value, expiration_time):
+            return False
+        if kept is None and len(self.data) >= STORED_KEYS:
+            del self[random.choice(list(self.data))]
+        if kept is None or kept.expiration_time < expiration_time:
+            super().store(key, place, expiration_time)
+        for heap in (self, place):
+            _compact(heap)
+        self._make_room(key, place, subkey)
+        return True
+
+    def _make_room(self, key: DHTID, place: Any, newest: Any) -> None:
+        self._sizes = {one: self._sizes.get(one, 0) for one in self.data}
+        self._sizes[key] = sum(len(record.value) for record in place.data.values())
+        while self._sizes[key] > PLACE_BYTES:
+            self._lose_one(key, keep=newest)
+        while sum(self._sizes.values()) > STORED_BYTES:
+            self._lose_one(max(self._sizes, key=self._burden))
+
+    def _burden(self, key: DHTID) -> tuple[bool, int]:
+        place: Any = self.data[key].value
+        return self._sizes[key] > MAX_VALUE * len(place.data), self._sizes[key]
+
+    def _lose_one(self, key: DHTID, *, keep: Any = None) -> None:
+        place: Any = self.data[key].value
+        if others := [subkey for subkey in place.data if subkey != keep]:
+            del place[random.choice(others)]
+        self._sizes[key] = sum(len(record.value) for record in place.data.values())
+        if not place.data:
+            del self[key], self._sizes[key]
+
+
+class NoCache(DHTLocalStorage):
+    """Keeps nothing. hivemind answers from its cache first, into which anybody may write: one record there, though
+    its author's own, would hide all others of its place."""
+
+    def store(self, *_: Any, **__: Any) -> bool:
+        return False
+
+    def store_subkey(self, *_: Any, **__: Any) -> bool:
+        return False
+
+
+def _compact(storage: Any) -> None:
+    """hivemind's heap of expiry times grows with each renewal of a record."""
+    if len(storage.expiration_heap) > 2 * len(storage.data) + 64:
+        storage.expiration_heap = list(storage.key_to_heap.values())
+        heapq.heapify(storage.expiration_heap)
+
+
+async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
+    """Replace the stores and some methods of this one protocol object.
 
     Strangers with a node id of their choosing never enter the routing table, and one bad entry in a dictionary costs
-    that entry, where hivemind drops the whole answer and with it everybody else's records.
+    that entry, where hivemind drops the whole answer and with it everybody else's records. A question for one large
+    record ten thousand times fills no memory.
     """
-    update, find = protocol.update_routing_table, protocol.call_find
+    protocol.storage, protocol.cache = Storage(), NoCache()
+    update, answer = protocol.update_routing_table, protocol.rpc_find
 
     async def update_routing_table(node_id: DHTID | None, peer_id: PeerID, responded: bool = True) -> None:
         if node_id is None or node_id == bound_id(peer_id):
             await update(node_id, peer_id, responded)
 
-    async def call_find(peer: PeerID, keys: Sequence[DHTID]) -> dict[DHTID, Any] | None:
-        found = await find(peer, keys)
-        return found and {
-            key: (value, {node: neighbour for node, neighbour in near.items() if node == bound_id(neighbour)})
-            for key, (value, near) in found.items()
-        }
+    async def rpc_find(request: dht_pb2.FindRequest, context: P2PContext) -> dht_pb2.FindResponse:
+        if not len(set(request.keys)) == len(request.keys) <= ASKED_KEYS:
+            raise ValueError("a question for too many places, or for one of them twice")
+        return await answer(request, context)
 
     def validate_dictionary(key: bytes, dictionary: DictionaryDHTValue) -> bool:
         with dictionary.freeze():
@@ -109,60 +191,66 @@ def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
                     del dictionary[subkey]
         return bool(dictionary)
 
-    protocol.update_routing_table = update_routing_table
-    protocol.call_find = call_find
+    protocol.update_routing_table, protocol.rpc_find = update_routing_table, rpc_find
     protocol._validate_dictionary = validate_dictionary
+    _harden_calls(protocol)
+    await protocol.remove_p2p_handlers(protocol.p2p)
+    await protocol.add_p2p_handlers(protocol.p2p)
 
 
-class Neighbourhood:
-    """Keeps a node in touch: dials the bootstraps and every peer it ever met that is not a neighbour now.
+def _harden_calls(protocol: DHTProtocol) -> None:
+    """What this node asks of others: believe less of an answer, send less to a newcomer."""
+    find, store = protocol.call_find, protocol.call_store
 
-    hivemind never tries again after a start in vain or a partition; this does, a few peers at a time.
-    """
+    def believed(key: DHTID, near: dict[DHTID, PeerID]) -> dict[DHTID, PeerID]:
+        bound = {node: peer for node, peer in near.items() if node == bound_id(peer)}
+        unknown = bound.keys() - protocol.routing_table.uid_to_peer_id.keys()
+        doubted = set(sorted(unknown, key=key.xor_distance)[NAMED_NODES:])
+        return {node: peer for node, peer in bound.items() if node not in doubted}
 
-    def __init__(self, node: DHTNode, bootstrap: Sequence[str]) -> None:
-        self._node = node
-        self._bootstrap = {peer: address for peer, address in map(split_address, bootstrap) if peer != node.peer_id}
-        self._known: dict[PeerID, list[Multiaddr]] = {}
-        self._in_vain: dict[PeerID, int] = {}
+    async def call_find(peer: PeerID, keys: Sequence[DHTID]) -> dict[DHTID, Any] | None:
+        found = await find(peer, keys)
+        return found and {key: (_rebuilt(value), believed(key, near)) for key, (value, near) in found.items()}
 
-    @property
-    def size(self) -> int:
-        """Neighbours in the routing table."""
-        return len(self._node.protocol.routing_table.uid_to_peer_id)
+    async def call_store(
+        peer: PeerID, keys: Sequence[DHTID], values: Sequence[Any], expiration_time: Any, *more: Any, **named: Any
+    ) -> list[bool] | None:
+        if not all(isinstance(value, DictionaryDHTValue) for value in values):
+            return await store(peer, keys, values, expiration_time, *more, **named)
+        taken = _handed(values)  # whole places go only to a newcomer
+        return await store(peer, *([column[at] for at in taken] for column in (keys, values, expiration_time)))
 
-    async def rejoin(self) -> None:
-        """One round of dialling."""
-        for info in await self._connected():
-            if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
-                self._known[info.peer_id] = list(info.addrs)
-        missing = [peer for peer in {**self._bootstrap, **self._known} if self._is_missing(peer)]
-        chosen = random.sample(missing, min(DIALS_AT_ONCE, len(missing)))
-        for peer, reached in zip(chosen, await asyncio.gather(*map(self._dial, chosen)), strict=True):
-            self._in_vain[peer] = 0 if reached else self._in_vain.get(peer, 0) + 1
-            if self._in_vain[peer] >= LOST:
-                self._known.pop(peer, None)
-                self._in_vain.pop(peer)
+    protocol.call_find, protocol.call_store = call_find, call_store
 
-    async def _connected(self) -> list[PeerInfo]:
-        try:
-            return await within(DIAL_SECONDS, self._node.p2p.list_peers())
-        except NETWORK_ERRORS:
-            return []
 
-    def _is_missing(self, peer: PeerID) -> bool:
-        table = self._node.protocol.routing_table
-        return peer != self._node.peer_id and table.get(peer_id=peer) is None
+def _copied(found: Any) -> Any:
+    """A dictionary without what its holder says about it: a size and an end that would break a search, or end it."""
+    if not isinstance(found, DictionaryDHTValue):
+        return found
+    made = DictionaryDHTValue()
+    for subkey, (value, expiration_time) in found.data.items():
+        made.store(subkey, value, expiration_time)
+    return made
 
-    async def _dial(self, peer: PeerID) -> bool:
-        """Connect, forgive what is past, and become neighbours."""
-        addresses = self._known.get(peer, []) + ([self._bootstrap[peer]] if peer in self._bootstrap else [])
-        try:
-            await within(DIAL_SECONDS, self._node.p2p._client.connect(peer, addresses))
-            self._node.blacklist.register_success(peer)
-            return await within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) is not None
-        except NETWORK_ERRORS:
-            return False
+
+def _rebuilt(found: ValueWithExpiration[Any] | None) -> ValueWithExpiration[Any] | None:
+    if found is None or not isinstance(found.value, DictionaryDHTValue):
+        return None
+    made = _copied(found.value)
+    return ValueWithExpiration(made, made.latest_expiration_time)
+
+
+def _handed(places: Sequence[DictionaryDHTValue]) -> list[int]:
+    """Which of `places` to hand over: the smallest first, up to HANDED_BYTES in all."""
+    sizes = [sum(len(record.value) for record in place.data.values()) for place in places]
+    chosen: list[int] = []
+    left = HANDED_BYTES
+    for at in sorted(range(len(places)), key=sizes.__getitem__):
+        left -= sizes[at]
+        if left < 0:
+            break
+        chosen.append(at)
+    return chosen
 
 
 def split_address(address: str) -> tuple[PeerID, Multiaddr]:

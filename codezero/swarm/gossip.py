@@ -5,8 +5,6 @@ on only when they were made by our tokenizer, and its problems are claims.
 """
 
 import hashlib
-import ipaddress
-import re
 import statistics
 import time
 from collections import Counter, OrderedDict, deque
@@ -16,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from codezero.config import SwarmConfig
-from codezero.errors import ConfigError, IdentityError
+from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
 from codezero.swarm.link import Heard, Playing, Publish
-from codezero.swarm.network import Settings
 from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Refusal
+from codezero.swarm.settings import network_settings
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_proposals, tokenizer_bytes
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
@@ -35,8 +33,6 @@ ARRIVED_GROUPS = 1024
 PEER_SECONDS = 300.0
 """How long a peer counts as there after it was heard."""
 UNKNOWN_TOKENIZER = "0" * 64
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-ADDRESS = re.compile(r"/.+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}")
 
 Item = TypeVar("Item")
 
@@ -47,23 +43,22 @@ class HivemindSwarm:
     `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
     """
 
-    def __init__(self, config: SwarmConfig, identity: Identity, tokenizer_digest: str = UNKNOWN_TOKENIZER) -> None:
-        """Raises ConfigError for a name, host or bootstrap address that cannot be used."""
-        _check(config)
+    def __init__(
+        self,
+        config: SwarmConfig,
+        identity: Identity,
+        tokenizer_digest: str = UNKNOWN_TOKENIZER,
+        *,
+        state: Path | None = None,
+    ) -> None:
+        """`state`: folder for what the network process learns of peers and for its status; None: it forgets.
+
+        Raises ConfigError for a name, host, address or list of members that cannot be used.
+        """
         self.peer_id = identity.peer_id
         self.tokenizer_digest = tokenizer_digest
         self._identity_path = Path(config.identity).resolve()
-        self._network = NetworkProcess(
-            Settings(
-                identity=str(self._identity_path),
-                swarm=config.name,
-                host=config.host,
-                port=config.port,
-                bootstrap=list(config.bootstrap),
-                poll_seconds=config.poll_seconds,
-                pull_groups=config.pull_groups,
-            )
-        )
+        self._network = NetworkProcess(network_settings(config, state))
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
         self._offers: OrderedDict[str, Problem] = OrderedDict()
         """By problem id, oldest first."""
@@ -202,18 +197,6 @@ class HivemindSwarm:
             self._offers.setdefault(problem.id, problem)
         while len(self._offers) > PROPOSALS_KEPT:
             self._offers.popitem(last=False)
-
-
-def _check(config: SwarmConfig) -> None:
-    if not NAME.fullmatch(config.name):
-        raise ConfigError(f"swarm.name={config.name} must be 1 to 64 letters, digits, '.', '_' or '-'")
-    try:
-        ipaddress.ip_address(config.host)
-    except ValueError as error:
-        raise ConfigError(f"swarm.host={config.host} must be an IP address of this machine, or 0.0.0.0") from error
-    for address in config.bootstrap:
-        if not ADDRESS.fullmatch(address):
-            raise ConfigError(f"swarm.bootstrap: {address} is no address; write /ip4/HOST/tcp/PORT/p2p/PEER_ID")
 
 
 def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:

@@ -4,6 +4,7 @@ Only MessagePack bytes cross. Both directions drop the oldest message when the o
 never waits for the network, and the network never waits for training.
 """
 
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -151,3 +152,9 @@ class Link:
                 if self._waiting and self._waiting[0] is data:
                     self._waiting.popleft()
                 self._changed.notify_all()
+
+
+def port_of(addresses: list[str]) -> int | None:
+    """The TCP port in the first multiaddress that has one."""
+    ports = (re.search(r"/tcp/(\d+)/", address) for address in addresses)
+    return next((int(port[1]) for port in ports if port), None)

@@ -25,14 +25,17 @@ import msgspec
 
 from codezero.errors import SwarmError
 from codezero.swarm.identity import Identity
-from codezero.swarm.link import Counted, Failed, Link, Logged, Message, Playing, Publish, Ready, Stop
+from codezero.swarm.link import Counted, Failed, Link, Logged, Message, Playing, Publish, Ready, Stop, port_of
+from codezero.swarm.members import AllowList, open_to_all
 from codezero.swarm.records import PeerRecordValidator
+from codezero.swarm.settings import Settings
+from codezero.swarm.trust import Trust
 
 if TYPE_CHECKING:
     from hivemind.p2p import P2P
 
-    from codezero.swarm.dht import Neighbourhood
     from codezero.swarm.exchange import Exchange
+    from codezero.swarm.neighbourhood import Neighbourhood
 
 REJOIN_SECONDS = 5.0
 ALONE_SECONDS = 1.0
@@ -43,18 +46,6 @@ LOOK_SECONDS = 120.0
 LAST_SECONDS = 2.0
 """Between the end of the pipe and the end of the process."""
 LOGGED_MESSAGES = 200
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """Everything the process is told at its start."""
-
-    identity: str
-    swarm: str
-    host: str
-    port: int
-    bootstrap: list[str]
-    poll_seconds: float
-    pull_groups: int
 
 
 class Stopped(Exception):
@@ -160,41 +151,71 @@ class Network:
     async def _live(self) -> None:
         from codezero.swarm.dht import start_daemon
 
-        daemon = await start_daemon(Path(self._settings.identity), self._settings.host, self._settings.port)
+        told = self._settings
+        daemon = await start_daemon(
+            Path(told.identity),
+            told.host,
+            told.port,
+            announce=told.announce,
+            reachable=told.reachable,
+            relay=told.relay,
+        )
         try:
             await self._serve(daemon)
         finally:
             await _end(daemon)
 
     async def _serve(self, daemon: "P2P") -> None:
-        from codezero.swarm.dht import Neighbourhood, create_node
+        from codezero.swarm.caretaking import Caretaker
+        from codezero.swarm.dht import create_node
         from codezero.swarm.exchange import Exchange
+        from codezero.swarm.hivemind_transport import HivemindTransport
+        from codezero.swarm.neighbourhood import Neighbourhood
 
-        identity = Identity.load(Path(self._settings.identity))
-        validator = PeerRecordValidator(identity, self._settings.swarm)
+        told = self._settings
+        members = AllowList(Path(told.members)) if told.members else open_to_all()
+        validator = PeerRecordValidator(Identity.load(Path(told.identity)), told.swarm, member=members)
+        trust = Trust(members)
         node = await create_node(daemon, validator)
         exchange = Exchange(
-            node,
+            HivemindTransport(node, validator, told.swarm),
             validator,
-            swarm=self._settings.swarm,
-            pull_groups=self._settings.pull_groups,
+            trust,
+            swarm=told.swarm,
+            pull_groups=told.pull_groups,
             on_heard=self._link.send,
         )
+        neighbourhood = Neighbourhood(node, told.bootstrap)
+        caretaker = Caretaker(
+            node,
+            exchange,
+            neighbourhood,
+            trust,
+            swarm=told.swarm,
+            folder=Path(told.state) if told.state else None,
+            reachable=told.reachable,
+        )
+        caretaker.load()
         await exchange.start()
-        neighbourhood = Neighbourhood(node, self._settings.bootstrap)
+        await caretaker.serve()
         await neighbourhood.rejoin()
-        await self._say_ready(daemon)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._obey(exchange))
-            tasks.create_task(self._look(exchange, neighbourhood))
-            tasks.create_task(_rejoin(neighbourhood))
-            tasks.create_task(_watch(daemon))
+        addresses = await self._say_ready(daemon)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._obey(exchange))
+                tasks.create_task(self._look(exchange, neighbourhood))
+                tasks.create_task(_rejoin(neighbourhood))
+                tasks.create_task(_watch(daemon))
+                tasks.create_task(caretaker.tend(addresses, port_of(addresses) or told.port))
+        finally:
+            caretaker.save()
 
-    async def _say_ready(self, daemon: "P2P") -> None:
+    async def _say_ready(self, daemon: "P2P") -> list[str]:
         async with asyncio.timeout(LAST_SECONDS):
             addresses = [str(address) for address in await daemon.get_visible_maddrs(latest=True)]
         sockets = [str(path["unix"]) for path in (daemon._daemon_listen_maddr, daemon._client_listen_maddr)]
         self._link.send(Ready(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
+        return addresses
 
     async def _obey(self, exchange: "Exchange") -> None:
         while True:

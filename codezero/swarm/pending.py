@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from codezero.swarm.link import Publish
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, Refusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, Refusal
 from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_proposals
 from codezero.types import Problem, RolloutGroup
 
@@ -73,19 +73,27 @@ class Pending:
         """Drop what belongs to rounds that nobody reads any more."""
         self._items = {key: items for key, items in self._items.items() if key[1] >= before}
 
-    def pack(self, kind: Kind) -> Packed | None:
-        """The body of the oldest round that waits, so that its last words are heard; None when nothing waits."""
+    def pack(self, kind: Kind, *, most: int = MAX_BODY) -> Packed | None:
+        """The body of the oldest round that waits, so that its last words are heard; None when nothing waits.
+
+        The older half is left out until the rest has at most `most` bytes; None when the newest alone has more.
+        """
         rounds = [key[1] for key in self._items if key[0] == kind]
         if not rounds:
             return None
         items = list(self._items.pop((kind, min(rounds))))
         while True:
             try:
-                return self._pack(kind, min(rounds), items)
+                packed = self._pack(kind, min(rounds), items)
             except Refusal as refusal:
                 if refusal.reason != "size" or len(items) == 1:
                     raise
-                items = items[len(items) // 2 :]
+            else:
+                if len(packed.body) <= most:
+                    return packed
+                if len(items) == 1:
+                    return None
+            items = items[len(items) // 2 :]
 
     def _pack(self, kind: Kind, round_number: int, items: list[Item]) -> Packed:
         if kind == PROPOSALS:

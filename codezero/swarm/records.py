@@ -31,7 +31,17 @@ ROUNDS_AHEAD = 16
 MAX_SHARDS = 1024
 MAX_VALUE = 2048
 """Bytes of a header, its RSA key and signature, and the key name, with room to spare."""
+MAX_DEPOSIT = 64 << 10
+"""Bytes of a body that is kept in the DHT itself, for an author whom nobody can reach."""
+DEPOSITS = 8
+"""Bodies of one author that are kept, or believed, at a time."""
+DEPOSITORS = 1024
+"""Authors whose deposits are counted."""
 MAX_SUBKEY = 80
+MAX_CROWD = 256
+"""Peers in one place: many times what `crowd.py` aims at, and far below the 4 MiB that a key of the DHT can hold."""
+CROWDS = 1024
+"""Places whose peers are counted."""
 VERIFIED = 4096
 """Signatures remembered as verified."""
 NO_SUBKEY = (b"", b"\xc0")
@@ -68,7 +78,29 @@ class Place:
     @property
     def id(self) -> bytes:
         """[20] bytes: hivemind's hash of the key, sha1 of its MessagePack."""
-        return hashlib.sha1(msgspec.msgpack.encode(self.key), usedforsecurity=False).digest()
+        return _key_id(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPlace:
+    """Where a body lies under its own digest."""
+
+    swarm: str
+    digest: bytes
+    """[32] bytes: sha256 of the body."""
+
+    @property
+    def key(self) -> str:
+        return f"cz1/{self.swarm}/b/{self.digest.hex()}"
+
+    @property
+    def id(self) -> bytes:
+        """As `Place.id`."""
+        return _key_id(self.key)
+
+
+def _key_id(key: str) -> bytes:
+    return hashlib.sha1(msgspec.msgpack.encode(key), usedforsecurity=False).digest()
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -77,14 +109,18 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     key: Annotated[str, Meta(max_length=160)]
     public_key: Annotated[bytes, Meta(max_length=MAX_PUBLIC_KEY)]
     signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE)]
-    payload: Annotated[bytes, Meta(max_length=MAX_HEADER)]
+    payload: Annotated[bytes, Meta(max_length=MAX_DEPOSIT)]
+    """An encoded header, at most MAX_HEADER bytes; or a body."""
 
 
+BODY_KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/b/([0-9a-f]{64})")
 KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hp])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 
 
-def parse_key(key: str) -> Place:
+def parse_key(key: str) -> Place | BodyPlace:
     """Raises Refusal for a key that no node of ours would write."""
+    if body := BODY_KEY.fullmatch(key):
+        return BodyPlace(body[1], bytes.fromhex(body[2]))
     match = KEY.fullmatch(key)
     if match is None:
         raise Refusal("key", "not a key of this protocol")
@@ -124,11 +160,16 @@ class PeerRecordValidator:
         """The round that is open; None: not told yet, so every round may be."""
         self.refused: Counter[str] = Counter()
         """Refusals by reason."""
-        self._identity, self._swarm, self._clock, self._member = identity, swarm, clock, member
+        self.swarm, self.member = swarm, member
+        self._identity, self._clock = identity, clock
         self._keys: dict[bytes, str] = {}
         self._verified: OrderedDict[tuple[bytes, bytes, float, bytes], None] = OrderedDict()
+        self._deposits: OrderedDict[str, dict[bytes, float]] = OrderedDict()
+        """By author: digest -> expiry."""
+        self._crowds: OrderedDict[bytes, set[str]] = OrderedDict()
+        """By place: who is there."""
 
-    def declare(self, place: Place) -> None:
+    def declare(self, place: Place | BodyPlace) -> None:
         """Name a place before storing there: hivemind shows `sign_value` only the hash of a key."""
         self._keys[place.id] = place.key
         while len(self._keys) > 64:
@@ -137,7 +178,7 @@ class PeerRecordValidator:
     def sign_value(self, record: DHTRecord) -> bytes:
         """The record's value in an envelope with our key and signature. The place must have been declared."""
         key, payload = self._keys[record.key], msgspec.msgpack.decode(record.value, type=bytes)
-        signature = self._identity.sign(signed_message(self._swarm, key, record, payload))
+        signature = self._identity.sign(signed_message(self.swarm, key, record, payload))
         envelope = Envelope(key, self._identity.public_key_bytes, signature, payload)
         return msgspec.msgpack.encode(msgspec.msgpack.encode(envelope))
 
@@ -156,22 +197,54 @@ class PeerRecordValidator:
 
     def _check(self, record: DHTRecord) -> None:
         """Cheap rules first. Raises Refusal."""
-        if len(record.value) > MAX_VALUE:
+        if len(record.value) > MAX_VALUE + MAX_DEPOSIT:
             raise Refusal("size")
         self._check_expiry(record.expiration_time)
         peer = _owner(record.subkey)
         envelope = _open(record.value)
         place = parse_key(envelope.key)
-        if place.id != record.key or place.swarm != self._swarm:
+        if place.id != record.key or place.swarm != self.swarm:
             raise Refusal("key", "written for another place")
+        if isinstance(place, Place):
+            self._check_header(place, peer, record, envelope)
+        elif hashlib.sha256(envelope.payload).digest() != place.digest:
+            raise Refusal("digest", "not the body that its key names")
+        if peer_id_of(envelope.public_key) != peer:
+            raise Refusal("owner", "signed by another peer's key")
+        if not self.member(peer):
+            raise Refusal("member")
+        self._check_signature(record, envelope)
+        # only after the signature: nobody but its owner uses up a peer's room
+        if isinstance(place, BodyPlace):
+            self._check_quota(peer, place.digest, record.expiration_time)
+        else:
+            self._check_crowd(place.id, peer)
+
+    def _check_header(self, place: Place, peer: str, record: DHTRecord, envelope: Envelope) -> None:
+        if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
+            raise Refusal("size")
         self._check_round(place.round)
         if place.shard != shard_of(place.round, peer, place.shards):
             raise Refusal("shard")
-        if peer_id_of(envelope.public_key) != peer:
-            raise Refusal("owner", "signed by another peer's key")
-        if not self._member(peer):
-            raise Refusal("member")
-        self._check_signature(record, envelope)
+
+    def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
+        now = self._clock()
+        kept = {known: end for known, end in self._deposits.pop(peer, {}).items() if end > now}
+        if digest not in kept and len(kept) >= DEPOSITS:
+            self._deposits[peer] = kept
+            raise Refusal("quota", "too many bodies of one author")
+        self._deposits[peer] = kept | {digest: expiry}
+        while len(self._deposits) > DEPOSITORS:
+            self._deposits.popitem(last=False)
+
+    def _check_crowd(self, place: bytes, peer: str) -> None:
+        crowd = self._crowds.pop(place, set())
+        self._crowds[place] = crowd
+        while len(self._crowds) > CROWDS:
+            self._crowds.popitem(last=False)
+        if peer not in crowd and len(crowd) >= MAX_CROWD:
+            raise Refusal("crowd", "too many peers in one place")
+        crowd.add(peer)
 
     def _check_expiry(self, expiry: float) -> None:
         now = self._clock()
@@ -187,7 +260,7 @@ class PeerRecordValidator:
         if mark in self._verified:
             self._verified.move_to_end(mark)
             return
-        message = signed_message(self._swarm, envelope.key, record, envelope.payload)
+        message = signed_message(self.swarm, envelope.key, record, envelope.payload)
         if not verify(envelope.public_key, envelope.signature, message):
             raise Refusal("signature")
         self._verified[mark] = None

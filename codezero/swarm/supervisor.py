@@ -8,7 +8,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import re
 import signal
 import threading
 import time
@@ -19,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 from codezero.errors import SwarmError
-from codezero.swarm.link import Counted, Failed, Heard, Link, Logged, Message, Playing, Publish, Ready, Stop
-from codezero.swarm.network import Settings, run
+from codezero.swarm.link import Counted, Failed, Heard, Link, Logged, Message, Playing, Publish, Ready, Stop, port_of
+from codezero.swarm.network import run
+from codezero.swarm.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -176,12 +176,6 @@ class NetworkProcess:
                 case Playing() | Publish() | Stop():
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()
-
-
-def port_of(addresses: list[str]) -> int | None:
-    """The TCP port in the first multiaddress that has one."""
-    ports = (re.search(r"/tcp/(\d+)/", address) for address in addresses)
-    return next((int(port[1]) for port in ports if port), None)
 
 
 def _clean_up(ready: Ready) -> None:

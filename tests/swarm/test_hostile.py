@@ -17,6 +17,7 @@ from builders_swarm import SWARM, Nodes, eventually, group, scored
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, Place
 from codezero.swarm.schema import Header
+from codezero.swarm.trust import Trust
 from codezero.swarm.wire import body_digest, encode_body, encode_header
 
 pytestmark = [
@@ -130,13 +131,14 @@ def test_forged_records_are_not_stored(nodes: Nodes) -> None:
 
 
 def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
-    async def attack(served: bytes, header: Header, reason: str) -> None:
-        from codezero.swarm.serving import GossipServicer
+    async def attack(name: str, served: bytes, header: Header, reason: str) -> None:
+        from codezero.swarm.hivemind_transport import GossipServicer
+        from codezero.swarm.serving import Server
 
-        async with mallory(nodes, "mallory") as she:
-            servicer = GossipServicer()
-            servicer.bodies[header.digest] = served
-            await servicer.add_p2p_handlers(she.node.p2p, namespace=SWARM)
+        async with mallory(nodes, name) as she:
+            server = Server(Trust(lambda _: True))
+            server.bodies[header.digest] = served
+            await GossipServicer(server.answer).add_p2p_handlers(she.node.p2p, namespace=SWARM)
             before = refused(nodes, reason)
             assert await she.announce(encode_header(header))
             for _ in range(600):
@@ -145,14 +147,15 @@ def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
                 await asyncio.sleep(0.1)
         raise AssertionError(f"not refused for its {reason}")
 
-    peer = Identity.load_or_create(nodes.folder / "mallory.pem").peer_id
+    names = ("liar", "talker", "thief", "noise")  # one each: whoever is caught is not asked again
+    peer = Identity.load_or_create(nodes.folder / f"{names[0]}.pem").peer_id
     body = encode_body([group(peer, "honest")], peer=peer, round_number=ROUND)
     other = encode_body([group(nodes.bob.peer_id, "stolen")], peer=nodes.bob.peer_id, round_number=ROUND)
     received = nodes.alice.metrics()["swarm/groups_received"]
-    asyncio.run(attack(body[:-1] + b"\0", header_of(body), "digest"))
-    asyncio.run(attack(b"longer" + body, header_of(b"long"), "size"))
-    asyncio.run(attack(other, header_of(other), "header"))
-    asyncio.run(attack(b"no zlib", header_of(b"no zlib"), "inflate"))
+    asyncio.run(attack(names[0], body[:-1] + b"\0", header_of(body), "digest"))
+    asyncio.run(attack(names[1], b"longer" + body, header_of(b"long"), "size"))
+    asyncio.run(attack(names[2], other, header_of(other), "header"))
+    asyncio.run(attack(names[3], b"no zlib", header_of(b"no zlib"), "inflate"))
     assert nodes.alice.metrics()["swarm/groups_received"] == received
 
 

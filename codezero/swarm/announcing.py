@@ -1,0 +1,109 @@
+"""Own side of the gossip: what waits becomes a body that is served and a header where others look for it."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codezero.swarm.pending import Packed, Pending
+from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, Place, shard_of
+from codezero.swarm.schema import GROUPS, PROPOSALS, Kind
+from codezero.swarm.serving import Server
+from codezero.swarm.transport import UNANSWERED, Transport
+from codezero.swarm.wire import encode_header
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between two attempts to store a record that nobody was seen to have; doubled each time."""
+DEPOSIT_SECONDS = 60.0
+"""Least time between two bodies that an author whom nobody can reach leaves in the DHT."""
+
+
+@dataclass(slots=True)
+class Announcement:
+    """Our newest header of one kind and round."""
+
+    place: Place
+    header: bytes
+    expiry: float = 0.0
+    """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
+    confirm: bool = True
+    """Is it the first in its place, which is read back?"""
+    pause: float = FIRST_PAUSE
+    not_before: float = 0.0
+
+
+class Announcer:
+    """One node's announcements. `reachable` False: bodies are left in the DHT as well, since nobody can pull them."""
+
+    def __init__(
+        self, transport: Transport, server: Server, *, swarm: str, clock: Callable[[], float], shards: Callable[[], int]
+    ) -> None:
+        """`shards` tells over how many places a round is spread now."""
+        self.counts: Counter[str] = Counter()
+        self.reachable = True
+        self._transport, self._server, self._swarm = transport, server, swarm
+        self._clock, self._shards = clock, shards
+        self.pending = Pending(transport.me)
+        self._announced: dict[tuple[Kind, int], Announcement] = {}
+        self._deposited: dict[Kind, float] = {}
+
+    def forget(self, *, before: int) -> None:
+        """Drop what belongs to rounds that nobody reads any more."""
+        self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
+        self.pending.forget(before=before)
+
+    async def announce(self) -> None:
+        """What is new, and what is about to expire."""
+        for kind in (GROUPS, PROPOSALS):
+            if self.reachable:
+                packed = self.pending.pack(kind)
+                if packed is not None:
+                    self._replace(packed)
+            elif self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS:
+                packed = self.pending.pack(kind, most=MAX_DEPOSIT)
+                if packed is not None:
+                    await self._deposit(packed)
+        for announcement in list(self._announced.values()):
+            now = self._clock()
+            if announcement.expiry < now + LIFETIME / 2 and now >= announcement.not_before:
+                await self._store(announcement)
+
+    def _replace(self, packed: Packed) -> None:
+        """The newest announcement of a kind and round stays where the first one was put."""
+        header = encode_header(packed.header(self._server.keep(packed.body), self._clock()))
+        key = (packed.kind, packed.round)
+        before = self._announced.get(key)
+        if before is not None:
+            self._announced[key] = Announcement(before.place, header, confirm=before.confirm)
+            return
+        shards = self._shards()
+        shard = shard_of(packed.round, self._transport.me, shards)
+        self._announced[key] = Announcement(Place(self._swarm, packed.kind, packed.round, shards, shard), header)
+
+    async def _store(self, announcement: Announcement) -> None:
+        expiry = self._clock() + LIFETIME
+        try:
+            stored = await self._transport.announce(
+                announcement.place, announcement.header, expiry, confirm=announcement.confirm
+            )
+        except UNANSWERED:
+            stored = False
+        self.counts["announcements" if stored else "announcements_in_vain"] += 1
+        if stored:
+            announcement.expiry, announcement.confirm = expiry, False
+            announcement.pause = FIRST_PAUSE
+        else:
+            announcement.not_before = self._clock() + announcement.pause
+            announcement.pause = min(2 * announcement.pause, LONGEST_PAUSE)
+
+    async def _deposit(self, packed: Packed) -> None:
+        self._deposited[packed.kind] = self._clock()
+        digest = self._server.keep(packed.body)
+        try:
+            kept = await self._transport.deposit(digest, packed.body, self._clock() + LIFETIME)
+        except UNANSWERED:
+            kept = False
+        self.counts["deposits" if kept else "deposits_in_vain"] += 1
+        self._replace(packed)

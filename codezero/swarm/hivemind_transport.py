@@ -1,0 +1,124 @@
+"""The gossip's transport over hivemind: records in its Kademlia DHT, questions as unary calls of its daemon.
+
+Unary calls only: hivemind buffers a stream of any announced length, which would let one peer fill the memory.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+
+from collections.abc import Mapping, Sequence
+
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import BytesValue
+from hivemind.dht.node import DHTNode
+from hivemind.dht.routing import DHTID
+from hivemind.dht.storage import DictionaryDHTValue
+from hivemind.p2p import P2PContext, PeerID, ServicerBase
+
+from codezero.errors import UnreachableError
+from codezero.swarm.dht import NETWORK_ERRORS
+from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
+from codezero.swarm.schema import Refusal
+from codezero.swarm.transport import Answer, Call, Found, within
+
+SERVE_SECONDS = 10.0
+STORE_SECONDS = 10.0
+READ_SECONDS = 5.0
+ASK_SECONDS = 5.0
+CONFIRM_SECONDS = 3.0
+WITNESSES = 3
+"""Nodes that are asked for a record that was just stored, until one has it."""
+
+
+class GossipServicer(ServicerBase):
+    """What peers may call. Its name and method are part of the protocol."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def rpc_chunk(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        """See `serving.Server.answer`."""
+        return BytesValue(value=self._answer("chunk", str(context.remote_id), request.value))
+
+
+class HivemindTransport:
+    """Implements `transport.Transport`; `validator` is the one that `node` was made with."""
+
+    def __init__(self, node: DHTNode, validator: PeerRecordValidator, swarm: str) -> None:
+        self._node, self._validator, self._swarm = node, validator, swarm
+        self._me = node.peer_id.to_base58()
+
+    @property
+    def me(self) -> str:
+        return self._me
+
+    @property
+    def neighbours(self) -> int:
+        return len(self._node.protocol.routing_table.uid_to_peer_id)
+
+    async def serve(self, answer: Answer) -> None:
+        servicer = GossipServicer(answer)
+        await within(SERVE_SECONDS, servicer.add_p2p_handlers(self._node.p2p, namespace=self._swarm))
+
+    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+        return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
+
+    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+        by_key = {place.key: place for place in places}
+        enough = float("inf") if thorough else None
+        try:
+            found = await within(
+                READ_SECONDS,
+                self._node.get_many(list(by_key), sufficient_expiration_time=enough, num_workers=4 if thorough else 1),
+            )
+        except NETWORK_ERRORS as error:
+            raise UnreachableError(f"the DHT did not answer: {error}") from error
+        return {
+            by_key[key]: [Found(peer, record.value) for peer, record in records.value.items()]
+            for key, records in found.items()
+            if records and isinstance(records.value, dict)
+        }
+
+    async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
+        stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)
+        try:
+            answer = await within(ASK_SECONDS, stub.rpc_chunk(BytesValue(value=request), timeout=ASK_SECONDS))
+        except DecodeError as error:
+            raise Refusal("format", "an answer that is none") from error
+        except NETWORK_ERRORS as error:
+            raise UnreachableError(f"{peer} did not answer: {error}") from error
+        return answer.value
+
+    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
+        return await self._store(BodyPlace(self._swarm, digest), body, expiry)
+
+    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
+        key = BodyPlace(self._swarm, digest).key
+        try:
+            found = (await within(READ_SECONDS, self._node.get_many([key], num_workers=1)))[key]
+        except NETWORK_ERRORS as error:
+            raise UnreachableError(f"the DHT did not answer: {error}") from error
+        records = found.value if found and isinstance(found.value, dict) else {}
+        return records[peer].value if peer in records else None
+
+    async def _store(self, place: Place | BodyPlace, payload: bytes, expiry: float) -> bool:
+        self._validator.declare(place)
+        try:
+            stored = await within(STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self._me))
+        except NETWORK_ERRORS as error:
+            raise UnreachableError(f"the DHT did not answer: {error}") from error
+        return bool(stored)
+
+    async def _is_elsewhere(self, place: Place) -> bool:
+        """Was our record read back from another node? What `store` returns is true of a dead daemon too."""
+        key = DHTID(int.from_bytes(place.id, "big"))
+        nearest = self._node.protocol.routing_table.get_nearest_neighbors(key, k=WITNESSES)
+        for _, peer in nearest:
+            try:
+                found = await within(CONFIRM_SECONDS, self._node.protocol.call_find(peer, [key]))
+            except NETWORK_ERRORS:
+                continue
+            kept = found[key][0] if found else None
+            if kept is not None and isinstance(kept.value, DictionaryDHTValue) and self._me in kept.value.data:
+                return True
+        return False

@@ -1,0 +1,79 @@
+"""What the gossip asks of a network, and nothing more: keep a small record where others look, find theirs, ask a peer.
+
+Three kinds behind one Protocol: hivemind's DHT and daemon (`hivemind_transport.py`), peers in one process
+(`memory_transport.py`), and a simulated network with a clock of its own (`simulation.py`). Whichever it is, records are
+checked by `records.py` before they are believed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from codezero.errors import UnreachableError
+from codezero.swarm.records import Place
+
+Call = Literal["chunk"]
+"""What one peer can ask of another."""
+Answer = Callable[[Call, str, bytes], bytes]
+"""(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
+UNANSWERED = (UnreachableError, TimeoutError)
+"""What a peer or a network that does not answer raises."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record of a peer, validated."""
+
+    peer: str
+    payload: bytes
+    """An encoded header."""
+
+
+class Transport(Protocol):
+    """One node's access to the network. Every method has a deadline of its own and raises UnreachableError after it."""
+
+    @property
+    def me(self) -> str:
+        """Own peer id."""
+        ...
+
+    @property
+    def neighbours(self) -> int:
+        """Nodes that this one knows a way to now."""
+        ...
+
+    async def serve(self, answer: Answer) -> None:
+        """Begin to answer other peers."""
+        ...
+
+    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+        """Sign our record and keep it at `place` until `expiry`, seconds since 1970; it replaces our earlier one there.
+
+        Was it stored? With `confirm`: was it read back from another node?
+        """
+        ...
+
+    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+        """Every peer's newest record in each of `places`. `thorough` asks all holders, not the nearest one only."""
+        ...
+
+    async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
+        """One question to one peer; the answer has at most serving.CHUNK bytes. Raises Refusal for one that is none."""
+        ...
+
+    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
+        """Keep a body of at most records.MAX_DEPOSIT bytes in the DHT under its digest: for who cannot be reached."""
+        ...
+
+    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
+        """The body that `peer` deposited; None when there is none."""
+        ...
+
+
+async def within(seconds: float, work: Awaitable[Result]) -> Result:
+    """`work` with a deadline. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        return await work

@@ -1,0 +1,299 @@
+"""What this node thinks of each peer: who asks too much, who cheated, whom to keep away from and for how long.
+
+In memory, with a given clock and without a network. It outlives the node in a file that is bounded and schema-checked.
+Does not help against a swarm in which ids cost nothing: a fresh id begins clean, and `members.py` decides on ids.
+"""
+
+import contextlib
+import logging
+import math
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from codezero.swarm.members import Members
+from codezero.swarm.schema import Digest, PeerId
+
+logger = logging.getLogger(__name__)
+
+MAX_PEERS, MAX_DIGESTS, MAX_FILE = 1 << 14, 1 << 16, 16 << 20
+"""Most that a file holds, and its bytes: more than these peers and digests can take."""
+CLOCK_ERROR = 300.0
+"""Seconds by which a file may be ahead of the clock."""
+PRAISE_SECONDS = 60.0
+"""A delivered body makes penalties fade as if this much time had passed."""
+CEILING, PROBATION, PATIENCE = 2.0, 0.5, 0.4
+"""In thresholds: most that a penalty grows to, what the begin of a quarantine leaves of it, most that timeouts make."""
+
+
+class Offence(StrEnum):
+    """What a peer did. FORGED: the body is another's or not what its header says. SILENT: announced and not served."""
+
+    FORGED = "forged"
+    DIGEST = "false digest"
+    MALFORMED = "malformed"
+    STALE = "stale"
+    DUPLICATE = "duplicate"
+    REPLAY = "replay"
+    SLOW = "slow"
+    SILENT = "silent"
+    TIMEOUT = "timeout"
+
+
+WEIGHTS = {Offence.FORGED: 6.0, Offence.DIGEST: 6.0, Offence.MALFORMED: 4.0, Offence.TIMEOUT: 0.25}
+"""What an offence adds to the penalty, where it is not 1. Two forgeries are no accident; an old version may err."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one peer may ask for and get away with, above zero. A burst is 32 of the largest bodies, with retries."""
+
+    requests_per_second: float = 8.0
+    requests_burst: float = 256.0
+    bytes_per_second: float = 512.0 * 1024
+    bytes_burst: float = 64.0 * 1024 * 1024
+    half_life_seconds: float = 600.0
+    threshold: float = 10.0
+    """A penalty halves in the one, and is a quarantine when it reaches the other."""
+    quarantine_seconds: float = 120.0
+    """The first one; each repetition doubles it."""
+    longest_quarantine_seconds: float = 6 * 3600.0
+    forgiven_seconds: float = 24 * 3600.0
+    """So long after the end of a quarantine the next one counts as the first."""
+    peers: int = 2048
+    """Peers remembered, MAX_PEERS if that is less."""
+    digests: int = 8192
+    """Bodies remembered as used, MAX_DIGESTS if that is less."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReport:
+    """One peer, for people. `size`: bytes of its bodies; `failures`: offences that happened; `reason`: why not "ok"."""
+
+    peer: str
+    heard_seconds_ago: float
+    bodies: int
+    groups: int
+    size: int
+    failures: Mapping[Offence, int]
+    penalty: float
+    state: Literal["ok", "quarantined"]
+    reason: str
+
+
+Time = Annotated[float, Meta(ge=0, le=2**53)]
+"""Seconds since 1970, so that a penalty fades while the node is down."""
+Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+Use = Literal["serving", "pulling"]
+"""What a peer asks of us, and what we ask of it."""
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """All that is remembered of one peer, as it is saved. Written in place."""
+
+    peer: PeerId
+    heard: Time
+    settled: Time
+    """When `penalty` had its value; it fades from there."""
+    penalty: Annotated[float, Meta(ge=0, le=2**53)] = 0.0
+    until: Time = 0.0
+    """End of the last quarantine, which `cause` brought about."""
+    cause: Offence | None = None
+    quarantines: Count = 0
+    bodies: Count = 0
+    groups: Count = 0
+    size: Count = 0
+    failures: dict[Offence, Count] = {}
+    full: dict[Use, tuple[Time, Time]] = {}
+    """When its allowances of requests and of bytes are full again; what is left of them follows."""
+
+
+class Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    v: Literal[1]
+    saved: Time
+    peers: Annotated[list[Record], Meta(max_length=MAX_PEERS)]
+    digests: Annotated[list[Digest], Meta(max_length=MAX_DIGESTS)]
+
+
+class Trust:
+    """What this node thinks of each peer. Used from one thread.
+
+    member: does a peer id belong to the swarm? Who does not is refused and takes no memory.
+    clock: seconds since 1970. Set back, it makes a quarantine longer, and ends it where that would be absurd.
+    Ids must have been proven, by the transport or by a signature: else one peer could blame another.
+    """
+
+    def __init__(self, member: Members, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
+        self._member, self._clock, self._limits = member, clock, limits or Limits()
+        self._records: dict[str, Record] = {}
+        self._used: OrderedDict[bytes, None] = OrderedDict()
+
+    def refusal(self, peer: str) -> str:
+        """Why `peer` is neither served nor pulled from, in words; empty when it may be dealt with."""
+        if not self._member(peer):
+            return "not a member of this swarm"
+        record, now = self._records.get(peer), self._clock()
+        if record is None or not self._is_quarantined(record, now):
+            return ""
+        minutes = math.ceil((record.until - now) / 60)
+        return f"quarantined for another {minutes} min: {record.cause} (quarantine number {record.quarantines})"
+
+    def spend(self, peer: str, requests: int = 1, size: int = 0, *, use: Use = "serving") -> bool:
+        """Take requests and bytes (>= 0) of the peer's allowance. False: too little is left, or the peer is refused."""
+        if self.refusal(peer):
+            return False
+        limits, now = self._limits, self._clock()
+        record = self._remember(peer, now)
+        by_requests, by_bytes = record.full.get(use, (now, now))
+        by_requests = _pay(by_requests, requests, limits.requests_per_second, limits.requests_burst, now)
+        by_bytes = _pay(by_bytes, size, limits.bytes_per_second, limits.bytes_burst, now)
+        if math.inf in (by_requests, by_bytes):
+            return False
+        record.full[use] = by_requests, by_bytes
+        record.heard = now if use == "serving" else record.heard
+        return True
+
+    def blame(self, peer: str, offence: Offence) -> None:
+        """Note an offence; at the threshold a quarantine begins. Timeouts never lead to one."""
+        if not self._member(peer):
+            return
+        now, threshold, weight = self._clock(), self._limits.threshold, WEIGHTS.get(offence, 1.0)
+        record = self._remember(peer, now)
+        penalty, on_purpose = self._penalty(record, now), offence is not Offence.TIMEOUT
+        if on_purpose:
+            record.heard = now
+        else:
+            weight = max(0.0, min(weight, PATIENCE * threshold - penalty))
+        record.penalty, record.settled = min(CEILING * threshold, penalty + weight), now
+        record.failures[offence] = record.failures.get(offence, 0) + 1
+        if on_purpose and record.penalty >= threshold and not self._is_quarantined(record, now):
+            before = self._repetitions(record, now)
+            seconds = self._limits.quarantine_seconds * 2.0 ** min(before, 60)
+            record.until = now + min(seconds, self._limits.longest_quarantine_seconds)
+            record.quarantines, record.cause, record.penalty = before + 1, offence, PROBATION * threshold
+
+    def praise(self, peer: str, *, groups: int = 0, size: int = 0) -> None:
+        """Note a valid body of `size` bytes. Penalties fade by PRAISE_SECONDS more; none is made up for in advance."""
+        if not self._member(peer):
+            return
+        now = self._clock()
+        record = self._remember(peer, now)
+        record.penalty, record.settled, record.heard = self._penalty(record, now + PRAISE_SECONDS), now, now
+        record.bodies, record.groups, record.size = record.bodies + 1, record.groups + groups, record.size + size
+
+    def chance(self, peer: str) -> float:
+        """In (0, 1], to weigh draws among peers: 1 for one without penalty, least for one that is refused."""
+        record = self._records.get(peer)
+        penalty = self._penalty(record, self._clock()) if record else 0.0
+        return 1 / (1 + (CEILING * self._limits.threshold if self.refusal(peer) else penalty))
+
+    def first_time(self, digest: bytes) -> bool:
+        """Was no body with this digest ([32] bytes) used before, whoever sent it? From now on it was.
+
+        Ask once the body has proven to be its sender's: else a thief's copy makes the owner's a replay.
+        """
+        first = digest not in self._used
+        self._used[digest] = None
+        self._used.move_to_end(digest)
+        while len(self._used) > min(self._limits.digests, MAX_DIGESTS):
+            self._used.popitem(last=False)
+        return first
+
+    def report(self) -> list[PeerReport]:
+        """Every remembered peer that belongs to the swarm, the last heard first."""
+        records = [record for record in self._records.values() if self._member(record.peer)]
+        return [self._report(record) for record in sorted(records, key=lambda one: (-one.heard, one.peer))]
+
+    def save(self, path: Path) -> None:
+        """Write the state to `path`, all or nothing, readable by its owner alone. A failure is a warning."""
+        raw = msgspec.json.encode(Saved(1, self._clock(), list(self._records.values()), list(self._used)))
+        part = path.with_name(f"{path.name}.part")
+        try:
+            part.unlink(missing_ok=True)  # of a node that was killed
+            with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(raw)  # not forced to the disk: gossip does not wait for that
+            os.replace(part, path)
+        except OSError as error:
+            logger.warning("what is known of the peers cannot be saved as %s: %s", path, error.strerror)
+
+    def load(self, path: Path) -> None:
+        """Become what `save` wrote, if there is such a file. Raises nothing.
+
+        One that is broken, too large or from the future becomes NAME.broken, and a warning says so.
+        """
+        try:
+            saved = _read(path, self._clock())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:  # msgspec raises nothing but ValueError
+            aside = path.with_name(f"{path.name}.broken")
+            logger.warning("%s cannot be used and goes to %s; every peer begins anew: %s", path, aside.name, error)
+            with contextlib.suppress(OSError):
+                os.replace(path, aside)
+            return
+        self._records = {record.peer: record for record in saved.peers}
+        self._used = OrderedDict.fromkeys(saved.digests[-self._limits.digests :])
+        while len(self._records) > self._limits.peers:
+            self._forget_some(self._clock())
+
+    def _remember(self, peer: str, now: float) -> Record:
+        if peer not in self._records and len(self._records) >= min(self._limits.peers, MAX_PEERS):
+            self._forget_some(now)
+        return self._records.setdefault(peer, Record(peer, now, now))
+
+    def _forget_some(self, now: float) -> None:
+        """The least guilty, and of these who was not heard for longest: an eighth, since sorting takes milliseconds.
+
+        Quarantined peers go one by one and only when all are, so that fresh ids cannot wash them out.
+        """
+        ranked = sorted(self._records.values(), key=lambda record: self._guilt(record, now))
+        free = sum(not self._is_quarantined(record, now) for record in ranked)
+        for record in ranked[: max(1, min(len(ranked) // 8, free))]:
+            del self._records[record.peer]
+
+    def _guilt(self, record: Record, now: float) -> tuple[bool, int, int, float]:
+        penalty = int(self._penalty(record, now))  # less than one light offence is innocence
+        return self._is_quarantined(record, now), self._repetitions(record, now), penalty, record.heard
+
+    def _penalty(self, record: Record, now: float) -> float:
+        return record.penalty * 0.5 ** (max(0.0, now - record.settled) / self._limits.half_life_seconds)
+
+    def _is_quarantined(self, record: Record, now: float) -> bool:
+        return 0 < record.until - now < 2 * self._limits.longest_quarantine_seconds
+
+    def _repetitions(self, record: Record, now: float) -> int:
+        return 0 if now - record.until > self._limits.forgiven_seconds else record.quarantines
+
+    def _report(self, record: Record) -> PeerReport:
+        now, one, reason = self._clock(), record, self.refusal(record.peer)
+        ago, penalty, state = max(0.0, now - one.heard), self._penalty(one, now), "quarantined" if reason else "ok"
+        return PeerReport(one.peer, ago, one.bodies, one.groups, one.size, dict(one.failures), penalty, state, reason)
+
+
+def _pay(full: float, cost: float, rate: float, burst: float, now: float) -> float:
+    """When the allowance is full again after `cost`; infinity when that is too much."""
+    empty = now + burst / rate
+    # Further ahead than an empty one: the clock was set back, and the peer must not be locked out until it catches up.
+    full = (full if now < full <= empty else now) + cost / rate
+    return full if full <= empty else math.inf
+
+
+def _read(path: Path, now: float) -> Saved:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        raw = file.read(MAX_FILE + 1)
+    if len(raw) > MAX_FILE:
+        raise ValueError(f"larger than {MAX_FILE} bytes")
+    saved = msgspec.json.decode(raw, type=Saved)
+    if saved.saved > now + CLOCK_ERROR:
+        raise ValueError("from the future; is the clock of this machine right?")
+    return saved

@@ -1,0 +1,49 @@
+"""The number of shards follows the size of the swarm and comes to rest."""
+
+from random import Random
+
+import pytest
+
+from codezero.swarm.crowd import CROWD, LEVELS, Crowd
+from codezero.swarm.records import MAX_SHARDS
+
+
+def settled(peers: int, crowd: Crowd, looks: int = 200) -> Crowd:
+    """After so many looks at a swarm that spreads as this node judges."""
+    for _ in range(looks):
+        crowd.note(crowd.shards, peers / crowd.shards)
+        other = crowd.elsewhere()
+        if other != crowd.shards:
+            crowd.note(other, 0)
+    return crowd
+
+
+@pytest.mark.parametrize("peers", [1, 31, 33, 100, 1_000, 10_000])
+def test_no_place_is_crowded_and_none_is_deserted(peers: int) -> None:
+    crowd = settled(peers, Crowd(Random(1)))
+    assert peers / crowd.shards <= CROWD
+    assert crowd.shards == 1 or peers / crowd.shards > CROWD / 4
+
+
+def test_a_swarm_that_shrinks_comes_together_again() -> None:
+    crowd = settled(1_000, Crowd(Random(2)))
+    assert settled(20, crowd).shards == 1
+
+
+def test_a_size_between_two_numbers_does_not_make_it_swing() -> None:
+    crowd, seen = settled(40, Crowd(Random(3))), set[int]()
+    for peers in (30, 36, 28, 40, 33) * 20:
+        crowd.note(crowd.shards, peers / crowd.shards)
+        seen.add(crowd.shards)
+    assert len(seen) == 1
+
+
+def test_however_crowded_the_number_is_bounded() -> None:
+    crowd = Crowd(Random(4))
+    crowd.note(1, 1e9)
+    assert crowd.shards == MAX_SHARDS
+
+
+def test_who_sees_nobody_looks_everywhere() -> None:
+    crowd = Crowd(Random(5))
+    assert {crowd.elsewhere() for _ in range(500)} == set(LEVELS)

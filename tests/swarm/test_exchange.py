@@ -1,0 +1,220 @@
+"""The gossip itself, in memory: what is announced is heard once, by the rules, and from nobody we keep away from.
+
+Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from builders_swarm import SWARM, TOKENIZER, fast_identity, group
+
+from codezero.swarm.exchange import Exchange
+from codezero.swarm.link import Heard, Publish
+from codezero.swarm.memory_transport import Board, MemoryTransport
+from codezero.swarm.records import LIFETIME, PeerRecordValidator, Place
+from codezero.swarm.schema import GROUPS, PROPOSALS
+from codezero.swarm.trust import Offence, Trust
+from codezero.swarm.wire import encode_body, encode_proposals
+
+ROUND = 7
+
+
+@dataclass
+class Clock:
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Peer:
+    """One node with its gossip, on a board."""
+
+    board: Board
+    clock: Clock
+    seed: int = 0
+    heard: list[Heard] = field(default_factory=list[Heard])
+
+    def __post_init__(self) -> None:
+        identity = fast_identity()
+        self.id = identity.peer_id
+        self.validator = PeerRecordValidator(identity, SWARM, clock=self.clock)
+        self.transport = MemoryTransport(self.board, self.id, self.validator)
+        self.trust = Trust(lambda _: True, self.clock)
+        self.exchange = Exchange(
+            self.transport,
+            self.validator,
+            self.trust,
+            swarm=SWARM,
+            pull_groups=32,
+            on_heard=self.heard.append,
+            clock=self.clock,
+            random=Random(self.seed),
+        )
+        asyncio.run(self.exchange.start())
+        self.exchange.play(ROUND)
+
+    def publish(self, question: str = "Double it.", count: int = 1) -> None:
+        groups = [group(self.id, f"{question} {n}" if n else question) for n in range(count)]
+        body = encode_body(groups, peer=self.id, round_number=ROUND)
+        self.exchange.publish(Publish(GROUPS, ROUND, body, [0.5] * count, bytes.fromhex(TOKENIZER)))
+
+    def look(self, times: int = 1) -> dict[str, int]:
+        for _ in range(times):
+            asyncio.run(self.exchange.look())
+        return self.exchange.take_counts()
+
+    def heard_from(self, other: "Peer") -> int:
+        return sum(one.peer == other.id for one in self.heard)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def peers(clock: Clock, count: int = 2) -> Sequence[Peer]:
+    board = Board(clock)
+    return [Peer(board, clock, seed) for seed in range(count)]
+
+
+def test_what_is_announced_is_heard_once(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    bob.look(5)
+    assert bob.heard_from(alice) == 1 and not alice.heard
+    assert bob.heard[0].body and bob.heard[0].tokenizer.hex() == TOKENIZER
+
+
+def test_a_newer_body_replaces_the_older_one(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    for question in ("one", "two"):
+        alice.publish(question)
+        clock.now += 1
+        alice.look()
+        bob.look()
+    assert bob.heard_from(alice) == 2
+    assert sum(len(place) for place in alice.board.records.values()) == 1
+
+
+def test_proposals_travel_too(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    body = encode_proposals([group(alice.id).problem], peer=alice.id, round_number=ROUND)
+    alice.exchange.publish(Publish(PROPOSALS, ROUND, body, [], bytes(32)))
+    alice.look()
+    bob.look()
+    assert [one.kind for one in bob.heard] == [PROPOSALS]
+
+
+def test_a_record_is_announced_again_before_it_expires(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    clock.now += LIFETIME * 0.6
+    assert alice.look()["announcements"] == 1
+    clock.now += LIFETIME * 0.6
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
+def test_alone_a_node_tries_again_ever_more_rarely(clock: Clock) -> None:
+    (alice,) = peers(clock, 1)
+    alice.publish()
+    tries = 0
+    for _ in range(120):
+        tries += alice.look().get("announcements_in_vain", 0)
+        clock.now += 1
+    assert 5 <= tries <= 9
+    bob = Peer(alice.board, clock, 1)
+    clock.now += 60
+    alice.look()
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
+def test_of_a_large_body_only_what_is_wanted_is_told(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.exchange.listener._pull_groups = 3
+    alice.publish(count=10)
+    alice.look()
+    bob.look()
+    assert len(bob.heard) == 1
+    from codezero.swarm.wire import decode_body
+
+    assert len(decode_body(bob.heard[0].body)) == 3
+
+
+def test_who_is_in_quarantine_is_neither_asked_nor_served(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    for _ in range(3):
+        bob.trust.blame(alice.id, Offence.FORGED)
+        alice.trust.blame(bob.id, Offence.FORGED)
+    bob.look(3)
+    assert not bob.heard
+    assert alice.exchange.server.answer("chunk", bob.id, b"") == b""
+    assert alice.look()["refused_peer"] == 1
+
+
+def test_another_peers_body_is_refused_and_remembered_against_the_thief(clock: Clock) -> None:
+    alice, thief, bob = peers(clock, 3)
+    alice.publish()
+    stolen = alice.exchange.announcer.pending
+    (body,) = [stolen.pack(GROUPS)]
+    assert body is not None
+    digest = thief.exchange.server.keep(body.body)
+    from codezero.swarm.wire import encode_header
+
+    header = encode_header(body.header(digest, clock.now))
+    place = Place(SWARM, GROUPS, ROUND)
+    assert asyncio.run(thief.transport.announce(place, header, clock.now + 100, confirm=False))
+    counts = bob.look()
+    assert not bob.heard and counts["refused_header"] == 1
+    assert next(one for one in bob.trust.report() if one.peer == thief.id).failures == {Offence.FORGED: 1}
+
+
+def test_a_peer_that_went_away_is_tried_three_times_and_forgiven(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    del alice.board.answers[alice.id]
+    assert bob.look(6)["pulls_in_vain"] == 3
+    assert not bob.trust.refusal(alice.id)
+
+
+def test_who_cannot_be_reached_is_heard_through_the_dht(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.exchange.announcer.reachable = False
+    alice.publish()
+    assert alice.look()["deposits"] == 1
+    del alice.board.answers[alice.id]
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
+def test_an_unreachable_author_leaves_a_body_a_minute_at_most(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.exchange.announcer.reachable = False
+    for second in range(130):
+        alice.publish(f"question {second}")
+        alice.look()
+        bob.look()
+        clock.now += 1
+    assert bob.heard_from(alice) == 3
+
+
+def test_problems_nobody_else_brings_come_first(clock: Clock) -> None:
+    *many, bob = peers(clock, 24)
+    for peer in many[:-1]:
+        peer.publish("the same question")
+    many[-1].publish("a question of its own")
+    for peer in many:
+        peer.look()
+    bob.look()
+    assert bob.heard_from(many[-1]) == 1 and len(bob.heard) == 16
