@@ -21,8 +21,10 @@ from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, SwarmError
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.records import MAX_DEPOSIT, PeerRecordValidator
 from codezero.swarm.settings import network_settings
 from codezero.swarm.status import FILE, FOLDER, MAX_FILE, NetworkStatus, read_status, write_status
+from codezero.swarm.wire import body_digest
 
 pytestmark = [
     pytest.mark.timeout(200),
@@ -170,3 +172,52 @@ def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.C
     assert main(["swarm", "peers", f"run.directory={tmp_path}"]) == 0
     shown = capsys.readouterr().out
     assert "4 neighbours" in shown and "no peer was heard yet" in shown and "\x1b[31m" not in shown
+
+
+def test_a_body_left_in_the_real_dht_is_found_by_its_digest_and_nothing_else_is(tmp_path: Path) -> None:
+    async def leave_and_find() -> tuple[bool, bytes | None, bytes | None, bool]:
+        from codezero.swarm.dht import create_node, split_address, start_daemon
+        from codezero.swarm.hivemind_transport import HivemindTransport
+
+        daemons, transports = [], []
+        for name in ("author", "reader"):
+            identity = Identity.load_or_create(tmp_path / f"{name}.pem")
+            daemons.append(await start_daemon(tmp_path / f"{name}.pem", "127.0.0.1", 0))
+            validator = PeerRecordValidator(identity, SWARM)
+            transports.append(HivemindTransport(await create_node(daemons[-1], validator), validator, SWARM))
+        author, reader = transports
+        peer, way = split_address(str((await daemons[0].get_visible_maddrs())[0]))
+        await daemons[1]._client.connect(peer, [way])
+        assert await reader._node.protocol.call_ping(peer) is not None
+        body, end = b"\x5a" * MAX_DEPOSIT, time.time() + 100
+        try:
+            kept = await author.deposit(body_digest(body), body, end)
+            found = await reader.withdraw(author.me, body_digest(body))
+            return (
+                kept,
+                found,
+                await reader.withdraw(reader.me, body_digest(body)),
+                await author.deposit(body_digest(b"said"), b"served", end),
+            )
+        finally:
+            for transport, daemon in zip(transports, daemons, strict=True):
+                await transport._node.shutdown()
+                await daemon.shutdown()
+
+    assert asyncio.run(leave_and_find()) == (True, b"\x5a" * MAX_DEPOSIT, None, False)
+
+
+def test_an_author_who_says_that_he_cannot_be_reached_leaves_his_bodies(tmp_path: Path) -> None:
+    alice = make(tmp_path, "alice")
+    bob: HivemindSwarm | None = None
+    try:
+        alice.start()
+        bob = make(tmp_path, "bob", bootstrap=alice.addresses, reachable="no")
+        bob.start()
+        assert bob.addresses
+        assert talks_to(bob, alice)
+        assert eventually(lambda: bob and bob.metrics().get("swarm/deposits")) == 1
+    finally:
+        for swarm in (alice, bob):
+            if swarm is not None:
+                swarm.close()
