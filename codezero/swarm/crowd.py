@@ -19,6 +19,8 @@ FADE = 0.98
 """What is left of the other levels after each reading: what was not looked at for long is not there any more."""
 FAR = 0.25
 """Share of the looks elsewhere that go to any number of shards; the rest go to half as many and twice as many."""
+PROBES = 4
+"""Numbers of shards that a node looks at at once while it finds nobody."""
 
 LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
 
@@ -47,8 +49,9 @@ class Crowd:
         while self.shards > 1 and self.size < SPARSE * self.shards:
             self.shards //= 2
 
-    def elsewhere(self) -> int:
-        """Another number of shards to look at: whoever judges differently announces there."""
-        alone = self._seen.get(self.shards, 0.0) < 1
+    def elsewhere(self) -> list[int]:
+        """Other numbers of shards to look at: whoever judges differently announces there. Several for a newcomer."""
+        if self._seen.get(self.shards, 0.0) < 1:
+            return self._random.sample(LEVELS, PROBES)
         near = [shards for shards in (self.shards // 2, self.shards * 2) if 1 <= shards <= MAX_SHARDS]
-        return self._random.choice(LEVELS if alone or self._random.random() < FAR else near)
+        return [self._random.choice(LEVELS if self._random.random() < FAR else near)]

@@ -89,8 +89,8 @@ class Listener:
             anywhere = self._random.randrange
             places.append(Place(self._swarm, GROUPS, rounds[-1], shards, anywhere(shards)))
             places.append(Place(self._swarm, PROPOSALS, self._random.choice(rounds), shards, anywhere(shards)))
-        other = self._crowd.elsewhere()
-        places.append(Place(self._swarm, GROUPS, self._random.choice(rounds), other, self._random.randrange(other)))
+        for other in self._crowd.elsewhere():
+            places.append(Place(self._swarm, GROUPS, self._random.choice(rounds), other, self._random.randrange(other)))
         return list(dict.fromkeys(places))
 
     async def _read(self, round_number: int) -> list[News]:

@@ -1,0 +1,283 @@
+"""A node of the DHT as hivemind's behaves: a routing table fed by every call, a storage, searches, replicas, bans.
+
+Follows `dht/node.py` and `dht/protocol.py` of hivemind, with the changes of `codezero/swarm/dht.py`: bound node ids, no
+caches, bounded places, of a dictionary the bad entries are dropped and not the whole, and of an answer few strangers
+are believed in. Sizes are those of real messages.
+Leaves out: holders that lie about others or hide records; the daemons' own search for addresses; the search for a key
+that joins one already under way.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import base58
+
+from codezero.swarm.memory_transport import Record
+from codezero.swarm.records import PeerRecordValidator
+from codezero.swarm.simulation.network import Network, Port
+from codezero.swarm.simulation.routing import BUCKET_SIZE, Lookup, Named, RoutingTable
+from codezero.swarm.simulation.storage import Storage, key_of, record_bytes
+
+REPLICAS = 5
+WORKERS = 4
+CALL_SECONDS = 3.0
+HANDED_BYTES = 2 << 20
+NAMED_NODES = 5
+"""As in `dht.py`, which cannot be imported without hivemind."""
+BAN_SECONDS = 5.0
+"""A node that does not answer is not asked for so long; doubled each time until it answers."""
+
+KEY_BYTES, NEIGHBOUR_BYTES = 26, 56
+"""On the wire: a key and its part of an answer; a node's id and peer id."""
+
+Found = Mapping[int, tuple[Sequence[Record], Sequence[int]]]
+"""By key: the records kept there, and the nearest nodes known."""
+
+
+NOTHING: Named = {}
+
+
+def node_id(peer: str) -> int:
+    """What `dht.bound_id` gives: sha1 of the peer id's bytes."""
+    return int.from_bytes(hashlib.sha1(base58.b58decode(peer), usedforsecurity=False).digest(), "big")
+
+
+@dataclass(slots=True)
+class Ban:
+    """Of a node that did not answer `times` times in a row."""
+
+    until: float
+    times: int
+
+
+class DHTNode:
+    """One node's part in the DHT. `id` is bound to the peer id, so others need no proof of it."""
+
+    def __init__(
+        self,
+        network: "Network[DHTNode]",
+        peer: str,
+        validator: PeerRecordValidator,
+        random: Random,
+        *,
+        reachable: bool = True,
+    ) -> None:
+        self.peer, self.id = peer, node_id(peer)
+        self.table = RoutingTable(self.id)
+        self.storage = Storage(network.loop.clock, random)
+        self.answer: Callable[[str, bytes], bytes] | None = None
+        """What `serve` was given: (peer, request) -> answer."""
+        self._network, self._loop, self._validator = network, network.loop, validator
+        self._bans: dict[int, Ban] = {}
+        self.port: Port[DHTNode] = network.plug(self, reachable=reachable)
+
+    # ---------------------------------------------------------------- called by others
+
+    def on_ping(self, caller: int) -> tuple[bool, int]:
+        self.meet(caller)
+        return True, KEY_BYTES
+
+    def on_find(self, caller: int, keys: Sequence[int]) -> tuple[Found, int]:
+        """What is kept here under the keys, and whom to ask next."""
+        found: dict[int, tuple[Sequence[Record], Sequence[int]]] = {}
+        size = 0
+        for key in keys:
+            records, near = self.storage.read(key), self.table.nearest(key, BUCKET_SIZE, exclude=caller)
+            found[key] = records, near
+            size += len(near) * NEIGHBOUR_BYTES + sum(map(record_bytes, records))
+        self.meet(caller)
+        return found, size
+
+    def on_store(self, caller: int, records: Sequence[Record]) -> tuple[bool, int]:
+        """Was each record valid and new?"""
+        self.meet(caller)
+        kept = [self._validator.validate(record) and self.storage.store(record) for record in records]
+        return all(kept), len(kept)
+
+    def on_ask(self, caller: str, request: bytes) -> tuple[bytes, int]:
+        """A question to the peer itself. One that does not serve answers nothing."""
+        answer = self.answer(caller, request) if self.answer else b""
+        return answer, len(answer)
+
+    # ---------------------------------------------------------------- acquaintance
+
+    def meet(self, node: int) -> None:
+        """It called or answered: know it, and hand it what it should keep."""
+        if node not in self.table:
+            due = self._due(node)
+            if due:
+                self.call_store(node, due, lambda _: None)
+        doubted = self.table.add(node)
+        if doubted is not None:
+            self.ping(doubted, lambda _: None)
+
+    def is_banned(self, node: int) -> bool:
+        return node in self._bans and self._bans[node].until > self._loop.time()
+
+    def _not_banned(self, nodes: Sequence[int]) -> Sequence[int]:
+        return [node for node in nodes if not self.is_banned(node)] if self._bans else nodes
+
+    def forgive(self, node: int) -> None:
+        self._bans.pop(node, None)
+
+    def _due(self, node: int) -> list[Record]:
+        """What a newcomer should keep, the smallest places first and not too much at once."""
+        places = [self.storage.read(key) for key in self.storage.places() if self._should_hand_over(node, key)]
+        due: list[Record] = []
+        left = HANDED_BYTES
+        for records in sorted(places, key=lambda records: sum(map(record_bytes, records))):
+            left -= sum(map(record_bytes, records))
+            if left < 0:
+                break
+            due += records
+        return due
+
+    def _should_hand_over(self, node: int, key: int) -> bool:
+        """Would it be a replica, and are we the nearest that would tell it so?"""
+        near = self.table.nearest(key, REPLICAS)
+        return not near or (node ^ key < near[-1] ^ key and self.id ^ key < near[0] ^ key)
+
+    def _silent(self, node: int) -> None:
+        self.table.remove(node)
+
+    def _ban(self, node: int) -> None:
+        now, before = self._loop.time(), self._bans.get(node)
+        if before is None or before.until <= now:
+            times = before.times + 1 if before else 1
+            self._bans[node] = Ban(now + BAN_SECONDS * 2.0 ** (times - 1), times)
+
+    # ---------------------------------------------------------------- calls to others
+
+    def ping(self, node: int, done: Callable[[bool], None]) -> None:
+        def answered(yes: bool | None) -> None:
+            self.meet(node) if yes else self._silent(node)
+            done(bool(yes))
+
+        self._network.call(self.port, node, KEY_BYTES, lambda host: host.on_ping(self.id), answered, CALL_SECONDS)
+
+    def call_store(self, node: int, records: Sequence[Record], done: Callable[[bool | None], None]) -> None:
+        """`done` gets None when it did not answer."""
+
+        def answered(stored: bool | None) -> None:
+            self._silent(node) if stored is None else self.meet(node)
+            done(stored)
+
+        size = sum(KEY_BYTES + record_bytes(record) for record in records)
+        self._network.call(self.port, node, size, lambda host: host.on_store(self.id, records), answered, CALL_SECONDS)
+
+    def call_find(self, node: int, keys: Sequence[int], done: Callable[[Found | None], None]) -> None:
+        """`done` gets the valid records only; None when it did not answer."""
+
+        def answered(found: Found | None) -> None:
+            if found is None:
+                self._silent(node)
+                done(None)
+                return
+            self.meet(node)
+            done({key: (self._valid(records), self._believed(near)) for key, (records, near) in found.items()})
+
+        size = KEY_BYTES * len(keys)
+        self._network.call(self.port, node, size, lambda host: host.on_find(self.id, keys), answered, CALL_SECONDS)
+
+    def _believed(self, near: Sequence[int]) -> Sequence[int]:
+        """Those we know, and of the others the NAMED_NODES nearest."""
+        doubtful = set(self.table.strangers(near)[NAMED_NODES:])
+        return [node for node in near if node not in doubtful] if doubtful else near
+
+    def _valid(self, records: Iterable[Record]) -> list[Record]:
+        return [record for record in records if self._validator.validate(record)]
+
+    # ---------------------------------------------------------------- searches
+
+    async def read(
+        self, keys: Sequence[int], *, workers: int, thorough: bool, seconds: float
+    ) -> dict[int, dict[bytes, Record]]:
+        """By key and owner the records of the first holder found; of all that the search meets when `thorough`.
+
+        Keys whose search takes longer than `seconds` are left out. Raises TimeoutError when all of them are.
+        """
+        merged = {key: {record.subkey: record for record in self.storage.read(key)} for key in keys}
+        missing = [key for key in keys if thorough or not merged[key]]
+
+        def heard(key: int, records: Iterable[Record]) -> bool:
+            for record in records:
+                before = merged[key].get(record.subkey)
+                if before is None or record.expiration_time > before.expiration_time:
+                    merged[key][record.subkey] = record
+            return bool(merged[key]) and not thorough
+
+        ended = await self._search(missing, workers, heard, seconds)
+        known = {key: records for key, records in merged.items() if key in ended or key not in missing}
+        if not known:
+            raise TimeoutError
+        return known
+
+    async def store(self, record: Record) -> bool:
+        """Keep it at the REPLICAS nearest nodes that answer, this one among them if it is. Did the last one agree?"""
+        key = key_of(record)
+        near = (await self._search([key], WORKERS, lambda _key, _records: False, None))[key]
+        candidates = sorted([*near, self.id], key=key.__xor__, reverse=True)
+        end: asyncio.Future[bool] = self._loop.create_future()
+        answered: list[bool] = []
+        waiting = 0
+
+        def more() -> None:
+            nonlocal waiting
+            while candidates and len(answered) + waiting < REPLICAS:
+                node = candidates.pop()
+                if node == self.id:
+                    answered.append(self._validator.validate(record) and self.storage.store(record))
+                else:
+                    waiting += 1
+                    self.call_store(node, [record], replied)
+            if not waiting and not end.done():
+                end.set_result(bool(answered and answered[-1]))
+
+        def replied(stored: bool | None) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if stored is not None:
+                answered.append(stored)
+            more()
+
+        more()
+        return await end
+
+    async def _search(
+        self, keys: Sequence[int], workers: int, heard: Callable[[int, Iterable[Record]], bool], seconds: float | None
+    ) -> dict[int, list[int]]:
+        """The nearest nodes to each key whose search ended in `seconds`. `heard` is told what is kept there, and says
+        whether that will do."""
+        end: asyncio.Future[None] = self._loop.create_future()
+
+        def send(node: int, asked: Sequence[int]) -> None:
+            def answered(found: Found | None) -> None:
+                if found is None:
+                    self._ban(node)
+                    lookup.answered(node, asked, NOTHING)
+                    return
+                self.forgive(node)
+                named = {key: (self._not_banned(near), heard(key, records)) for key, (records, near) in found.items()}
+                lookup.answered(node, asked, named)
+
+            if self.is_banned(node):
+                self._loop.call_soon(lookup.answered, node, asked, NOTHING)
+            else:
+                self.call_find(node, asked, answered)
+
+        def finished() -> None:
+            if not end.done():
+                end.set_result(None)
+
+        start = dict.fromkeys(node for key in keys for node in self.table.nearest(key, BUCKET_SIZE))
+        lookup = Lookup(keys, list(start), me=self.id, workers=workers, send=send, finished=finished)
+        lookup.go()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await end
+        late = lookup.stop()
+        return {key: search.nearest for key, search in lookup.searches.items() if key not in late}

@@ -1,0 +1,150 @@
+"""The gossip's transport over the simulated DHT, with the deadlines and the ways of `hivemind_transport.py`.
+
+And `Neighbourhood`, the way back in, as `dht.py` has it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Generic, TypeVar
+
+from codezero.errors import UnreachableError
+from codezero.swarm.memory_transport import opened, signed
+from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
+from codezero.swarm.simulation.kademlia import WORKERS, DHTNode, node_id
+from codezero.swarm.simulation.kademlia import Found as Kept
+from codezero.swarm.simulation.network import Network
+from codezero.swarm.transport import Answer, Call, Found, within
+
+# As in `hivemind_transport.py` and `dht.py`, which cannot be imported without hivemind.
+STORE_SECONDS = 10.0
+READ_SECONDS = 5.0
+ASK_SECONDS = 5.0
+WITNESSES = 3
+DIALS_AT_ONCE = 8
+KNOWN_PEERS = 512
+LOST = 12
+
+
+Result = TypeVar("Result")
+
+
+class Waiting(Generic[Result]):
+    """A callback that can be awaited."""
+
+    def __init__(self) -> None:
+        self.end: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, result: Result) -> None:
+        if not self.end.done():
+            self.end.set_result(result)
+
+
+class SimulatedTransport:
+    """Implements `transport.Transport`; `validator` is the one that `node` was made with."""
+
+    def __init__(self, network: Network[DHTNode], node: DHTNode, validator: PeerRecordValidator) -> None:
+        self._network, self._node, self._validator = network, node, validator
+
+    @property
+    def me(self) -> str:
+        return self._node.peer
+
+    @property
+    def neighbours(self) -> int:
+        return len(self._node.table)
+
+    async def serve(self, answer: Answer) -> None:
+        self._node.answer = lambda peer, request: answer("chunk", peer, request)
+
+    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+        return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
+
+    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+        by_key = {int.from_bytes(place.id, "big"): place for place in places}
+        # One worker a place: workers go where the fewest are, so that the first copy found still ends its search, and
+        # a place where nothing lies holds up nobody.
+        workers = max(WORKERS, len(by_key)) if thorough else len(by_key)
+        try:
+            found = await self._node.read(list(by_key), workers=workers, thorough=thorough, seconds=READ_SECONDS)
+        except TimeoutError as error:
+            raise UnreachableError("the DHT did not answer") from error
+        return {
+            by_key[key]: [opened(record, self._validator) for record in records.values()]
+            for key, records in found.items()
+            if records
+        }
+
+    async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
+        me, waiting = self.me, Waiting[bytes | None]()
+        self._network.call(
+            self._node.port, node_id(peer), len(request), lambda host: host.on_ask(me, request), waiting, ASK_SECONDS
+        )
+        answer = await waiting.end
+        if answer is None:
+            raise UnreachableError(f"{peer} did not answer")
+        return answer
+
+    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
+        return await self._store(BodyPlace(self._validator.swarm, digest), body, expiry)
+
+    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
+        key = int.from_bytes(BodyPlace(self._validator.swarm, digest).id, "big")
+        try:
+            found = await self._node.read([key], workers=1, thorough=False, seconds=READ_SECONDS)
+        except TimeoutError as error:
+            raise UnreachableError("the DHT did not answer") from error
+        kept = (opened(record, self._validator) for record in found[key].values())
+        return next((one.payload for one in kept if one.peer == peer), None)
+
+    async def _store(self, place: Place | BodyPlace, payload: bytes, expiry: float) -> bool:
+        record = signed(place, self.me, payload, expiry, self._validator)
+        try:
+            return await within(STORE_SECONDS, self._node.store(record))
+        except TimeoutError as error:
+            raise UnreachableError("the DHT did not answer") from error
+
+    async def _is_elsewhere(self, place: Place) -> bool:
+        """Was our record read back from another node?"""
+        key = int.from_bytes(place.id, "big")
+        for node in self._node.table.nearest(key, WITNESSES):
+            found = await self._find(node, key)
+            if found and any(opened(record, self._validator).peer == self.me for record in found[key][0]):
+                return True
+        return False
+
+    async def _find(self, node: int, key: int) -> Kept | None:
+        waiting = Waiting[Kept | None]()
+        self._node.call_find(node, [key], waiting)
+        return await waiting.end
+
+
+class Neighbourhood:
+    """Keeps a node in touch: dials the bootstraps and every peer it ever met that is not a neighbour now."""
+
+    def __init__(self, node: DHTNode, bootstrap: Sequence[int], random: Random, met: Iterable[int] = ()) -> None:
+        """`met`: whom an earlier life of this node remembered."""
+        self._node, self._random = node, random
+        self._bootstrap = [one for one in bootstrap if one != node.id]
+        self.known: dict[int, int] = dict.fromkeys(met, 0)
+        """Peers met -> dials in vain since."""
+
+    async def rejoin(self) -> None:
+        """One round of dialling."""
+        for peer in self._node.port.connections:
+            if len(self.known) < KNOWN_PEERS:
+                self.known.setdefault(peer, 0)
+        missing = [peer for peer in dict.fromkeys([*self._bootstrap, *self.known]) if peer not in self._node.table]
+        chosen = self._random.sample(missing, min(DIALS_AT_ONCE, len(missing)))
+        for peer, reached in zip(chosen, await asyncio.gather(*map(self._dial, chosen)), strict=True):
+            self.known[peer] = 0 if reached else self.known.get(peer, 0) + 1
+            if self.known[peer] >= LOST:
+                del self.known[peer]
+
+    async def _dial(self, peer: int) -> bool:
+        waiting = Waiting[bool]()
+        self._node.ping(peer, waiting)
+        reached = await waiting.end
+        if reached:
+            self._node.forgive(peer)
+        return reached
