@@ -98,10 +98,15 @@ def build_parser() -> argparse.ArgumentParser:
 
     identity = command("identity", _identity_show, "who this node is")
     identity_commands = identity.add_subparsers(metavar="IDENTITY_COMMAND", required=True)
-    who = identity_commands.add_parser("show", help="print the peer id of swarm.pem")
-    who.set_defaults(handler=_identity_show)
-    who.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
-    who.add_argument("--json", action="store_true", help="print one JSON object")
+    who = identity_commands.add_parser("show", help="print the name and peer id of swarm.pem")
+    export = identity_commands.add_parser("export", help="copy swarm.pem to FILE, to keep or to move this node")
+    take = identity_commands.add_parser("import", help="make FILE the identity of this node, if it has none yet")
+    for made, handler in ((who, _identity_show), (export, _identity_export), (take, _identity_import)):
+        made.set_defaults(handler=handler)
+        if made is not who:
+            made.add_argument("file", type=Path, metavar="FILE", help="whoever can read it can act as this node")
+        made.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+        made.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
@@ -248,10 +253,34 @@ def _config_show(options: argparse.Namespace) -> int:
 
 
 def _identity_show(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
     from codezero.swarm.identity import Identity
 
-    path = Path(compose(options.overrides).swarm.identity)
-    identity = Identity.load(path)
-    print(json.dumps({"peer_id": identity.peer_id, "file": str(path)}) if options.json else identity.peer_id)
+    path = _identity_path(options)
+    return _tell_identity(Identity.load(path).peer_id, path, options)
+
+
+def _identity_export(options: argparse.Namespace) -> int:
+    from codezero.swarm.identity import Identity
+
+    return _tell_identity(Identity.copy(_identity_path(options), options.file).peer_id, options.file, options)
+
+
+def _identity_import(options: argparse.Namespace) -> int:
+    from codezero.swarm.identity import Identity
+
+    path = _identity_path(options)
+    return _tell_identity(Identity.copy(options.file, path).peer_id, path, options)
+
+
+def _identity_path(options: argparse.Namespace) -> Path:
+    from codezero.compose import compose
+
+    return Path(compose(options.overrides).swarm.identity)
+
+
+def _tell_identity(peer_id: str, path: Path, options: argparse.Namespace) -> int:
+    from codezero.monitor.names import readable_name
+
+    told = {"peer_id": peer_id, "name": readable_name(peer_id), "file": str(path)}
+    print(json.dumps(told) if options.json else f"{told['name']}  {peer_id}  {path}")
     return DONE

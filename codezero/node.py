@@ -147,6 +147,8 @@ class Node:
 
         learned = self.solver.step(scored, scored_peers)
         self.difficulty.observe(scored)
+        with self.tolerate(SwarmError, "no feedback this iteration"):
+            self.difficulty.hear(self.swarm.feedback())
         if self.proposals_per_iteration and iteration % self.propose_every == 0:
             with self.tolerate((ProposalError, SwarmError), "nothing proposed this iteration"):
                 written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import Completion, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 
 class GroupSampler(Protocol):
@@ -93,6 +93,10 @@ class Swarm(Protocol):
         """Peers' groups that arrived since the last call; never blocks. Raises SwarmError."""
         ...
 
+    def feedback(self) -> list[Feedback]:
+        """What peers said since the last call of problems this node proposed; never blocks. Raises SwarmError."""
+        ...
+
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals. Raises SwarmError."""
         ...
@@ -110,6 +114,10 @@ class Difficulty(Persistent, Protocol):
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Learn from the judged success of problems whose level is known."""
+        ...
+
+    def hear(self, feedback: Sequence[Feedback]) -> None:
+        """Take peers' word for a little: it never outweighs what this node saw itself."""
         ...
 
     def draw(self, count: int) -> list[int]:

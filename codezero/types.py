@@ -149,6 +149,19 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a peer says became of a problem that this node proposed. Its word alone, so it never counts for much."""
+
+    peer_id: str
+    problem_id: str
+    level: int | None
+    """Which level was asked for."""
+    attempts: int
+    success: float
+    """[0, 1]: mean correctness of the attempts, as that peer judged them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredGroup:
     """A rollout group and one verdict per completion."""
 

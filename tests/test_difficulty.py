@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from codezero.errors import CheckpointError
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Difficulty
-from codezero.types import Status
+from codezero.types import Feedback, Status
 
 
 def simulate(skill: Callable[[float], float], seed: int, updates: int = 400) -> tuple[float, int, list[int]]:
@@ -40,6 +40,47 @@ def test_at_a_fixed_skill_it_settles_where_problems_teach() -> None:
     runs = [simulate(lambda _: 3.0, seed) for seed in range(6)]
     assert sum(learnability for learnability, _, _ in runs) / 6 > 0.65
     assert sum(changes for _, changes, _ in runs) / 6 <= 4  # the rule it replaces changes 252 times
+
+
+def hints(peer: str, level: int, success: float, count: int = 1) -> list[Feedback]:
+    return [Feedback(peer, f"{number:064x}", level, 8, success) for number in range(count)]
+
+
+def test_peers_word_alone_moves_nothing() -> None:
+    told, untold = BandTS(seed=1), BandTS(seed=1)
+    for _ in range(200):
+        told.hear(hints("a liar", 2, 1.0, 32))
+    assert told.draw(50) == untold.draw(50)
+
+
+def test_a_crowd_of_liars_moves_no_level_that_was_seen() -> None:
+    rule = BandTS(seed=1)
+    for _ in range(100):
+        rule.observe([scored(2, [1.0, 0.0])])
+        rule.hear([one for number in range(64) for one in hints(f"liar {number}", 2, 1.0, 4)])
+    assert rule.level == 2
+
+
+def test_peers_word_counts_a_little_where_this_node_has_seen_some_too() -> None:
+    def easier(success: float) -> int:
+        rule = BandTS(seed=1)
+        for _ in range(20):
+            rule.observe([scored(3, [1.0, 0.0]), scored(2, [1.0, 0.0])])
+            rule.hear(hints("a peer", 3, success))
+        return sum(rule.draw(2000))
+
+    assert easier(0.0) != easier(1.0)
+
+
+def test_hearsay_is_saved(tmp_path: Path) -> None:
+    rule, again = BandTS(seed=1), BandTS(seed=2)
+    rule.observe([scored(2, [1.0, 0.0])] * 8)
+    rule.hear(hints("a peer", 2, 1.0))
+    rule.save(tmp_path)
+    again.load(tmp_path)
+    for one in (rule, again):
+        one.hear(hints("a peer", 2, 1.0))
+    assert rule.draw(100) == again.draw(100)
 
 
 def test_it_follows_a_growing_skill() -> None:

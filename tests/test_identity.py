@@ -1,5 +1,6 @@
 """The identity file: who may read it, what it proves, and that libp2p's own library agrees."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codezero.cli import main
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity, peer_id_of, verify
 
@@ -119,3 +121,30 @@ def test_showing_an_identity_loads_no_heavy_library() -> None:
     code = "import sys, codezero.swarm.identity; print({'torch', 'hivemind', 'google.protobuf'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_an_exported_identity_is_the_same_peer_and_private(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pem"
+    assert Identity.copy(path, copy).peer_id == Identity.load(copy).peer_id == Identity.load(path).peer_id
+    assert copy.stat().st_mode & 0o777 == 0o400
+
+
+def test_an_identity_is_never_overwritten(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pem"
+    before = Identity.load_or_create(other).peer_id
+    with pytest.raises(IdentityError, match="never overwritten"):
+        Identity.copy(path, other)
+    assert Identity.load(other).peer_id == before
+
+
+def test_the_commands_show_export_and_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here, there, back = (tmp_path / name for name in ("swarm.pem", "safe.pem", "back.pem"))
+    peer = Identity.load_or_create(here).peer_id
+    assert main(["identity", "show", "--json", f"swarm.identity={here}"]) == 0
+    assert json.loads(capsys.readouterr().out)["peer_id"] == peer
+    assert main(["identity", "export", str(there), f"swarm.identity={here}"]) == 0
+    assert main(["identity", "import", str(there), f"swarm.identity={back}"]) == 0
+    assert capsys.readouterr().out.count(peer) == 2
+    assert main(["identity", "import", str(there), f"swarm.identity={here}"]) == 1
+    assert "never overwritten" in capsys.readouterr().err
+    assert Identity.load(back).peer_id == peer

@@ -14,7 +14,7 @@ import pytest
 from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
 from codezero.node import Node
 from codezero.tally import best_proposer, mean_reward
-from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
+from codezero.types import Completion, Feedback, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
 COMPLETION = Completion(text="a", token_ids=(1,), logprobs=(-0.5,), finished=True)
@@ -42,6 +42,12 @@ class Parts:
     def proposals(self, round_number: int) -> list[Problem]:
         self.note("proposals")
         return []
+
+    def feedback(self) -> list[Feedback]:
+        return [Feedback("somebody", PROBLEM.id, 2, 8, 0.5)]
+
+    def hear(self, feedback: list[Feedback]) -> None:
+        self.note(f"hear {len(feedback)}")
 
     def next_batch(self, proposals: list[Problem]) -> list[Problem]:
         self.note("next_batch")
@@ -148,7 +154,7 @@ def test_an_iteration_runs_in_order() -> None:
     assert parts.calls == [
         *("started 0", "exam", "log 0"),
         *("proposals", "next_batch", "rollout", "score", "publish", "gather", "score", "review 2", "step 1+1"),
-        *("difficulty", "propose", "offer", "reward 0.5", "exam", "log 1", "save 1", "close", "close"),
+        *("difficulty", "hear 1", "propose", "offer", "reward 0.5", "exam", "log 1", "save 1", "close", "close"),
     ]
     assert parts.rows[-1]["round"] == 7
 

@@ -12,16 +12,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import WireError
-from codezero.swarm.schema import MAX_HEADER, MAX_INFLATED, MAX_TEXT, MAX_TOKENS, Header, Refusal
+from codezero.swarm.schema import (
+    MAX_COMPLETIONS,
+    MAX_FEEDBACK,
+    MAX_HEADER,
+    MAX_INFLATED,
+    MAX_ITEMS,
+    MAX_TEXT,
+    MAX_TOKENS,
+    Header,
+    Refusal,
+)
 from codezero.swarm.wire import (
     decode_body,
+    decode_feedback,
     decode_header,
     decode_proposals,
     encode_body,
+    encode_feedback,
     encode_header,
     encode_proposals,
 )
-from codezero.types import Completion, Problem, RolloutGroup, Source, Standing, problem_id
+from codezero.types import (
+    Completion,
+    Problem,
+    RolloutGroup,
+    ScoredGroup,
+    Source,
+    Standing,
+    Status,
+    Verdict,
+    problem_id,
+)
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 OTHER = "12D3KooWBv1z4vD8cTKmQ2vLbfbkQjZ5gBGGKPPnKHbeFmfTz1wB"
@@ -132,7 +154,7 @@ def test_an_offer_is_the_sender_s_claim_whatever_it_says(sent: list[Problem]) ->
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_with_a_wire_error(data: bytes) -> None:
-    for decode in (decode_body, decode_proposals, decode_header):
+    for decode in (decode_body, decode_proposals, decode_header, decode_feedback):
         for attempt in (data, zlib.compress(data)):
             with pytest.raises(WireError):
                 decode(attempt)
@@ -164,6 +186,42 @@ def test_a_field_of_any_other_shape_is_refused(value: Any, field: str) -> None:
     if field == "round" and type(value) is int and 0 <= value < 2**53:
         return
     assert reason(packed(body | {field: value})) in {"schema", "version"}
+
+
+def judged(question: str, *rewards: float, status: Status = Status.JUDGED) -> ScoredGroup:
+    verdicts = tuple(Verdict(reward, reward, 0, 0, 0, 1, status) for reward in rewards)
+    return ScoredGroup(group(problem=problem(question)), verdicts)
+
+
+def test_feedback_says_how_many_attempts_were_judged_and_how_they_went() -> None:
+    data = encode_feedback([judged("a", 1.0, 0.0, 0.5), judged("b", 0.0)], round_number=7)
+    read = decode_feedback(data)
+    assert read.round == 7
+    assert [(one.problem.hex(), one.attempts, one.success) for one in read.outcomes] == [
+        (problem("a").id, 3, 0.5), (problem("b").id, 1, 0.0),
+    ]  # fmt: skip
+
+
+def test_what_could_not_be_judged_says_nothing() -> None:
+    unavailable = judged("a", 0.0, status=Status.UNAVAILABLE)
+    assert len(decode_feedback(encode_feedback([unavailable, judged("b", 1.0)], round_number=0)).outcomes) == 1
+    with pytest.raises(Refusal):
+        encode_feedback([unavailable], round_number=0)
+
+
+def test_the_fullest_feedback_fits_its_bound() -> None:
+    full = [judged(f"{number}", *[1 / 3] * MAX_COMPLETIONS) for number in range(MAX_ITEMS)]
+    assert len(encode_feedback(full, round_number=2**53 - 1)) <= MAX_FEEDBACK
+
+
+@pytest.mark.parametrize(
+    "change", [{"attempts": 0}, {"attempts": 65}, {"success": 1.1}, {"success": math.nan}, {"problem": b"short"}]
+)
+def test_feedback_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
+    raw = msgspec.msgpack.decode(encode_feedback([judged("a", 1.0)], round_number=1))
+    raw["outcomes"][0] |= change
+    with pytest.raises(Refusal):
+        decode_feedback(msgspec.msgpack.encode(raw))
 
 
 def test_a_newer_version_is_told_from_a_broken_one() -> None:

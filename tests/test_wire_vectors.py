@@ -10,7 +10,15 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, parse_key, shard_of, signed_message
-from codezero.swarm.wire import body_digest, decode_body, decode_header, encode_body, encode_header, encode_proposals
+from codezero.swarm.wire import (
+    body_digest,
+    decode_body,
+    decode_feedback,
+    decode_header,
+    encode_body,
+    encode_header,
+    encode_proposals,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,10 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
         zlib.decompress(encode_proposals([one.problem], peer=identity.peer_id, round_number=7))
         == raw["proposals_inflated"]
     )
+
+    (outcome,) = decode_feedback(raw["feedback"]).outcomes
+    assert (outcome.problem.hex(), outcome.attempts, outcome.success) == (vectors["problem_id"], 8, 0.375)
+    assert msgspec.msgpack.encode(decode_feedback(raw["feedback"])) == raw["feedback"]
 
     header = decode_header(raw["header"])
     assert (header.digest, header.size) == (body_digest(raw["body"]), len(raw["body"])) == (raw["digest"], 375)

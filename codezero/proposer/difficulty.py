@@ -6,6 +6,7 @@ fail teach nothing (learnability: Rutherford et al. 2024, "No Regrets").
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -15,13 +16,16 @@ import msgspec
 from scipy.special import betainc
 
 from codezero.errors import CheckpointError
-from codezero.types import ScoredGroup
+from codezero.types import Feedback, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2
 _LEVELS = range(LOWEST, HIGHEST + 1)
+HINT = 0.25
+"""What peers say of a level in one iteration, in observations; and at most this share of what was seen here."""
 _FILE = "difficulty.json"
 
 _Count = Annotated[float, msgspec.Meta(ge=1.0)]
+_Hint = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,6 +35,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failures: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
     random_version: int
     random_words: tuple[int, ...]
+    hints: Annotated[tuple[_Hint, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)] = (0.0,) * HIGHEST
 
 
 class BandTS:
@@ -58,6 +63,8 @@ class BandTS:
         """Problems of the present level observed since it was entered."""
         self._successes = dict.fromkeys(_LEVELS, 1.0)
         self._failures = dict.fromkeys(_LEVELS, 1.0)
+        self._hints = dict.fromkeys(_LEVELS, 0.0)
+        """How much of the two is hearsay."""
 
     @property
     def level(self) -> int:
@@ -74,6 +81,24 @@ class BandTS:
         if seen:
             self._move()
 
+    def hear(self, feedback: Sequence[Feedback]) -> None:
+        """What peers say of own proposals: of each level the median of the peers, as a small part of one observation.
+
+        At no level may all hints together weigh more than HINT times what this node saw there itself, and they move
+        no level: a crowd of liars bends the draws a little.
+        """
+        said: dict[int, dict[str, list[float]]] = {}
+        for one in feedback:
+            if one.level is not None and one.level in _LEVELS:
+                said.setdefault(one.level, {}).setdefault(one.peer_id, []).append(one.success)
+        for level, by_peer in said.items():
+            seen = self._successes[level] + self._failures[level] - 2 - self._hints[level]
+            weight = min(HINT, HINT * seen - self._hints[level])
+            if weight > 0:
+                success = statistics.median(statistics.fmean(one) for one in by_peer.values())
+                self._add(level, success, weight)
+                self._hints[level] += weight
+
     def draw(self, count: int) -> list[int]:
         """A level for each of the next `count` problems, at most one away from `level`."""
         return [self._draw_one() for _ in range(count)]
@@ -85,6 +110,7 @@ class BandTS:
             dwell=self._dwell,
             successes=tuple(self._successes.values()),
             failures=tuple(self._failures.values()),
+            hints=tuple(self._hints.values()),
             random_version=version,
             random_words=words,
         )
@@ -100,15 +126,20 @@ class BandTS:
         self._level, self._dwell = state.level, state.dwell
         self._successes = dict(zip(_LEVELS, state.successes, strict=True))
         self._failures = dict(zip(_LEVELS, state.failures, strict=True))
+        self._hints = dict(zip(_LEVELS, state.hints, strict=True))
 
     def _count(self, level: int, success: float) -> None:
         for other in _LEVELS:
             keep = self._memory if other == level else self._memory**0.25
             self._successes[other] = 1 + (self._successes[other] - 1) * keep
             self._failures[other] = 1 + (self._failures[other] - 1) * keep
-        self._successes[level] += success
-        self._failures[level] += 1 - success
+            self._hints[other] *= keep
+        self._add(level, success, 1.0)
         self._dwell += level == self._level
+
+    def _add(self, level: int, success: float, weight: float) -> None:
+        self._successes[level] += weight * success
+        self._failures[level] += weight * (1 - success)
 
     def _move(self) -> None:
         """Success at harder levels counts for going up, failure at easier ones for going down."""

@@ -3,6 +3,7 @@
 The same logic runs in the network process over hivemind, in memory, and at a thousand nodes in a simulation.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,11 +11,12 @@ from random import Random
 
 from codezero.swarm.announcing import Announcer
 from codezero.swarm.crowd import Crowd
+from codezero.swarm.feedback import Feedback
 from codezero.swarm.hearing import Listener
-from codezero.swarm.link import Heard, Publish
+from codezero.swarm.link import Heard, Publish, Tell, Told
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.serving import Server
-from codezero.swarm.transport import Transport
+from codezero.swarm.transport import Call, Transport
 from codezero.swarm.trust import Trust
 
 
@@ -30,14 +32,19 @@ class Exchange:
         swarm: str,
         pull_groups: int,
         on_heard: Callable[[Heard], None],
+        on_told: Callable[[Told], None] = lambda _told: None,
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
-        """`clock`: seconds since 1970. `random` decides what is read and pulled first."""
+        """`on_heard` gets peers' bodies, `on_told` their feedback. `clock`: seconds since 1970.
+
+        `random` decides what is read and pulled first.
+        """
         random = random or Random()
         self._transport, self._validator, self._trust = transport, validator, trust
         self.crowd = Crowd(random)
         self.server = Server(trust)
+        self.feedback = Feedback(transport, trust, on_told=on_told)
         self.announcer = Announcer(transport, self.server, swarm=swarm, clock=clock, shards=lambda: self.crowd.shards)
         self.listener = Listener(
             transport, self.crowd, trust, swarm=swarm, pull_groups=pull_groups, on_heard=on_heard, random=random
@@ -45,7 +52,7 @@ class Exchange:
 
     async def start(self) -> None:
         """Begin to serve. Raises UnreachableError."""
-        await self._transport.serve(self.server.answer)
+        await self._transport.serve(self._answer)
 
     @property
     def round(self) -> int | None:
@@ -61,15 +68,23 @@ class Exchange:
         """Queue own groups or problems for the next look."""
         self.announcer.pending.add(message)
 
+    def tell(self, message: Tell) -> None:
+        """Queue feedback to a peer for the next look."""
+        self.feedback.add(message)
+
     async def look(self) -> None:
-        """Announce what is new or about to expire, then hear what peers announced."""
+        """Announce what is new or about to expire, then hear what peers announced, and tell them what became of it."""
         await self.announcer.announce()
         if self._validator.round is not None:
-            await self.listener.look(self._validator.round)
+            await asyncio.gather(self.listener.look(self._validator.round), self.feedback.send())
+
+    def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
+        """Implements `transport.Answer`."""
+        return self.feedback.take(peer, request) if call == "feedback" else self.server.answer(call, peer, request)
 
     def take_counts(self) -> dict[str, int]:
         """Everything counted since the last call, the validator's refusals included."""
-        counters = (self.announcer.counts, self.listener.counts, self.server.counts)
+        counters = (self.announcer.counts, self.listener.counts, self.server.counts, self.feedback.counts)
         taken: Counter[str] = Counter()
         for counter in counters:
             taken.update(counter)

@@ -8,7 +8,7 @@ import hashlib
 import statistics
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,12 +16,21 @@ from typing import TypeVar
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.link import Heard, Playing, Publish
+from codezero.swarm.link import Heard, Playing, Publish, Tell, Told
+from codezero.swarm.offers import OwnOffers
 from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Refusal
 from codezero.swarm.settings import network_settings
 from codezero.swarm.supervisor import NetworkProcess
-from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_proposals, tokenizer_bytes
-from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
+from codezero.swarm.wire import (
+    decode_body,
+    decode_feedback,
+    decode_proposals,
+    encode_body,
+    encode_feedback,
+    encode_proposals,
+    tokenizer_bytes,
+)
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
 
 READY_SECONDS = 90.0
 ROUNDS_KEPT = 1
@@ -62,6 +71,7 @@ class HivemindSwarm:
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
         self._offers: OrderedDict[str, Problem] = OrderedDict()
         """By problem id, oldest first."""
+        self._own = OwnOffers()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._last_heard: dict[str, float] = {}
         self._counts: Counter[str] = Counter()
@@ -92,6 +102,8 @@ class HivemindSwarm:
             rewards = [_mean_reward(one) for one in sent]
             self._network.send(Publish(GROUPS, round_number, body, rewards, tokenizer))
 
+        self._report(groups, round_number)
+
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups that arrived since the last call. Raises SwarmError."""
         self._play(round_number)
@@ -106,8 +118,18 @@ class HivemindSwarm:
         self._play(round_number)
         sent, body = self._largest(problems[:MAX_ITEMS], lambda some: self._encode_problems(some, round_number))
         if sent:
-            self._keep_offers(decode_proposals(body)[2])
+            problems = decode_proposals(body)[2]
+            self._keep_offers(problems)
+            self._own.add(problems)
             self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
+
+    def feedback(self) -> list[Feedback]:
+        """What peers said since the last call of problems that this node proposed; of each problem, each peer once.
+
+        Raises SwarmError.
+        """
+        self._network.check()
+        return [one for told in self._network.take_told() for one in self._believable(told)]
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Everybody's proposals, newest first. Raises SwarmError."""
@@ -136,6 +158,22 @@ class HivemindSwarm:
     def _play(self, round_number: int) -> None:
         self._network.check()
         self._network.send(Playing(round_number))
+
+    def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Tell the proposers what became of their problems."""
+        by_proposer: dict[str, list[ScoredGroup]] = {}
+        for one in groups:
+            proposer = one.group.problem.proposer
+            if proposer and proposer != self.peer_id and one.success is not None:
+                by_proposer.setdefault(proposer, []).append(one)
+        for proposer, some in by_proposer.items():
+            self._network.send(Tell(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
+
+    def _believable(self, told: Told) -> Iterator[Feedback]:
+        for outcome in decode_feedback(told.feedback).outcomes:
+            problem = self._own.heard(outcome.problem.hex(), told.peer)
+            if problem is not None:
+                yield Feedback(told.peer, problem.id, problem.level, outcome.attempts, outcome.success)
 
     def _encode_groups(self, groups: Sequence[ScoredGroup], round_number: int) -> bytes:
         return encode_body([one.group for one in groups], peer=self.peer_id, round_number=round_number)

@@ -40,6 +40,10 @@ class GossipServicer(ServicerBase):
         """See `serving.Server.answer`."""
         return BytesValue(value=self._answer("chunk", str(context.remote_id), request.value))
 
+    async def rpc_feedback(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        """See `serving.Server.answer`."""
+        return BytesValue(value=self._answer("feedback", str(context.remote_id), request.value))
+
 
 class HivemindTransport:
     """Implements `transport.Transport`; `validator` is the one that `node` was made with."""
@@ -82,7 +86,8 @@ class HivemindTransport:
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)
         try:
-            answer = await within(ASK_SECONDS, stub.rpc_chunk(BytesValue(value=request), timeout=ASK_SECONDS))
+            method = stub.rpc_chunk if call == "chunk" else stub.rpc_feedback
+            answer = await within(ASK_SECONDS, method(BytesValue(value=request), timeout=ASK_SECONDS))
         except DecodeError as error:
             raise Refusal("format", "an answer that is none") from error
         except NETWORK_ERRORS as error:

@@ -4,7 +4,6 @@ The file is what libp2p's daemon reads: a two-field protobuf, `PrivateKey {key_t
 written out here, so that showing an identity does not load the peer-to-peer library. Keys never leave this module.
 """
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -47,7 +46,7 @@ class Identity:
     def load_or_create(cls, path: Path) -> "Identity":
         """The identity in `path`, made there first when there is none. Raises IdentityError."""
         if not os.path.lexists(path):
-            _write_new(path)
+            _write_new(path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
         return cls.load(path)
 
     @classmethod
@@ -59,6 +58,14 @@ class Identity:
             raise IdentityError(f"{path}: {error.strerror}") from error
         except (ValueError, UnsupportedAlgorithm) as error:
             raise IdentityError(f"{path} is not an identity file; restore a copy or move it away") from error
+
+    @classmethod
+    def copy(cls, source: Path, target: Path) -> "Identity":
+        """Put the identity of `source` into `target`, which must not exist. Raises IdentityError."""
+        identity = cls.load(source)
+        if not _write_new(target, identity._key):
+            raise IdentityError(f"{target} exists and an identity is never overwritten; move it away first")
+        return identity
 
     def sign(self, message: bytes) -> bytes:
         """RSA PKCS#1 v1.5 over SHA-256, or Ed25519."""
@@ -102,9 +109,8 @@ def _read_private(path: Path) -> bytes:
         return file.read(MAX_KEY_FILE + 1)
 
 
-def _write_new(path: Path) -> None:
-    """All or nothing, and never over an identity that another process made meanwhile."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+def _write_new(path: Path, key: PrivateKey) -> bool:
+    """All or nothing, and never over an identity that is or comes there meanwhile: then False."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
@@ -113,15 +119,19 @@ def _write_new(path: Path) -> None:
                 os.fchmod(file.fileno(), 0o400)
                 file.flush()
                 os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(name, path)
+            os.link(name, path)
         finally:
             os.unlink(name)
+    except FileExistsError:
+        return False
     except OSError as error:
         raise IdentityError(f"cannot write the identity {path}: {error.strerror}") from error
+    return True
 
 
-def _encode_private(key: rsa.RSAPrivateKey) -> bytes:
+def _encode_private(key: PrivateKey) -> bytes:
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return _encode_message(ED25519, key.private_bytes_raw() + key.public_key().public_bytes_raw())
     data = key.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )

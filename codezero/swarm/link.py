@@ -37,6 +37,14 @@ class Publish(msgspec.Struct, frozen=True, tag=True):
     tokenizer: bytes
 
 
+class Tell(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: say this to one peer, whose problems we attempted."""
+
+    peer: str
+    feedback: bytes
+    """As `wire.encode_feedback` makes it."""
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Trainer: end in good order."""
 
@@ -62,6 +70,13 @@ class Heard(msgspec.Struct, frozen=True, tag=True):
     tokenizer: bytes
 
 
+class Told(msgspec.Struct, frozen=True, tag=True):
+    """Network: a peer's feedback on problems, decodable."""
+
+    peer: str
+    feedback: bytes
+
+
 class Counted(msgspec.Struct, frozen=True, tag=True):
     """Network: how often what happened since the last time, by name."""
 
@@ -83,7 +98,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Message = Playing | Publish | Stop | Ready | Heard | Counted | Logged | Failed
+Message = Playing | Publish | Tell | Stop | Ready | Heard | Told | Counted | Logged | Failed
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 

@@ -6,9 +6,10 @@ What crosses the hub went through the wire format, so a local swarm refuses what
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 
+from codezero.swarm.offers import OwnOffers
 from codezero.swarm.schema import MAX_ITEMS, Refusal
-from codezero.swarm.wire import claimed, decode_body, encode_body
-from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.swarm.wire import claimed, decode_body, decode_feedback, encode_body, encode_feedback
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 PROPOSALS_KEPT = 256
 
@@ -33,6 +34,8 @@ class LocalSwarm:
         self._hub.members[peer_id] = self
         self._inbox: list[RolloutGroup] = []
         self._offers: OrderedDict[str, Problem] = OrderedDict()
+        self._own = OwnOffers()
+        self._told: list[Feedback] = []
         self._counts: Counter[str] = Counter()
         self._heard: set[str] = set()
 
@@ -53,6 +56,22 @@ class LocalSwarm:
             for other in others:
                 other.hear(body)
 
+            proposer = self._hub.members.get(scored.group.problem.proposer or "")
+            if proposer is not None and proposer is not self and scored.success is not None:
+                proposer.hear_feedback(self.peer_id, encode_feedback([scored], round_number=round_number))
+
+    def hear_feedback(self, peer: str, data: bytes) -> None:
+        """Take in what a peer says of this node's problems."""
+        for outcome in decode_feedback(data).outcomes:
+            problem = self._own.heard(outcome.problem.hex(), peer)
+            if problem is not None:
+                self._told.append(Feedback(peer, problem.id, problem.level, outcome.attempts, outcome.success))
+
+    def feedback(self) -> list[Feedback]:
+        """What peers said since the last call of this node's problems."""
+        told, self._told = self._told, []
+        return told
+
     def hear(self, body: bytes) -> None:
         """Take a peer's body in."""
         groups = decode_body(body)
@@ -70,6 +89,7 @@ class LocalSwarm:
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Every member, this one too, finds the problems among its proposals, without their references."""
+        self._own.add(problems[:MAX_ITEMS])
         for problem in problems[:MAX_ITEMS]:
             for member in self._hub.members.values():
                 member.keep_offer(claimed(problem, self.peer_id))

@@ -120,6 +120,16 @@ class Neighbourhood:
         try:
             await within(DIAL_SECONDS, self._node.p2p._client.connect(peer, addresses))
             self._node.blacklist.register_success(peer)
-            return await within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) is not None
+            answered = await within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) is not None
+            if answered and peer in self._bootstrap and self._is_missing(peer):
+                await self._ask_the_way(peer)
         except NETWORK_ERRORS:
             return False
+        return answered
+
+    async def _ask_the_way(self, guide: PeerID) -> None:
+        """A bootstrap whose node id is of its own choosing, such as `hivemind-dht`, is no neighbour, but knows some."""
+        me = self._node.node_id
+        found = await within(DIAL_SECONDS, self._node.protocol.call_find(guide, [me]))
+        near = [peer for peer in found[me][1].values() if self._is_missing(peer)] if found else []
+        await asyncio.gather(*(within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) for peer in near))

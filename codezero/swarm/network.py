@@ -25,7 +25,7 @@ import msgspec
 
 from codezero.errors import SwarmError
 from codezero.swarm.identity import Identity
-from codezero.swarm.link import Counted, Failed, Link, Logged, Message, Playing, Publish, Ready, Stop, port_of
+from codezero.swarm.link import Counted, Failed, Link, Logged, Message, Playing, Publish, Ready, Stop, Tell, port_of
 from codezero.swarm.members import AllowList, open_to_all
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.settings import Settings
@@ -184,6 +184,7 @@ class Network:
             swarm=told.swarm,
             pull_groups=told.pull_groups,
             on_heard=self._link.send,
+            on_told=self._link.send,
         )
         neighbourhood = Neighbourhood(node, told.bootstrap)
         caretaker = Caretaker(
@@ -224,6 +225,8 @@ class Network:
                     exchange.play(round_number)
                 case Publish() as message:
                     exchange.publish(message)
+                case Tell() as message:
+                    exchange.tell(message)
                 case unexpected:
                     raise TypeError(f"the trainer sent {type(unexpected).__name__}")
 

@@ -24,12 +24,15 @@ MAX_ITEMS = 32
 MAX_TESTS = 64
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 32_768
+MAX_FEEDBACK = 4096
+"""Bytes of one peer's feedback to another."""
 MAX_ROUND = 2**53 - 1
 LOWEST_LOGPROB = -65504.0
 """The most negative finite half-precision number."""
 
 GROUPS: Literal["h"] = "h"
 PROPOSALS: Literal["p"] = "p"
+FEEDBACK: Literal["f"] = "f"
 Kind = Literal["h", "p"]
 
 
@@ -115,6 +118,26 @@ class ProposalsBody(Record, frozen=True):
     peer: PeerId
     round: Round
     problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
+
+
+class Outcome(Record, frozen=True):
+    """How a problem went at the peer that attempted it."""
+
+    problem: Digest
+    """Its id."""
+    attempts: Annotated[int, Meta(ge=1, le=MAX_COMPLETIONS)]
+    """That could be judged."""
+    success: Annotated[float, Meta(ge=0, le=1)]
+    """Their mean correctness, as judged there."""
+
+
+class FeedbackBody(Record, frozen=True):
+    """To the proposer of these problems, and to nobody else; at most MAX_FEEDBACK bytes, not compressed."""
+
+    v: Literal[1]
+    kind: Literal["f"]
+    round: Round
+    outcomes: Annotated[list[Outcome], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Versioned(msgspec.Struct):

@@ -4,11 +4,8 @@ Its death is told once, as a SwarmError; after that the trainer goes on alone un
 """
 
 import atexit
-import contextlib
 import logging
 import multiprocessing
-import os
-import signal
 import threading
 import time
 from collections import Counter, deque
@@ -18,7 +15,22 @@ from pathlib import Path
 import msgspec
 
 from codezero.errors import SwarmError
-from codezero.swarm.link import Counted, Failed, Heard, Link, Logged, Message, Playing, Publish, Ready, Stop, port_of
+from codezero.swarm.lease import Lease
+from codezero.swarm.link import (
+    Counted,
+    Failed,
+    Heard,
+    Link,
+    Logged,
+    Message,
+    Playing,
+    Publish,
+    Ready,
+    Stop,
+    Tell,
+    Told,
+    port_of,
+)
 from codezero.swarm.network import run
 from codezero.swarm.settings import Settings
 
@@ -29,8 +41,11 @@ LONGEST_PAUSE = 30.0
 STABLE_SECONDS = 60.0
 """A process that lived this long starts again without a longer pause."""
 CLOSE_SECONDS = 4.0
+UNSENT_MESSAGES = 8
+"""Own bodies that wait for a process; the oldest are dropped."""
 HEARD_BODIES = 64
-"""Bodies that wait for the trainer; the oldest are dropped."""
+TOLD_FEEDBACK = 256
+"""Bodies and feedback that wait for the trainer; the oldest are dropped."""
 
 
 class NetworkProcess:
@@ -44,7 +59,11 @@ class NetworkProcess:
         """Process id of the network process; None while there is none."""
         self._settings, self._port = settings, settings.port
         self._heard: deque[Heard] = deque(maxlen=HEARD_BODIES)
+        self._told: deque[Told] = deque(maxlen=TOLD_FEEDBACK)
+        state = Path(self._settings.state) if self._settings.state else None
+        self._lease = Lease(Path(self._settings.identity), state)
         self._playing: Playing | None = None
+        self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
@@ -53,7 +72,8 @@ class NetworkProcess:
         self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
 
     def start(self) -> None:
-        """Begin; the process is ready some seconds later."""
+        """Begin; the process is ready some seconds later. Raises IdentityError when a living node has this identity."""
+        self._lease.take()
         self._thread.start()
         atexit.register(self.close)
 
@@ -74,12 +94,14 @@ class NetworkProcess:
             raise SwarmError(failure)
 
     def send(self, message: Message) -> None:
-        """To the process; lost when there is none, but the open round is told to every new one."""
+        """To the process, or to the next one while there is none. The open round is told to every new one."""
         with self._changed:
             if isinstance(message, Playing):
                 self._playing = message
             if self._link is not None:
                 self._link.send(message)
+            elif not isinstance(message, Playing):
+                self._unsent.append(message)
 
     def take_heard(self) -> list[Heard]:
         """Bodies that came since the last call, oldest first."""
@@ -87,6 +109,13 @@ class NetworkProcess:
             heard = list(self._heard)
             self._heard.clear()
             return heard
+
+    def take_told(self) -> list[Told]:
+        """Feedback that came since the last call, oldest first."""
+        with self._changed:
+            told = list(self._told)
+            self._told.clear()
+            return told
 
     def close(self) -> None:
         """End the process and wait for it. May be called again."""
@@ -98,6 +127,7 @@ class NetworkProcess:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+        self._lease.release()
 
     def _supervise(self) -> None:
         pause = FIRST_PAUSE
@@ -136,6 +166,8 @@ class NetworkProcess:
             self._link, self.pid = link, pid
             if self._playing is not None:
                 link.send(self._playing)
+            while self._unsent:
+                link.send(self._unsent.popleft())
             if self._closing.is_set():
                 link.send(Stop())
         link.start()
@@ -153,8 +185,7 @@ class NetworkProcess:
             if ready is None:
                 self._port = self._settings.port  # perhaps the port it had last time was taken meanwhile
             self._changed.notify_all()
-        if ready is not None:
-            _clean_up(ready)
+        self._lease.clean()
 
     def _on_message(self, message: Message) -> None:
         """Called in the link's reading thread."""
@@ -163,30 +194,19 @@ class NetworkProcess:
                 case Heard():
                     self.counts["dropped"] += len(self._heard) == HEARD_BODIES
                     self._heard.append(message)
+                case Told():
+                    self._told.append(message)
                 case Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours
                 case Ready(addresses=addresses):
                     self._ready = message
+                    self._lease.note(message)
                     self._port = port_of(addresses) or self._port  # neighbours will look for us there
                 case Failed(reason=reason):
                     self._failure = f"the network process failed and is started again: {reason}"
                 case Logged(level=level, text=text):
                     logger.log(level, "%s", text)
-                case Playing() | Publish() | Stop():
+                case Playing() | Publish() | Tell() | Stop():
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()
-
-
-def _clean_up(ready: Ready) -> None:
-    """Kill the daemon of a dead network process and remove its sockets, if they are still there.
-
-    The socket's random name in its command line tells the daemon from a stranger that was given its process id.
-    """
-    name = os.path.basename(ready.sockets[0]).encode() if ready.sockets else b""
-    with contextlib.suppress(OSError):
-        if name and name in Path(f"/proc/{ready.daemon}/cmdline").read_bytes():
-            os.kill(ready.daemon, signal.SIGKILL)
-    for socket in ready.sockets:
-        with contextlib.suppress(OSError):
-            os.unlink(socket)

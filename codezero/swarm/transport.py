@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 from codezero.errors import UnreachableError
 from codezero.swarm.records import Place
 
-Call = Literal["chunk"]
+Call = Literal["chunk", "feedback"]
 """What one peer can ask of another."""
 Answer = Callable[[Call, str, bytes], bytes]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""

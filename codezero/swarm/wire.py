@@ -15,16 +15,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from codezero.swarm.schema import (
+    FEEDBACK,
     GROUPS,
     LOWEST_LOGPROB,
     MAX_BODY,
+    MAX_FEEDBACK,
     MAX_HEADER,
     MAX_INFLATED,
     MAX_TEXT,
     PROPOSALS,
     VERSION,
+    FeedbackBody,
     GroupsBody,
     Header,
+    Outcome,
     ProposalsBody,
     Refusal,
     Versioned,
@@ -32,7 +36,7 @@ from codezero.swarm.schema import (
     WireGroup,
     WireProblem,
 )
-from codezero.types import Completion, Problem, RolloutGroup, Source, Standing, problem_id
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 Schema = TypeVar("Schema", bound=msgspec.Struct)
 ROUNDING = 1e-3
@@ -76,6 +80,32 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises Refusal."""
     body = _decode(_inflate(data), ProposalsBody)
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
+
+
+def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
+    """What 1..MAX_ITEMS judged groups tell the proposer of their problems; those without a judgement say nothing.
+
+    Raises Refusal when that leaves none.
+    """
+    outcomes = [
+        Outcome(
+            problem=bytes.fromhex(one.group.problem.id),
+            attempts=sum(verdict.trainable for verdict in one.verdicts),
+            success=min(max(one.success, 0.0), 1.0),
+        )
+        for one in groups
+        if one.success is not None
+    ]
+    data = msgspec.msgpack.encode(FeedbackBody(v=VERSION, kind=FEEDBACK, round=round_number, outcomes=outcomes))
+    decode_feedback(data)
+    return data
+
+
+def decode_feedback(data: bytes) -> FeedbackBody:
+    """Raises Refusal."""
+    if len(data) > MAX_FEEDBACK:
+        raise Refusal("size", f"feedback of {len(data)} bytes")
+    return _decode(data, FeedbackBody)
 
 
 def claimed(problem: Problem, proposer: str) -> Problem:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from builders_swarm import SWARM, TOKENIZER, fast_identity, group
+from builders_swarm import SWARM, TOKENIZER, fast_identity, group, scored
 
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.link import Heard, Publish
+from codezero.swarm.link import Heard, Publish, Tell, Told
 from codezero.swarm.memory_transport import Board, MemoryTransport
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, Place
 from codezero.swarm.schema import GROUPS, PROPOSALS
 from codezero.swarm.trust import Offence, Trust
-from codezero.swarm.wire import encode_body, encode_proposals
+from codezero.swarm.wire import decode_feedback, encode_body, encode_feedback, encode_proposals
 
 ROUND = 7
 
@@ -38,6 +38,7 @@ class Peer:
     clock: Clock
     seed: int = 0
     heard: list[Heard] = field(default_factory=list[Heard])
+    told: list[Told] = field(default_factory=list[Told])
 
     def __post_init__(self) -> None:
         identity = fast_identity()
@@ -52,6 +53,7 @@ class Peer:
             swarm=SWARM,
             pull_groups=32,
             on_heard=self.heard.append,
+            on_told=self.told.append,
             clock=self.clock,
             random=Random(self.seed),
         )
@@ -62,6 +64,10 @@ class Peer:
         groups = [group(self.id, f"{question} {n}" if n else question) for n in range(count)]
         body = encode_body(groups, peer=self.id, round_number=ROUND)
         self.exchange.publish(Publish(GROUPS, ROUND, body, [0.5] * count, bytes.fromhex(TOKENIZER)))
+
+    def tell(self, other: "Peer", *rewards: float) -> None:
+        data = encode_feedback([scored(group(self.id), *rewards)], round_number=ROUND)
+        self.exchange.tell(Tell(other.id, data))
 
     def look(self, times: int = 1) -> dict[str, int]:
         for _ in range(times):
@@ -218,3 +224,43 @@ def test_problems_nobody_else_brings_come_first(clock: Clock) -> None:
         peer.look()
     bob.look()
     assert bob.heard_from(many[-1]) == 1 and len(bob.heard) == 16
+
+
+def test_feedback_comes_to_the_proposer_alone(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.tell(alice, 1.0, 0.0)
+    assert bob.look()["feedback_out"] == 1
+    assert alice.look()["feedback_in"] == 1
+    assert [one.peer for one in alice.told] == [bob.id] and not bob.told
+    bob.look()
+    assert len(alice.told) == 1
+
+
+def test_the_newest_word_replaces_one_that_was_not_sent(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.tell(alice, 0.0, 0.0)
+    bob.tell(alice, 1.0, 1.0)
+    bob.look()
+    assert [decode_feedback(one.feedback).outcomes[0].success for one in alice.told] == [1.0]
+
+
+def test_feedback_to_somebody_who_is_gone_is_lost_and_counted(clock: Clock) -> None:
+    bob, gone = peers(clock)[0], Peer(Board(clock), clock)
+    bob.tell(gone, 1.0)
+    assert bob.look(2)["feedback_in_vain"] == 1
+
+
+def test_feedback_that_is_none_costs_its_sender(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    for garbage in (b"", b"\xc1\xff\x00", bytes(5000), b"\x81\xa1v\x01"):
+        assert asyncio.run(bob.transport.ask(alice.id, "feedback", garbage)) == b""
+    assert not alice.told
+    assert "quarantined" in alice.trust.refusal(bob.id)
+
+
+def test_a_flood_of_feedback_ends_at_the_allowance(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    data = encode_feedback([scored(group(bob.id), 1.0)], round_number=ROUND)
+    for _ in range(1000):
+        asyncio.run(bob.transport.ask(alice.id, "feedback", data))
+    assert 0 < len(alice.told) < 500

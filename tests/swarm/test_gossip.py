@@ -23,7 +23,7 @@ from codezero.swarm.gossip import UNKNOWN_TOKENIZER, HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.link import Message, Publish
 from codezero.swarm.wire import decode_body
-from codezero.types import Completion, RolloutGroup, Source, Standing
+from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -121,6 +121,31 @@ def test_the_same_attempts_are_told_once(nodes: Nodes) -> None:
     nodes.bob.publish([scored(again), scored(group(nodes.bob.peer_id, "something else"))], 18)
     hear(nodes.alice, 18, "something else")
     assert nodes.alice.metrics()["swarm/refused_duplicate"] == before + 1
+
+
+def test_the_proposer_hears_what_became_of_its_problem(nodes: Nodes) -> None:
+    nodes.alice.offer([problem("from alice")], 18)
+
+    def offered() -> Problem | None:
+        return next((one for one in nodes.bob.proposals(18) if one.question == "from alice"), None)
+
+    found = eventually(offered)
+    assert found
+    attempted = replace(group(nodes.bob.peer_id, "attempted"), problem=found)
+    nodes.bob.publish([scored(attempted, 1.0, 0.0, 0.0, 0.0), scored(group(nodes.bob.peer_id, "not hers"))], 18)
+    told = eventually(nodes.alice.feedback)
+    assert told == [Feedback(nodes.bob.peer_id, found.id, found.level, 4, 0.25)]
+    assert nodes.bob.feedback() == []
+
+
+def test_what_is_published_before_the_network_is_up_is_heard(nodes: Nodes) -> None:
+    dave = make_swarm(nodes.folder, "dave", bootstrap=(nodes.join,))
+    dave.publish([scored(group(dave.peer_id, "before the start"))], 18)
+    dave.start()
+    try:
+        hear(nodes.alice, 18, "before the start")
+    finally:
+        dave.close()
 
 
 def test_a_killed_network_process_is_told_of_once_and_comes_back(nodes: Nodes) -> None:

@@ -29,6 +29,19 @@ def test_an_offer_is_its_proposer_s_claim_without_a_reference() -> None:
     assert offered.reference is None
 
 
+def test_a_proposer_hears_once_from_each_peer_what_became_of_its_problem() -> None:
+    hub = LocalHub()
+    a, b, c = (LocalSwarm(name, hub) for name in (A, B, C))
+    a.offer([problem()], 1)
+    (offered,) = b.proposals(1)
+    for peer in (b, c, b):
+        peer.publish([scored(replace(group(peer.peer_id), problem=offered), 1.0, 0.0, 0.0, 0.0)], 1)
+    assert [(one.peer_id, one.level, one.attempts, one.success) for one in a.feedback()] == [
+        (B, 2, 4, 0.25), (C, 2, 4, 0.25),
+    ]  # fmt: skip
+    assert a.feedback() == b.feedback() == []
+
+
 def test_groups_reach_everybody_else_once() -> None:
     hub = LocalHub()
     a, b, c = (LocalSwarm(name, hub) for name in (A, B, C))

@@ -30,6 +30,7 @@ from codezero.swarm.trust import Limits, Trust
 from codezero.swarm.wire import (
     UNDECODABLE,
     decode_body,
+    decode_feedback,
     decode_header,
     decode_proposals,
     encode_body,
@@ -118,6 +119,11 @@ def request(random: Random) -> None:
     assert piece in RAW["body"] and len(piece) <= CHUNK
 
 
+def feedback(random: Random) -> None:
+    read = decode_feedback(mutant(RAW["feedback"], random))
+    assert decode_feedback(pack(read)) == read and 1 <= len(read.outcomes) <= MAX_ITEMS
+
+
 def message(random: Random) -> None:
     """Between the two processes of one node, so these come from nobody: bytes that are none are named as such."""
     try:
@@ -127,7 +133,7 @@ def message(random: Random) -> None:
     assert type(read) in {type(one) for one in MESSAGES}
 
 
-DECODERS: list[Callable[[Random], None]] = [body, proposals, header, record, key, request, message]
+DECODERS: list[Callable[[Random], None]] = [body, proposals, header, record, key, request, feedback, message]
 
 
 def attack(decoder: Callable[[Random], None], count: int) -> int:
@@ -226,6 +232,7 @@ import test_mutations as t
 
 def one(raw):
     t.outcome(t.decode_header, raw)
+    t.outcome(t.decode_feedback, raw)
     t.outcome(t.decode_body, zlib.compress(raw, 1))
     t.outcome(t.decode_proposals, zlib.compress(raw, 1))
     t.outcome(t.parse_key, raw.decode("utf-8", "replace"))
@@ -244,7 +251,7 @@ def test_what_coverage_leads_to(tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="atheris, which the project does not depend on, is not installed")
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for name in ("header", "body_inflated", "proposals_inflated", "value"):
+    for name in ("header", "body_inflated", "proposals_inflated", "feedback", "value"):
         (corpus / name).write_bytes(RAW[name])
     (corpus / "envelope").write_bytes(unpack(RAW["value"]))
     (corpus / "request").write_bytes(REQUEST)

@@ -21,6 +21,7 @@ from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.simulation.network import Network, Port
 from codezero.swarm.simulation.routing import BUCKET_SIZE, Lookup, Named, RoutingTable
 from codezero.swarm.simulation.storage import Storage, key_of, record_bytes
+from codezero.swarm.transport import Answer, Call
 
 REPLICAS = 5
 WORKERS = 4
@@ -69,8 +70,8 @@ class DHTNode:
         self.peer, self.id = peer, node_id(peer)
         self.table = RoutingTable(self.id)
         self.storage = Storage(network.loop.clock, random)
-        self.answer: Callable[[str, bytes], bytes] | None = None
-        """What `serve` was given: (peer, request) -> answer."""
+        self.answer: Answer | None = None
+        """What `serve` was given."""
         self._network, self._loop, self._validator = network, network.loop, validator
         self._bans: dict[int, Ban] = {}
         self.port: Port[DHTNode] = network.plug(self, reachable=reachable)
@@ -98,9 +99,9 @@ class DHTNode:
         kept = [self._validator.validate(record) and self.storage.store(record) for record in records]
         return all(kept), len(kept)
 
-    def on_ask(self, caller: str, request: bytes) -> tuple[bytes, int]:
+    def on_ask(self, call: Call, caller: str, request: bytes) -> tuple[bytes, int]:
         """A question to the peer itself. One that does not serve answers nothing."""
-        answer = self.answer(caller, request) if self.answer else b""
+        answer = self.answer(call, caller, request) if self.answer else b""
         return answer, len(answer)
 
     # ---------------------------------------------------------------- acquaintance

@@ -228,9 +228,12 @@ class Swarm:
 
     async def _simulate(self, scenario: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         result = await scenario()
+        self._check()
+        return result
+
+    def _check(self) -> None:
         for node in self.nodes:
             node.check()
-        return result
 
     def start(self) -> None:
         """All nodes that were added, those first that others dial."""
@@ -245,6 +248,7 @@ class Swarm:
             for node in self.living:
                 node.open(self.round)
             await asyncio.sleep(self.settings.round_seconds)
+            self._check()
 
     def note(self, reader: SimulatedNode, heard: Heard) -> None:
         """`reader` hands a body to its trainer."""

@@ -55,7 +55,7 @@ class SimulatedTransport:
         return len(self._node.table)
 
     async def serve(self, answer: Answer) -> None:
-        self._node.answer = lambda peer, request: answer("chunk", peer, request)
+        self._node.answer = answer
 
     async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
@@ -78,7 +78,12 @@ class SimulatedTransport:
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         me, waiting = self.me, Waiting[bytes | None]()
         self._network.call(
-            self._node.port, node_id(peer), len(request), lambda host: host.on_ask(me, request), waiting, ASK_SECONDS
+            self._node.port,
+            node_id(peer),
+            len(request),
+            lambda host: host.on_ask(call, me, request),
+            waiting,
+            ASK_SECONDS,
         )
         answer = await waiting.end
         if answer is None:
