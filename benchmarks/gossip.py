@@ -29,7 +29,7 @@ OWN_NAMESPACE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up; exec "$@"', "
 """A loopback interface that nobody else uses."""
 GROWTH = 3
 """By which a simulated swarm grows in a round, from 32 nodes on."""
-SETTLING = 3
+SETTLING = 8
 """Rounds between the end of growth and the first that counts."""
 
 
@@ -109,7 +109,7 @@ def simulated_row(nodes: int, options: argparse.Namespace) -> Row:
 
     say(f"{nodes} simulated nodes")
     small = Settings(
-        nodes=min(nodes, 32), poll_seconds=options.poll, pull_groups=options.want, enough=options.want, body_bytes=500
+        nodes=min(nodes, 32), poll_seconds=options.poll, pull_groups=options.want, slow=True, body_bytes=500
     )
     swarm = Swarm(options.seed, small)
     sent, cpu = 0, 0.0
@@ -130,13 +130,15 @@ def simulated_row(nodes: int, options: argparse.Namespace) -> Row:
         sent, cpu = swarm.network.total_bytes - sent, time.process_time() - cpu
 
     swarm.simulate(scenario)
+    longest = small.round_seconds
     heard: dict[tuple[str, int], list[float]] = {
         (node.peer, swarm.round - ago): [] for node in swarm.nodes for ago in range(options.rounds)
     }
     for one in swarm.deliveries:
-        if (one.reader, one.round) in heard:
-            heard[one.reader, one.round].append(one.seconds)
-    wanted, longest = min(options.want, nodes - 1), small.round_seconds
+        if (one.reader, one.heard_in) in heard:
+            late = one.seconds - (one.heard_in - one.round) * longest
+            heard[one.reader, one.heard_in].append(late)
+    wanted = min(options.want, nodes - 1)
     seconds = [sorted(times)[wanted - 1] if len(times) >= wanted else longest for times in heard.values()]
     size = sent / nodes / options.rounds
     say(f"{nodes} simulated nodes: {size / 1e3:.0f} kB a node and round, {mean(seconds):.1f} s, CPU {cpu:.0f} s")
@@ -211,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--body", type=int, default=100_000, help="bytes of a node's rollouts in a round")
     parser.add_argument("--want", type=int, default=4, help="other nodes' rollouts that a node wants in a round")
     parser.add_argument("--poll", type=float, default=1.0, help="seconds between two looks")
-    parser.add_argument("--rounds", type=int, default=2, help="measured at each size")
+    parser.add_argument("--rounds", type=int, default=3, help="measured at each size")
     parser.add_argument("--seed", type=int, default=0, help="of the simulation")
     options = parser.parse_args(argv)
     rows = [real_row(nodes, options) for nodes in options.real]

@@ -137,13 +137,13 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
             body = encode_body([group], peer=self.identity.peer_id, round_number=number)
             self.exchange.play(number)
             self.exchange.publish(Publish(GROUPS, number, body, [0.5], TOKENIZER))
-            wanted = min(options.want, options.nodes - 1)
+            wanted, before = min(options.want, options.nodes - 1), len(self.heard)
             while True:
                 await self.exchange.look()
-                heard = sum(one.round == number for one in self.heard)
+                heard = len(self.heard) - before
                 if heard >= wanted:
                     return heard
-                await asyncio.sleep(options.poll)
+                await asyncio.sleep(self.exchange.pause(options.poll))
 
     nodes: list[Node] = await in_batches(options.nodes, lambda number: Node(number).start())
     await asyncio.gather(*(node.neighbourhood.rejoin() for node in nodes))

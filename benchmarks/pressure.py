@@ -69,7 +69,12 @@ def run(arm: str, seed: int, judge: Path, base: Path, options: argparse.Namespac
     """One whole `codezero run`, or what is left of it."""
     folder = base / f"{arm} {seed}".replace(" ", "_").replace(",", "")
     settings = [f"seed={seed}", f"run.max_iterations={options.iterations}", "run.name=run", f"run.directory={folder}"]
-    settings += [f"run.logs={folder}/logs", f"swarm.identity={folder}/swarm.pem", "monitor.view=off"]
+    settings += [
+        f"run.logs={folder}/logs",
+        f"swarm.identity={folder}/swarm.pem",
+        "monitor.view=off",
+        "chain.kind=clock",
+    ]
     settings += ["evals.every=25", f"evals.problems={options.problems}", *ARMS[arm], *options.overrides]
     if arm.startswith(CONTROL):
         settings.append(f"evaluator.model={judge}")

@@ -1,14 +1,13 @@
 """The commands. Arguments and config are parsed and checked before torch, hivemind or web3 is imported."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from codezero import commands
+from codezero.commands import FAILED, INTERRUPTED, USAGE
 from codezero.errors import CodeZeroError, ConfigError
-
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 
@@ -16,7 +15,8 @@ EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU
   codezero run run.max_minutes=3        stop after three minutes and write a report
   codezero swarm up --nodes 3           three nodes on this machine that learn from each other
-  codezero run profile=peer swarm.bootstrap=[ADDRESS]    join a swarm
+  codezero swarm create --p2p-port 38331    found a swarm and write swarm.toml, the invitation to it
+  codezero swarm join swarm.toml        join it
   codezero run model=qwen               real models from the Hugging Face Hub; model.solver=DIR for your own
 
 exit codes: 0 done, 1 failed while running, 2 bad usage or setting, 130 interrupted
@@ -30,40 +30,86 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, handler: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        made = subparsers.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
         made.set_defaults(handler=handler)
         return made
 
-    run = command("run", _run, "run a node: attempt problems, judge, learn, propose, share")
+    run = command("run", commands.run, "run a node: attempt problems, judge, learn, propose, share")
     run.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
 
-    swarm = command("swarm", _swarm_up, "run a swarm of several nodes")
+    swarm = command("swarm", commands.swarm_up, "run a swarm of several nodes")
     swarm_commands = swarm.add_subparsers(metavar="SWARM_COMMAND", required=True)
     up = swarm_commands.add_parser("up", help="start N nodes on this machine with one summary view")
-    up.set_defaults(handler=_swarm_up)
+    up.set_defaults(handler=commands.swarm_up)
     up.add_argument("--nodes", type=int, default=2, metavar="N", help="how many, 1 to 64 (default 2)")
     up.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+
+    create = swarm_commands.add_parser(
+        "create", help="found a swarm: deploy its contract, write an invitation, and run its first node"
+    )
+    create.set_defaults(handler=commands.swarm_create)
+    create.add_argument("--out", type=Path, default=Path("swarm.toml"), metavar="FILE", help="default: swarm.toml")
+    create.add_argument("--no-run", action="store_true", help="only write the invitation; `swarm join` runs the node")
+    create.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    join = swarm_commands.add_parser("join", help="check an invitation and run a node of its swarm")
+    join.set_defaults(handler=commands.swarm_join)
+    join.add_argument("file", type=Path, metavar="FILE", help="what `swarm create` wrote")
+    join.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
 
     bootnode = swarm_commands.add_parser(
         "bootnode", help="run a light node that only shows others the way into the swarm; prints its addresses"
     )
-    bootnode.set_defaults(handler=_swarm_bootnode)
+    bootnode.set_defaults(handler=commands.swarm_bootnode)
     bootnode.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
     peers = swarm_commands.add_parser("peers", help="show whom a node knows, what it got from them, whom it refuses")
-    peers.set_defaults(handler=_swarm_peers)
+    peers.set_defaults(handler=commands.swarm_peers)
     peers.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.name=NAME; without it the newest run")
     peers.add_argument("--json", action="store_true", help="print one JSON object")
-    for networked in (run, up, bootnode):
+    for networked in (run, up, create, join, bootnode):
         networked.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
 
-    evaluate = command("eval", _eval, "attempt the held-out problems once and execute the attempts in the sandbox")
+    status = command("status", commands.status, "one page about a run: step, truth, peers, submissions and why not")
+    status.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.name=NAME; without it the newest run")
+    status.add_argument("--json", action="store_true", help="print one JSON object")
+
+    wallet = command("wallet", commands.wallet_show, "the account that registers this node and takes its points")
+    wallet_commands = wallet.add_subparsers(metavar="WALLET_COMMAND", required=True)
+    address = wallet_commands.add_parser("show", help="print its address")
+    make = wallet_commands.add_parser("create", help="make a keystore with a passphrase of your own")
+    bring = wallet_commands.add_parser("import", help="make a keystore of a key that you have")
+    bring.add_argument("--key-file", type=Path, metavar="FILE", help="64 hex digits; without it the key is asked for")
+    for made, handler in (
+        (address, commands.wallet_show),
+        (make, commands.wallet_create),
+        (bring, commands.wallet_import),
+    ):
+        made.set_defaults(handler=handler)
+        made.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+        made.add_argument("--json", action="store_true", help="print one JSON object")
+
+    board = command("leaderboard", commands.leaderboard, "who earned what, read from the chain")
+    board.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    board.add_argument("--invitation", type=Path, metavar="FILE", help="of the swarm that FILE invites to")
+    board.add_argument("--json", action="store_true", help="print one JSON object")
+
+    chain = command("chain", commands.chain_dev, "the chain that counts rewards and votes")
+    chain_commands = chain.add_subparsers(metavar="CHAIN_COMMAND", required=True)
+    dev = chain_commands.add_parser("dev", help="serve a chain of your own on this machine; nodes that need it find it")
+    dev.set_defaults(handler=commands.chain_dev)
+    dev.add_argument("--port", type=int, default=0, metavar="PORT", help="default: the last one, or any that is free")
+    dev.add_argument("--data", type=Path, default=Path("runs/chain"), metavar="DIR", help="default: runs/chain")
+    dev.add_argument("--json", action="store_true", help="print where it is as one JSON object")
+
+    evaluate = command(
+        "eval", commands.sit_exam, "attempt the held-out problems once; execute the attempts in the sandbox"
+    )
     evaluate.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
     evaluate.add_argument("--json", action="store_true", help="print one JSON object")
 
-    judge = command("evaluate", _evaluate, "judge attempts that are already written, with reasons")
+    judge = command("evaluate", commands.evaluate, "judge attempts that are already written, with reasons")
     judge.add_argument(
         "file",
         type=Path,
@@ -76,32 +122,38 @@ def build_parser() -> argparse.ArgumentParser:
     )
     judge.add_argument("--json", action="store_true", help="print a JSON line of verdicts for each line")
 
-    bench = command("bench", _bench, "measure, side by side; NAME is a file of benchmarks/, `judge` for example")
+    bench = command(
+        "bench", commands.bench, "measure, side by side; NAME is a file of benchmarks/, `judge` for example"
+    )
     bench.add_argument("name", metavar="NAME", help="which one; `list` names them all")
     bench.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its own arguments, --json and --help too")
 
-    nano = command("nano", _nano_build, "the embedded models")
+    nano = command("nano", commands.nano_build, "the embedded models")
     nano_commands = nano.add_subparsers(metavar="NANO_COMMAND", required=True)
     build = nano_commands.add_parser(
         "build", help="make the embedded models again from nothing (about twelve minutes of one core)"
     )
-    build.set_defaults(handler=_nano_build)
+    build.set_defaults(handler=commands.nano_build)
     build.add_argument("--out", type=Path, metavar="DIR", help="where to write them (default: the installed package)")
     build.add_argument("--seed", type=int, default=0, help="chooses data and initial weights (default 0)")
     build.add_argument("--json", action="store_true", help="print the measured quality as one JSON object")
 
-    config = command("config", _config_show, "look at the settings")
+    config = command("config", commands.config_show, "look at the settings")
     config_commands = config.add_subparsers(metavar="CONFIG_COMMAND", required=True)
     show = config_commands.add_parser("show", help="print every setting and its value as YAML")
-    show.set_defaults(handler=_config_show)
+    show.set_defaults(handler=commands.config_show)
     show.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
 
-    identity = command("identity", _identity_show, "who this node is")
+    identity = command("identity", commands.identity_show, "who this node is")
     identity_commands = identity.add_subparsers(metavar="IDENTITY_COMMAND", required=True)
     who = identity_commands.add_parser("show", help="print the name and peer id of swarm.pem")
     export = identity_commands.add_parser("export", help="copy swarm.pem to FILE, to keep or to move this node")
     take = identity_commands.add_parser("import", help="make FILE the identity of this node, if it has none yet")
-    for made, handler in ((who, _identity_show), (export, _identity_export), (take, _identity_import)):
+    for made, handler in (
+        (who, commands.identity_show),
+        (export, commands.identity_export),
+        (take, commands.identity_import),
+    ):
         made.set_defaults(handler=handler)
         if made is not who:
             made.add_argument("file", type=Path, metavar="FILE", help="whoever can read it can act as this node")
@@ -130,157 +182,3 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-def _run(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
-    from codezero.run_folder import open_run_folder
-
-    config = compose(options.overrides)
-    folder = open_run_folder(config)
-    from codezero.wiring import run_node  # torch, hivemind and TRL load only now
-
-    return INTERRUPTED if run_node(config, folder) else DONE
-
-
-def _swarm_up(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
-
-    if not 1 <= options.nodes <= 64:
-        raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
-    config = compose(["profile=peer", *options.overrides])
-    from codezero.fleet import run_fleet
-
-    return run_fleet(config, options.overrides, options.nodes)
-
-
-def _swarm_bootnode(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
-
-    config = compose(["profile=peer", *options.overrides])
-    from codezero.bootnode import run_bootnode
-
-    run_bootnode(config)
-    return DONE
-
-
-def _swarm_peers(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
-    from codezero.peers import newest_status, print_peers
-
-    config = compose(options.overrides)
-    status = newest_status(Path(config.run.directory), config.run.name)
-    if options.json:
-        import msgspec
-
-        print(msgspec.json.encode(status).decode())
-    else:
-        print_peers(status)
-    return DONE
-
-
-def _eval(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
-
-    config = compose(options.overrides)
-    from codezero.wiring import examine
-
-    measured = examine(config, _say)
-    if options.json:
-        print(json.dumps(measured))
-    else:
-        for name, value in measured.items():
-            print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
-    return DONE
-
-
-def _evaluate(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
-
-    config = compose(options.overrides)
-    from codezero.evaluate import evaluate
-
-    marked = evaluate(config, options.file, audit=options.audit, say=_say)
-    if options.json:
-        for one, _ in marked:
-            print(json.dumps(one.to_json()), flush=True)
-        return DONE
-    from codezero.monitor.card import print_marked
-
-    print_marked((one.scored, one.executed, known) for one, known in marked)
-    return DONE
-
-
-def _bench(options: argparse.Namespace) -> int:
-    """Runs the file as a program of its own would be."""
-    from codezero.compose import beside_package
-
-    found = {path.stem: path for path in sorted(beside_package("benchmarks").glob("*.py"))}
-    if options.name == "list":
-        print("\n".join(found))
-        return DONE
-    if options.name not in found:
-        raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(found)}")
-    import runpy
-
-    sys.argv = [str(found[options.name]), *options.rest]
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else FAILED if end.code else DONE
-    return DONE
-
-
-def _say(doing: str) -> None:
-    print(f"codezero: {doing} …", file=sys.stderr, flush=True)
-
-
-def _nano_build(options: argparse.Namespace) -> int:
-    from codezero.nano import WEIGHTS
-    from codezero.nano.build import build
-
-    measured = build(options.out or WEIGHTS, seed=options.seed)
-    if options.json:
-        print(json.dumps(measured))
-    return DONE
-
-
-def _config_show(options: argparse.Namespace) -> int:
-    from codezero.compose import compose, to_yaml
-
-    print(to_yaml(compose(options.overrides)), end="")
-    return DONE
-
-
-def _identity_show(options: argparse.Namespace) -> int:
-    from codezero.swarm.identity import Identity
-
-    path = _identity_path(options)
-    return _tell_identity(Identity.load(path).peer_id, path, options)
-
-
-def _identity_export(options: argparse.Namespace) -> int:
-    from codezero.swarm.identity import Identity
-
-    return _tell_identity(Identity.copy(_identity_path(options), options.file).peer_id, options.file, options)
-
-
-def _identity_import(options: argparse.Namespace) -> int:
-    from codezero.swarm.identity import Identity
-
-    path = _identity_path(options)
-    return _tell_identity(Identity.copy(options.file, path).peer_id, path, options)
-
-
-def _identity_path(options: argparse.Namespace) -> Path:
-    from codezero.compose import compose
-
-    return Path(compose(options.overrides).swarm.identity)
-
-
-def _tell_identity(peer_id: str, path: Path, options: argparse.Namespace) -> int:
-    from codezero.monitor.names import readable_name
-
-    told = {"peer_id": peer_id, "name": readable_name(peer_id), "file": str(path)}
-    print(json.dumps(told) if options.json else f"{told['name']}  {peer_id}  {path}")
-    return DONE

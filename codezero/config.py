@@ -176,8 +176,8 @@ class SwarmConfig:
     port: int = _bounded(0, ge=0, le=65535)
     """TCP port of the peer-to-peer daemon; 0: any free one."""
     members: str = ""
-    """Text file with the peer ids that belong to a private swarm, one a line; empty: whoever comes. Read again when it
-    changes."""
+    """Text file with the peer ids that belong to a private swarm, one a line, read again when it changes; `registry`:
+    those registered on the chain; empty: whoever comes."""
     announce: list[str] = field(default_factory=list[str])
     """Multiaddresses that others are told, for example [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty:
     those that the daemon sees."""
@@ -187,17 +187,48 @@ class SwarmConfig:
     relay: bool = True
     """May nodes that cannot be reached be reached through this one?"""
     poll_seconds: float = _bounded(1.0, gt=0, le=600)
-    """Pause between two looks for peers' announcements."""
+    """Pause between two looks for peers' announcements; up to eight times that, or 8, while nothing is new."""
     pull_groups: int = _bounded(32, ge=0, le=1024)
-    """Most peers' groups pulled per look."""
+    """Most peers' groups pulled from one iteration to the next."""
 
 
 @dataclass(kw_only=True)
 class ChainConfig:
-    """Who keeps the round."""
+    """Who keeps the round, and where points go."""
 
+    kind: str = _bounded("embedded", one_of=("embedded", "rpc", "clock"))
+    """embedded: a chain of this machine's own, served on loopback and started when it is needed. rpc: any EVM chain.
+    clock: none; rounds go by the clock, at the same moments on every node, and points are not counted."""
     round_seconds: float = _bounded(60.0, gt=0, le=31_536_000)
-    """Rounds are opened by the clock, one after the other, at the same moments on every node."""
+    """How long whoever may open rounds lets one last; less, when everybody has submitted."""
+    submit_after: float = _bounded(45.0, ge=0, le=31_536_000)
+    """Seconds after its first points at which a round's points are submitted, though it is still open; points that come
+    later count in the next one. 0: when it is over."""
+    directory: str = "runs/chain"
+    """Of the embedded chain."""
+    port: int = _bounded(0, ge=0, le=65535)
+    """TCP port of the embedded chain; 0: the one it had last time, or any free one."""
+    rpc_urls: list[str] = field(default_factory=list[str])
+    """Endpoints of the chain, tried in turn."""
+    chain_id: int = _bounded(0, ge=0, le=2**53 - 1)
+    """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
+    contract: str = ""
+    """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
+    plain_http: bool = False
+    """May endpoints on other machines be asked without encryption? For a network of one's own."""
+    wallet: str = "wallet.json"
+    """Keystore of the account that registers this node and takes its points; made at the first start, with its
+    passphrase in a file beside it."""
+    passphrase_file: str = ""
+    """File with the passphrase of a keystore that has none beside it; empty: see the next."""
+    passphrase_variable: str = ""
+    """Name of the environment variable that holds it; empty: it is asked for."""
+    signer: str = ""
+    """URL of a program that signs instead of a keystore."""
+    signer_token: str = ""
+    """File with the token that the signer wants."""
+    account: str = ""
+    """Address that the signer has to sign for."""
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,9 @@
     - UnreachableError  a peer, or the network as a whole, did not answer in time
     - WireError       bytes from a peer broke the schema or a bound
     - IdentityError   the identity file is missing, unreadable or exposed
-  - ChainError        the coordinator refused a call or could not be reached
+  - ChainError        the coordinator refused a call or could not be reached; chain/errors.py names each refusal
+    - WalletError     the account's key cannot be read, opened or used
+    - InviteError     an invitation is malformed, changed, or of another swarm
 """
 
 
@@ -71,3 +73,11 @@ class IdentityError(SwarmError):
 
 class ChainError(CodeZeroError):
     """The coordinator refused a call or could not be reached."""
+
+
+class WalletError(ChainError):
+    """The account's key cannot be read, opened or used."""
+
+
+class InviteError(ChainError, ValueError):
+    """An invitation is malformed, was changed after it was signed, or leads to another swarm."""

@@ -10,10 +10,10 @@ import logging
 import re
 import signal
 import socket
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.clock import ClockCoordinator, NoOutbox
 from codezero.config import NodeConfig
 from codezero.fleet import ADDRESSES
 from codezero.monitor.monitor import RunMonitor, setup_logging
@@ -29,6 +29,7 @@ from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
 from codezero.types import Metrics
+from codezero.wiring_chain import ChainParts, build_chain
 from codezero.wiring_evaluator import Say, build_evaluator
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 NANO = "nano"
 """The word for the embedded model of a role."""
+REGISTRY = "registry"
+"""The word for the peers that are registered on the chain."""
 LARGE_PARAMETERS = 200_000_000
 """From here on memory is dearer than computing activations twice."""
 
@@ -51,21 +54,45 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     with contextlib.ExitStack() as stack:
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
+        chain = start_chain(config, identity.peer_id, folder, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
-        node = build_node(config, folder, swarm, monitor, stack)
+        node = build_node(config, folder, swarm, monitor, chain, stack)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         node.run()
     return node.stop.received is signal.SIGINT
 
 
+def start_chain(
+    config: NodeConfig, peer_id: str, folder: RunFolder, stack: contextlib.ExitStack
+) -> "Future[ChainParts]":
+    """The chain's part, made in a thread while the models load: its libraries and its first block take a second."""
+    members = members_file(folder) if config.swarm.members == REGISTRY else None
+    parts = stack.enter_context(contextlib.ExitStack())
+    with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
+    made = with_thread.submit(build_chain, config.chain, peer_id, folder.path, parts, members=members)
+    stack.callback(wait, [made])
+    with_thread.shutdown(wait=False)
+    return made
+
+
+def members_file(folder: RunFolder) -> Path:
+    return folder.path / FOLDER / "members.txt"
+
+
 def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Swarm:
     """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
-    port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
-    swarm = HivemindSwarm(dataclasses.replace(config.swarm, port=port), identity, state=folder.path / FOLDER)
+    told = config.swarm
+    if told.members == REGISTRY:
+        from codezero.chain.registry import write_members
+
+        write_members(members_file(folder), [identity.peer_id])
+        told = dataclasses.replace(told, members=str(members_file(folder)))
+    port = told.port or remembered_port(folder.path / ADDRESSES, told.host)
+    swarm = HivemindSwarm(dataclasses.replace(told, port=port), identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
 
@@ -95,7 +122,12 @@ def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMon
 
 
 def build_node(
-    config: NodeConfig, folder: RunFolder, swarm: Swarm, monitor: RunMonitor, stack: contextlib.ExitStack
+    config: NodeConfig,
+    folder: RunFolder,
+    swarm: Swarm,
+    monitor: RunMonitor,
+    chain: "Future[ChainParts]",
+    stack: contextlib.ExitStack,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.models.load import use_threads
@@ -120,6 +152,8 @@ def build_node(
         peer_id=swarm.peer_id,
         seed=config.seed,
     )
+    monitor.busy("waiting for the chain")
+    parts = chain.result()
     return Node(
         problems=SyntheticStream(
             seed=config.seed,
@@ -132,8 +166,8 @@ def build_node(
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
         proposer=build_proposer(config, swarm.peer_id, monitor.busy),
-        coordinator=ClockCoordinator(config.chain.round_seconds),
-        outbox=NoOutbox(),
+        coordinator=parts.coordinator,
+        outbox=parts.outbox,
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
         checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),

@@ -21,9 +21,10 @@ ROWS = [
     ROLES,
     {"nano"},
     {"node", "fleet"},
-    {"wiring_evaluator"},
+    {"wiring_evaluator", "wiring_chain"},
     {"wiring"},
-    {"evaluate", "bootnode", "peers"},
+    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]
@@ -40,7 +41,12 @@ HOMES = {
     "omegaconf": {"compose"},
     "pydantic_monty": {"sandbox"},
     "pyflakes": {"code"},
-    "rich": {"monitor", "nano", "cli", "peers"},
+    "rich": {"monitor", "nano", "commands", "peers", "leaderboard", "status"},
+    "web3": {"chain"},
+    "eth": {"chain"},
+    "eth_abi": {"chain"},
+    "eth_account": {"chain"},
+    "aiohttp": {"chain"},
     "matplotlib": {"monitor"},
 }
 HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
@@ -83,10 +89,14 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert (path.name == "__init__.py" and not source.strip()) or ast.get_docstring(ast.parse(source))
 
 
+JOINING = {"wiring", "wiring_evaluator", "evaluate", "nano", "commands", "bootnode", "peers", "inviting", "leaderboard",
+           "status"}  # fmt: skip
+
+
 def test_only_wiring_names_parts_of_several_roles() -> None:
     for path in FILES:
         roles = {module.split(".")[1] for module in imported(path) if module.startswith("codezero.")} & ROLES
-        if unit(path) not in {"wiring", "wiring_evaluator", "evaluate", "nano", "cli", "bootnode", "peers"}:
+        if unit(path) not in JOINING:
             assert len(roles) <= 1, f"{path} joins {sorted(roles)}"
 
 

@@ -44,6 +44,7 @@ class Node:
             "proposer.model": "off",
             "evals.every": 0,
             "monitor.view": "plain",
+            "chain.kind": "clock",
         }
         command = [sys.executable, "-m", "codezero", "run", *(f"{key}={value}" for key, value in settings.items())]
         with self.log.open("wb") as out:

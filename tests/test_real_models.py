@@ -14,7 +14,12 @@ from transformers import AutoModelForCausalLM
 def run(folder: Path, models: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     settings = [f"model.solver={models}", f"evaluator.model={models}", f"proposer.model={models}"]
     settings += [f"run.directory={folder}", "run.name=run", f"run.logs={folder / 'logs'}", "monitor.view=off"]
-    settings += [f"swarm.identity={folder / 'swarm.pem'}", "evaluator.canaries=80", "run.max_iterations=1"]
+    settings += [
+        f"swarm.identity={folder / 'swarm.pem'}",
+        "evaluator.canaries=80",
+        "run.max_iterations=1",
+        "chain.kind=clock",
+    ]
     settings += ["solver.problems_per_iteration=2", "solver.group_size=2", "solver.max_new_tokens=8"]
     settings += ["evals.problems=5", "evals.samples=2", "proposer.every=1", "proposer.max_new_tokens=16", *overrides]
     command = [sys.executable, "-m", "codezero", "run", *settings]

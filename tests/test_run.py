@@ -40,6 +40,7 @@ SMALL = ["evals.problems=10", "evals.every=2", "evaluator.canaries=80", "solver.
 
 def command(folder: Path, *overrides: str) -> list[str]:
     settings = ["run.directory=" + str(folder), "run.name=run", f"run.logs={folder / 'logs'}"]
+    settings += [f"chain.directory={folder / 'chain'}", f"chain.wallet={folder / 'wallet.json'}"]
     settings += [f"swarm.identity={folder / 'swarm.pem'}", *SMALL, *overrides]
     return [sys.executable, "-m", "codezero", "run", *settings]
 

@@ -49,9 +49,14 @@ class Crowd:
         while self.shards > 1 and self.size < SPARSE * self.shards:
             self.shards //= 2
 
-    def elsewhere(self) -> list[int]:
-        """Other numbers of shards to look at: whoever judges differently announces there. Several for a newcomer."""
-        if self._seen.get(self.shards, 0.0) < 1:
+    @property
+    def alone(self) -> bool:
+        """Nobody is to be found at our number of shards."""
+        return self._seen.get(self.shards, 0.0) < 1
+
+    def elsewhere(self, *, lost: bool = False) -> list[int]:
+        """Other numbers of shards to look at: whoever judges differently announces there. Several for who is lost."""
+        if lost or self.alone:
             return self._random.sample(LEVELS, PROBES)
         near = [shards for shards in (self.shards // 2, self.shards * 2) if 1 <= shards <= MAX_SHARDS]
         return [self._random.choice(LEVELS if self._random.random() < FAR else near)]

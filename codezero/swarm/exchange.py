@@ -59,10 +59,18 @@ class Exchange:
         """The round that is open; None: not told yet."""
         return self._validator.round
 
-    def play(self, round_number: int) -> None:
-        """The round that is open now; older ones but the last are forgotten."""
+    def play(self, round_number: int, *, hungry: bool = True) -> None:
+        """The round that is open now; older ones but the last are forgotten. `hungry`: what was heard was taken."""
+        if round_number != self._validator.round:
+            self.listener.awake()
         self._validator.round = round_number
         self.announcer.forget(before=round_number - 1)
+        if hungry:
+            self.listener.feed()
+
+    def pause(self, seconds: float) -> float:
+        """How long to wait for the next look: `seconds`, and longer while nothing is new."""
+        return self.listener.pause(seconds)
 
     def publish(self, message: Publish) -> None:
         """Queue own groups or problems for the next look."""

@@ -106,7 +106,7 @@ class HivemindSwarm:
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups that arrived since the last call. Raises SwarmError."""
-        self._play(round_number)
+        self._play(round_number, hungry=True)
         self._receive()
         fresh = [group for group in self._arrived if self._is_fresh(group, round_number)]
         self._arrived.clear()
@@ -155,9 +155,9 @@ class HivemindSwarm:
         """End the network process."""
         self._network.close()
 
-    def _play(self, round_number: int) -> None:
+    def _play(self, round_number: int, *, hungry: bool = False) -> None:
         self._network.check()
-        self._network.send(Playing(round_number))
+        self._network.send(Playing(round_number, hungry))
 
     def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Tell the proposers what became of their problems."""

@@ -27,8 +27,13 @@ PULL_SECONDS = 5.0
 SEEN_DIGESTS = 8192
 PULLS_PER_LOOK = 16
 PULL_ATTEMPTS = 3
-READ_ALL_EVERY = 4
-"""Each this many looks all holders are asked and not the nearest one, which heals a holder that missed a record."""
+ALL_ROUND_EVERY = 4
+"""Each this many looks all holders of a place are asked and not the nearest one, which may be this node itself and have
+missed a record; and other places than those of the groups are read."""
+LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
+"""Seconds between two looks while nothing is new, unless the pause is set longer; and how often it is doubled."""
+LOST_LOOKS = 2
+"""After so many looks without news a node looks as widely as a newcomer: others may judge the crowd otherwise."""
 PLACES_PER_LOOK = 2
 """Shards of the open round that are read at one look, where there are so many."""
 
@@ -69,35 +74,72 @@ class Listener:
         self._attempts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
         """Pulls begun, by peer and digest; PULL_ATTEMPTS: done with it. Without the peer, one who announces another's
         body and serves nothing would keep us from it."""
-        self._looks = 0
+        self._looks = self._idle = 0
+        self._phase = random.randrange(ALL_ROUND_EVERY)
+        self._all_round = True
+        """Is this one of the looks that see more?"""
+        self._met = False
+        """Did the last look see anybody?"""
+        self._budget = pull_groups
+        """Groups that the trainer has room for."""
         self._pulls = asyncio.Semaphore(PULLS_AT_ONCE)
 
+    def pause(self, seconds: float) -> float:
+        """How long to wait for the next look: `seconds`, doubled for each of the last looks that brought nothing."""
+        return max(seconds, min(seconds * 2**self._idle, LONGEST_PAUSE))
+
+    def feed(self) -> None:
+        """The trainer took what was heard: there is room for as much again."""
+        self._budget = self._pull_groups
+
+    def awake(self) -> None:
+        """Something may be new from now on."""
+        self._idle = 0
+
     async def look(self, round_number: int) -> None:
-        """Read some places of this round and the last, and pull from those who announced there."""
-        await self._hear(await self._read(round_number))
-        self._looks += 1
+        """Read some places of this round and the last, and pull from those who announced there.
+
+        Nothing at all while the trainer has no room: traffic follows what is learned from, and not the clock.
+        """
+        if self._budget > 0:
+            self._all_round = self._looks == 0 or (self._looks + self._phase) % ALL_ROUND_EVERY == 0
+            news = await self._read(round_number)
+            self._idle = 0 if news else min(self._idle + 1, MOST_DOUBLINGS)
+            await self._hear(news)
+            self._looks += 1
 
     def places(self, round_number: int) -> list[Place]:
-        """What this look reads: own number of shards mostly, another one besides where there are several."""
-        shards = self._crowd.shards
+        """Where this look reads groups, at own number of shards."""
+        shards, shard = self._crowd.shards, self._random.randrange
+        open_round = self._random.sample(range(shards), min(shards, PLACES_PER_LOOK))
+        places = [Place(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
+        if round_number > 0:
+            places.append(Place(self._swarm, GROUPS, round_number - 1, shards, shard(shards)))
+        return places
+
+    def other_places(self, round_number: int) -> list[Place]:
+        """Now and then: problems, and groups at other numbers of shards.
+
+        Often nothing lies there, and then a search asks a whole beam of nodes before it ends.
+        """
+        shards, shard = self._crowd.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
-        if shards == 1:
-            places = [Place(self._swarm, kind, number) for kind in (GROUPS, PROPOSALS) for number in rounds]
-        else:
-            crowded = self._random.sample(range(shards), PLACES_PER_LOOK)
-            places = [Place(self._swarm, GROUPS, round_number, shards, at) for at in crowded]
-            anywhere = self._random.randrange
-            places.append(Place(self._swarm, GROUPS, rounds[-1], shards, anywhere(shards)))
-            places.append(Place(self._swarm, PROPOSALS, self._random.choice(rounds), shards, anywhere(shards)))
-        for other in self._crowd.elsewhere():
-            places.append(Place(self._swarm, GROUPS, self._random.choice(rounds), other, self._random.randrange(other)))
+        places: list[Place] = []
+        if self._all_round:
+            asked = rounds if shards == 1 else [self._random.choice(rounds)]
+            places += [Place(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in asked]
+        if self._all_round or self._crowd.alone or self._idle:
+            for other in self._crowd.elsewhere(lost=self._idle >= LOST_LOOKS):
+                places.append(Place(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
         return list(dict.fromkeys(places))
 
     async def _read(self, round_number: int) -> list[News]:
         """New headers of the places of this look, in the order in which they are worth pulling."""
-        places = self.places(round_number)
+        places = [*self.places(round_number), *self.other_places(round_number)]
+        well_read = places[:1] if self._all_round or not self._met else []
         try:
-            found = await self._transport.headers(places, thorough=self._looks % READ_ALL_EVERY == 0)
+            found = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
+            found |= await self._transport.headers(well_read, thorough=True)
         except UNANSWERED:
             self.counts["reads_in_vain"] += 1
             return []
@@ -105,6 +147,7 @@ class Listener:
             if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
                 self._crowd.note(place.shards, len(found.get(place, ())))
         told = [(one.peer, one.payload, place) for place, records in found.items() for one in records]
+        self._met = any(peer != self._transport.me for peer, _, _ in told)
         return self._chosen([news for peer, payload, place in told if (news := self._news(peer, payload, place))])
 
     def _news(self, peer: str, payload: bytes, place: Place) -> News | None:
@@ -136,14 +179,13 @@ class Listener:
         return [*fresh, *rest]
 
     async def _hear(self, news: Sequence[News]) -> None:
-        """Pull the bodies, up to a look's budget of groups. Problems are few and cost no budget."""
-        budget = self._pull_groups
+        """Pull the bodies, as far as the budget of groups goes. Problems are few and cost none."""
         async with asyncio.TaskGroup() as tasks:
             for one in news[:PULLS_PER_LOOK]:
                 wanted = one.header.count
                 if one.header.kind == GROUPS:
-                    wanted = min(budget, wanted)
-                    budget -= wanted
+                    wanted = min(self._budget, wanted)
+                    self._budget -= wanted
                 if wanted:
                     tasks.create_task(self._pull(one, wanted))
 
@@ -155,20 +197,26 @@ class Listener:
             async with self._pulls:
                 body = await self._body(peer, header)
             if body is None:
+                self._refund(header, wanted)
                 self.counts["pulls_in_vain"] += 1
                 self._trust.blame(peer, Offence.TIMEOUT)
                 return
             heard = self._checked(peer, header, body, wanted)
         except Refusal as refusal:
+            self._refund(header, wanted)
             self._refuse(peer, refusal)
         else:
             if self._trust.first_time(header.digest):
                 self._trust.praise(peer, groups=wanted if header.kind == GROUPS else 0, size=len(body))
                 self._on_heard(heard)
             else:
+                self._refund(header, wanted)
                 self.counts["refused_duplicate"] += 1
                 self._trust.blame(peer, Offence.DUPLICATE)
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
+
+    def _refund(self, header: Header, wanted: int) -> None:
+        self._budget += wanted if header.kind == GROUPS else 0
 
     async def _body(self, peer: str, header: Header) -> bytes | None:
         """From its holder, or as its author left it in the DHT; None: neither."""

@@ -6,6 +6,7 @@ Unary calls only: hivemind buffers a stream of any announced length, which would
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import DecodeError
@@ -19,13 +20,14 @@ from codezero.errors import UnreachableError
 from codezero.swarm.dht import NETWORK_ERRORS
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
 from codezero.swarm.schema import Refusal
-from codezero.swarm.transport import Answer, Call, Found, within
+from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
 
 SERVE_SECONDS = 10.0
 STORE_SECONDS = 10.0
 READ_SECONDS = 5.0
 ASK_SECONDS = 5.0
 CONFIRM_SECONDS = 3.0
+WIDE_WORKERS = 4
 WITNESSES = 3
 """Nodes that are asked for a record that was just stored, until one has it."""
 
@@ -68,19 +70,14 @@ class HivemindTransport:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
 
     async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
-        by_key = {place.key: place for place in places}
-        enough = float("inf") if thorough else None
-        try:
-            found = await within(
-                READ_SECONDS,
-                self._node.get_many(list(by_key), sufficient_expiration_time=enough, num_workers=4 if thorough else 1),
-            )
-        except NETWORK_ERRORS as error:
-            raise UnreachableError(f"the DHT did not answer: {error}") from error
+        # One search for each place: hivemind's joint one asks nodes about places that they have nothing to do with.
+        found = await asyncio.gather(*(self._read(place.key, thorough=thorough) for place in places))
+        if places and all(records is None for records in found):
+            raise UnreachableError("the DHT did not answer")
         return {
-            by_key[key]: [Found(peer, record.value) for peer, record in records.value.items()]
-            for key, records in found.items()
-            if records and isinstance(records.value, dict)
+            place: [Found(peer, payload) for peer, payload in records.items()]
+            for place, records in zip(places, found, strict=True)
+            if records
         }
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
@@ -98,18 +95,29 @@ class HivemindTransport:
         return await self._store(BodyPlace(self._swarm, digest), body, expiry)
 
     async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        key = BodyPlace(self._swarm, digest).key
+        records = await self._read(BodyPlace(self._swarm, digest).key, thorough=False)
+        if records is None:
+            raise UnreachableError("the DHT did not answer")
+        return records.get(peer)
+
+    async def _read(self, key: str, *, thorough: bool) -> dict[str, bytes] | None:
+        """By peer what lies under a key; None when the search did not end in time."""
+        workers, beam = (WIDE_WORKERS, WIDE_BEAM) if thorough else (1, BEAM)
         try:
-            found = (await within(READ_SECONDS, self._node.get_many([key], num_workers=1)))[key]
-        except NETWORK_ERRORS as error:
-            raise UnreachableError(f"the DHT did not answer: {error}") from error
+            found = await within(
+                READ_SECONDS, self._node.get(key, latest=thorough, num_workers=workers, beam_size=beam)
+            )
+        except NETWORK_ERRORS:
+            return None
         records = found.value if found and isinstance(found.value, dict) else {}
-        return records[peer].value if peer in records else None
+        return {peer: record.value for peer, record in records.items()}
 
     async def _store(self, place: Place | BodyPlace, payload: bytes, expiry: float) -> bool:
         self._validator.declare(place)
         try:
-            stored = await within(STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self._me))
+            stored = await within(
+                STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self._me, beam_size=BEAM)
+            )
         except NETWORK_ERRORS as error:
             raise UnreachableError(f"the DHT did not answer: {error}") from error
         return bool(stored)

@@ -23,6 +23,8 @@ class Playing(msgspec.Struct, frozen=True, tag=True):
     """Trainer: this round is open now."""
 
     round: int
+    hungry: bool = False
+    """What was heard has been taken; as much again is welcome."""
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):

@@ -221,8 +221,8 @@ class Network:
     async def _obey(self, exchange: "Exchange") -> None:
         while True:
             match await self._inbox.messages.get():
-                case Playing(round=round_number):
-                    exchange.play(round_number)
+                case Playing(round=round_number, hungry=hungry):
+                    exchange.play(round_number, hungry=hungry)
                 case Publish() as message:
                     exchange.publish(message)
                 case Tell() as message:
@@ -235,7 +235,7 @@ class Network:
             async with asyncio.timeout(LOOK_SECONDS):
                 await exchange.look()
             self._link.send(Counted(exchange.take_counts(), neighbourhood.size))
-            await asyncio.sleep(self._settings.poll_seconds)
+            await asyncio.sleep(exchange.pause(self._settings.poll_seconds))
 
 
 async def _rejoin(neighbourhood: "Neighbourhood") -> None:

@@ -17,6 +17,12 @@ Call = Literal["chunk", "feedback"]
 """What one peer can ask of another."""
 Answer = Callable[[Call, str, bytes], bytes]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
+BEAM, WIDE_BEAM = 8, 12
+"""Nodes nearest to a key that a search asks before it ends: mostly, and when it must not be misled.
+
+A node that finds nothing asks them all, and each may be one that it has no connection to. A holder that lies names
+nodes that are not there, which take the places of some that are: hence the wide beam now and then.
+"""
 UNANSWERED = (UnreachableError, TimeoutError)
 """What a peer or a network that does not answer raises."""
 

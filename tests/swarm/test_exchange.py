@@ -71,6 +71,7 @@ class Peer:
 
     def look(self, times: int = 1) -> dict[str, int]:
         for _ in range(times):
+            self.exchange.play(ROUND)
             asyncio.run(self.exchange.look())
         return self.exchange.take_counts()
 

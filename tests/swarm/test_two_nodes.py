@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from codezero.chain.outbox_store import read_status
+from codezero.errors import ChainError
 from codezero.fleet import ADDRESSES
 from codezero.monitor.store import read_metrics
 from codezero.swarm.identity import Identity
@@ -24,7 +26,13 @@ SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteratio
 def node(base: Path, name: str, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
     folder = base / name
     folder.mkdir(exist_ok=True)
-    settings = ["profile=peer", f"run.directory={base}", f"run.name={name}", f"run.logs={folder / 'logs'}"]
+    settings = [
+        "profile=peer",
+        f"run.directory={base}",
+        f"run.name={name}",
+        f"run.logs={folder / 'logs'}",
+        "chain.kind=clock",
+    ]
     settings += [f"swarm.identity={folder / 'swarm.pem'}", "monitor.view=off", *SMALL, *overrides]
     with (folder / "output.log").open("ab") as output:
         process = subprocess.Popen([sys.executable, "-m", "codezero", "run", *settings], stdout=output, stderr=output)
@@ -92,7 +100,8 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
 @pytest.mark.timeout(300)
 def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain"]
-    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL]
+    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL, "chain.submit_after=1"]
+    settings += [f"chain.directory={tmp_path / 'chain'}", f"chain.wallet={tmp_path / 'wallet.json'}"]
     with subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as fleet:
         for name in ("node-1", "node-2"):
             wait_until(
@@ -100,6 +109,7 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
                 lambda name=name: learns_from_others(tmp_path / "fleet", name),
                 fleet,
             )
+            wait_until(f"{name} is counted", lambda name=name: accepted(tmp_path / "fleet" / name) > 0, fleet)
         fleet.send_signal(signal.SIGINT)
         shown = fleet.communicate(timeout=90)[0].decode()
         assert fleet.returncode == 130
@@ -112,7 +122,7 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "1", "monitor.view=off"]
-    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL]
+    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL, "chain.kind=clock"]
     folder = tmp_path / "fleet" / "node-1"
     with subprocess.Popen([*command, *settings]) as fleet:
         wait_until("the node plays", lambda: len(rows(tmp_path / "fleet", "node-1")) > 1, fleet)
@@ -122,6 +132,13 @@ def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     wait_until("its process is gone", lambda: not running(node["pid"]))
     saved = max(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdecimal())
     assert saved == rows(tmp_path / "fleet", "node-1")[-1]["iteration"] and not daemons_of(folder)
+
+
+def accepted(folder: Path) -> int:
+    """Rewards and votes that the chain took."""
+    with contextlib.suppress(ChainError):
+        return sum(read_status(path).accepted for path in folder.glob("outbox-*.db"))
+    return 0
 
 
 def running(pid: int) -> bool:

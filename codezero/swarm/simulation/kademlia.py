@@ -10,7 +10,7 @@ that joins one already under way.
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -19,9 +19,9 @@ import base58
 from codezero.swarm.memory_transport import Record
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.simulation.network import Network, Port
-from codezero.swarm.simulation.routing import BUCKET_SIZE, Lookup, Named, RoutingTable
+from codezero.swarm.simulation.routing import BUCKET_SIZE, RoutingTable, Search
 from codezero.swarm.simulation.storage import Storage, key_of, record_bytes
-from codezero.swarm.transport import Answer, Call
+from codezero.swarm.transport import BEAM, Answer, Call
 
 REPLICAS = 5
 WORKERS = 4
@@ -35,11 +35,8 @@ BAN_SECONDS = 5.0
 KEY_BYTES, NEIGHBOUR_BYTES = 26, 56
 """On the wire: a key and its part of an answer; a node's id and peer id."""
 
-Found = Mapping[int, tuple[Sequence[Record], Sequence[int]]]
-"""By key: the records kept there, and the nearest nodes known."""
-
-
-NOTHING: Named = {}
+Found = tuple[Sequence[Record], Sequence[int]]
+"""The records kept under a key, and the nearest nodes known."""
 
 
 def node_id(peer: str) -> int:
@@ -82,16 +79,11 @@ class DHTNode:
         self.meet(caller)
         return True, KEY_BYTES
 
-    def on_find(self, caller: int, keys: Sequence[int]) -> tuple[Found, int]:
-        """What is kept here under the keys, and whom to ask next."""
-        found: dict[int, tuple[Sequence[Record], Sequence[int]]] = {}
-        size = 0
-        for key in keys:
-            records, near = self.storage.read(key), self.table.nearest(key, BUCKET_SIZE, exclude=caller)
-            found[key] = records, near
-            size += len(near) * NEIGHBOUR_BYTES + sum(map(record_bytes, records))
+    def on_find(self, caller: int, key: int) -> tuple[Found, int]:
+        """What is kept here under the key, and whom to ask next."""
+        records, near = self.storage.read(key), self.table.nearest(key, BUCKET_SIZE, exclude=caller)
         self.meet(caller)
-        return found, size
+        return (records, near), len(near) * NEIGHBOUR_BYTES + sum(map(record_bytes, records))
 
     def on_store(self, caller: int, records: Sequence[Record]) -> tuple[bool, int]:
         """Was each record valid and new?"""
@@ -170,7 +162,7 @@ class DHTNode:
         size = sum(KEY_BYTES + record_bytes(record) for record in records)
         self._network.call(self.port, node, size, lambda host: host.on_store(self.id, records), answered, CALL_SECONDS)
 
-    def call_find(self, node: int, keys: Sequence[int], done: Callable[[Found | None], None]) -> None:
+    def call_find(self, node: int, key: int, done: Callable[[Found | None], None]) -> None:
         """`done` gets the valid records only; None when it did not answer."""
 
         def answered(found: Found | None) -> None:
@@ -179,10 +171,10 @@ class DHTNode:
                 done(None)
                 return
             self.meet(node)
-            done({key: (self._valid(records), self._believed(near)) for key, (records, near) in found.items()})
+            records, near = found
+            done((self._valid(records), self._believed(near)))
 
-        size = KEY_BYTES * len(keys)
-        self._network.call(self.port, node, size, lambda host: host.on_find(self.id, keys), answered, CALL_SECONDS)
+        self._network.call(self.port, node, KEY_BYTES, lambda host: host.on_find(self.id, key), answered, CALL_SECONDS)
 
     def _believed(self, near: Sequence[int]) -> Sequence[int]:
         """Those we know, and of the others the NAMED_NODES nearest."""
@@ -195,33 +187,31 @@ class DHTNode:
     # ---------------------------------------------------------------- searches
 
     async def read(
-        self, keys: Sequence[int], *, workers: int, thorough: bool, seconds: float
-    ) -> dict[int, dict[bytes, Record]]:
-        """By key and owner the records of the first holder found; of all that the search meets when `thorough`.
+        self, key: int, *, workers: int, beam: int, thorough: bool, seconds: float
+    ) -> Sequence[Record] | None:
+        """The records of the first holder found, one for each owner; of all that the search meets when `thorough`.
 
-        Keys whose search takes longer than `seconds` are left out. Raises TimeoutError when all of them are.
+        None when the search takes longer than `seconds`.
         """
-        merged = {key: {record.subkey: record for record in self.storage.read(key)} for key in keys}
-        missing = [key for key in keys if thorough or not merged[key]]
+        merged = {record.subkey: record for record in self.storage.read(key)}
+        if merged and not thorough:
+            return list(merged.values())
 
-        def heard(key: int, records: Iterable[Record]) -> bool:
+        def heard(records: Iterable[Record]) -> bool:
             for record in records:
-                before = merged[key].get(record.subkey)
+                before = merged.get(record.subkey)
                 if before is None or record.expiration_time > before.expiration_time:
-                    merged[key][record.subkey] = record
-            return bool(merged[key]) and not thorough
+                    merged[record.subkey] = record
+            return bool(merged) and not thorough
 
-        ended = await self._search(missing, workers, heard, seconds)
-        known = {key: records for key, records in merged.items() if key in ended or key not in missing}
-        if not known:
-            raise TimeoutError
-        return known
+        ended = await self._search(key, workers, beam, heard, seconds)
+        return None if ended is None else list(merged.values())
 
     async def store(self, record: Record) -> bool:
         """Keep it at the REPLICAS nearest nodes that answer, this one among them if it is. Did the last one agree?"""
         key = key_of(record)
-        near = (await self._search([key], WORKERS, lambda _key, _records: False, None))[key]
-        candidates = sorted([*near, self.id], key=key.__xor__, reverse=True)
+        near = await self._search(key, WORKERS, BEAM, lambda _records: False, None)
+        candidates = sorted([*(near or ()), self.id], key=key.__xor__, reverse=True)
         end: asyncio.Future[bool] = self._loop.create_future()
         answered: list[bool] = []
         waiting = 0
@@ -249,36 +239,44 @@ class DHTNode:
         return await end
 
     async def _search(
-        self, keys: Sequence[int], workers: int, heard: Callable[[int, Iterable[Record]], bool], seconds: float | None
-    ) -> dict[int, list[int]]:
-        """The nearest nodes to each key whose search ended in `seconds`. `heard` is told what is kept there, and says
-        whether that will do."""
+        self, key: int, workers: int, beam: int, heard: Callable[[Iterable[Record]], bool], seconds: float | None
+    ) -> Sequence[int] | None:
+        """The nearest nodes to a key; None when that takes longer than `seconds`.
+
+        `heard` is told what is kept there, and says whether that will do.
+        """
         end: asyncio.Future[None] = self._loop.create_future()
 
-        def send(node: int, asked: Sequence[int]) -> None:
+        def send(node: int) -> None:
             def answered(found: Found | None) -> None:
                 if found is None:
                     self._ban(node)
-                    lookup.answered(node, asked, NOTHING)
+                    search.answered((), False)
                     return
                 self.forgive(node)
-                named = {key: (self._not_banned(near), heard(key, records)) for key, (records, near) in found.items()}
-                lookup.answered(node, asked, named)
+                records, near = found
+                search.answered(self._not_banned(near), heard(records))
 
             if self.is_banned(node):
-                self._loop.call_soon(lookup.answered, node, asked, NOTHING)
+                self._loop.call_soon(search.answered, (), False)
             else:
-                self.call_find(node, asked, answered)
+                self.call_find(node, key, answered)
 
         def finished() -> None:
             if not end.done():
                 end.set_result(None)
 
-        start = dict.fromkeys(node for key in keys for node in self.table.nearest(key, BUCKET_SIZE))
-        lookup = Lookup(keys, list(start), me=self.id, workers=workers, send=send, finished=finished)
-        lookup.go()
+        search = Search(
+            key,
+            self.table.nearest(key, BUCKET_SIZE),
+            me=self.id,
+            workers=workers,
+            beam=beam,
+            send=send,
+            finished=finished,
+        )
+        search.go()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await end
-        late = lookup.stop()
-        return {key: search.nearest for key, search in lookup.searches.items() if key not in late}
+        return None if search.stop() else search.nearest

@@ -7,15 +7,13 @@ and hivemind's `dht/routing.py` and `dht/traverse.py`, with their buckets, repla
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 BITS = 160
 BUCKET_SIZE = 20
 DEPTH_MODULO = 5
 """A bucket far from the own id is split down to the next multiple of this depth, as in the paper's section 4.2."""
-BEAM_SIZE = 20
-"""A search ends when so many of the nearest known nodes were asked."""
 
 
 @dataclass(slots=True)
@@ -129,115 +127,79 @@ class RoutingTable:
 
 
 class Search:
-    """How far the search for one key has come."""
+    """The search for one key: the nearest known nodes are asked, which name nearer ones, until the beam is through."""
 
-    def __init__(self, key: int, start: Sequence[int], me: int) -> None:
-        self.key, self.active = key, 0
-        self.visited = {me}
-        self._known = set(start)
-        self.candidates = [(key ^ node, node) for node in start]
-        heapq.heapify(self.candidates)
-        self._nearest = heapq.nlargest(BEAM_SIZE, [(-distance, node) for distance, node in self.candidates])
+    def __init__(
+        self,
+        key: int,
+        start: Sequence[int],
+        *,
+        me: int,
+        workers: int,
+        beam: int,
+        send: Callable[[int], None],
+        finished: Callable[[], None],
+    ) -> None:
+        """`send` asks one node and leads to `answered` later, never at once."""
+        self._key, self._workers, self._beam, self._send, self._finished = key, workers, beam, send, finished
+        self._visited, self._known = {me}, set(start)
+        self._candidates = [(key ^ node, node) for node in start]
+        heapq.heapify(self._candidates)
+        self._nearest = heapq.nlargest(beam, [(-distance, node) for distance, node in self._candidates])
         heapq.heapify(self._nearest)
-
-    @property
-    def priority(self) -> tuple[float, int]:
-        """Least first: fewer workers, then the nearer candidate; without candidates last."""
-        return (self.active, self.candidates[0][0]) if self.has_candidates else (math.inf, 0)
-
-    @property
-    def has_candidates(self) -> bool:
-        return bool(self.candidates) and self.candidates[0][0] <= self._bound
+        self._active, self._open = 0, True
 
     @property
     def nearest(self) -> list[int]:
-        """Up to BEAM_SIZE nodes, the nearest first, answering or not."""
+        """Up to `beam` nodes, the nearest first, answering or not."""
         return [node for _, node in sorted(self._nearest, reverse=True)]
+
+    def go(self) -> None:
+        """Keep all workers busy; call `finished` when nobody is left to ask."""
+        while self._open and self._active < self._workers and self._has_candidates:
+            _, node = heapq.heappop(self._candidates)
+            if node not in self._visited:
+                self._visited.add(node)
+                self._active += 1
+                self._send(node)
+        if self._open and not self._active:
+            self._open = False
+            self._finished()
+
+    def answered(self, nodes: Sequence[int], enough: bool) -> None:
+        """What `send` led to: the nodes that were named, and whether that will do. None, when it did not answer."""
+        if not self._open:
+            return
+        self._active -= 1
+        if enough:
+            self._open = False
+            self._finished()
+            return
+        self._learn(nodes)
+        self.go()
+
+    def stop(self) -> bool:
+        """No more of it. Had it not ended?"""
+        late, self._open = self._open, False
+        return late
+
+    @property
+    def _has_candidates(self) -> bool:
+        return bool(self._candidates) and self._candidates[0][0] <= self._bound
 
     @property
     def _bound(self) -> float:
-        return -self._nearest[0][0] if len(self._nearest) >= BEAM_SIZE else math.inf
+        return -self._nearest[0][0] if len(self._nearest) >= self._beam else math.inf
 
-    def learn(self, nodes: Sequence[int]) -> None:
-        """Somebody named these nodes."""
-        key, known, bound = self.key, self._known, self._bound
+    def _learn(self, nodes: Sequence[int]) -> None:
+        key, known, bound = self._key, self._known, self._bound
         for node in nodes:
             if node in known:
                 continue
             known.add(node)
             distance = key ^ node
             if distance <= bound:
-                heapq.heappush(self.candidates, (distance, node))
-                put = heapq.heappush if len(self._nearest) < BEAM_SIZE else heapq.heappushpop
+                heapq.heappush(self._candidates, (distance, node))
+                put = heapq.heappush if len(self._nearest) < self._beam else heapq.heappushpop
                 put(self._nearest, (-distance, node))
                 bound = self._bound
-
-
-Named = Mapping[int, tuple[Sequence[int], bool]]
-"""By key: the nodes that an answer named, and whether the search for this key may end."""
-
-
-class Lookup:
-    """The searches for several keys at once, which share their workers and their calls."""
-
-    def __init__(
-        self,
-        keys: Sequence[int],
-        start: Sequence[int],
-        *,
-        me: int,
-        workers: int,
-        send: Callable[[int, Sequence[int]], None],
-        finished: Callable[[], None],
-    ) -> None:
-        """`send` asks one node about some keys and leads to `answered` later, never at once."""
-        self.searches = {key: Search(key, start, me) for key in keys}
-        self._open = dict(self.searches)
-        self._per_call = math.isqrt(len(keys))
-        self._workers, self._send, self._finished = workers, send, finished
-        self._calls = 0
-
-    def go(self) -> None:
-        """Keep all workers busy; call `finished` when no search is open."""
-        while self._open and self._calls < self._workers:
-            search = min(self._open.values(), key=lambda one: one.priority)
-            if not search.has_candidates:
-                if self._calls:
-                    return
-                self._open.clear()
-                break
-            _, node = heapq.heappop(search.candidates)
-            if node not in search.visited:
-                self._call(node, search)
-        if not self._open:
-            self._finished()
-
-    def answered(self, node: int, keys: Sequence[int], named: Named) -> None:
-        """What `send` led to; nothing named for a node that did not answer."""
-        if not self._open:
-            return
-        self._calls -= 1
-        for key in keys:
-            self.searches[key].active -= 1
-            nodes, enough = named.get(key, ((), False))
-            if enough:
-                self._open.pop(key, None)
-            elif key in self._open:
-                self.searches[key].learn(nodes)
-        self.go()
-
-    def stop(self) -> set[int]:
-        """No more of it. Returns the keys whose search had not ended."""
-        late = set(self._open)
-        self._open.clear()
-        return late
-
-    def _call(self, node: int, search: Search) -> None:
-        others = [one for one in self._open.values() if one is not search and node not in one.visited]
-        others.sort(key=lambda one: node ^ one.key)
-        asked = [search, *others[: self._per_call - 1]]
-        for one in asked:
-            one.visited.add(node)
-            one.active += 1
-        self._calls += 1
-        self._send(node, [one.key for one in asked])

@@ -50,12 +50,12 @@ class Settings:
     round_seconds: float = 60.0
     poll_seconds: float = 5.0
     """Between two looks."""
-    pull_groups: int = 4
-    """Per look."""
+    pull_groups: int = 64
+    """Each time the trainer asks, which it does at every look unless it is `slow`."""
+    slow: bool = False
+    """It asks once a round."""
     body_bytes: int = 1000
     """About, of each node's body of one group a round."""
-    enough: int | None = None
-    """Groups of a round after which a node looks no more until the next; None: it goes on."""
     conditions: Conditions = GOOD_WEATHER
 
 
@@ -68,6 +68,8 @@ class Delivery:
     round: int
     seconds: float
     """Since its round began."""
+    heard_in: int
+    """The round that was open then."""
     genuine: bool
     """Did the author publish these very attempts?"""
 
@@ -168,13 +170,14 @@ class SimulatedNode:
 
     async def _look(self) -> None:
         """As the network process does, and no more in a round of which enough was heard."""
-        enough = self._swarm.settings.enough
-        if enough is None or self.heard_of_round[self._swarm.round] < enough:
-            await self.exchange.look()
-            self.looks += 1
-            self.counts.update(self.exchange.take_counts())
+        settings = self._swarm.settings
+        await self.exchange.look()
+        self.looks += 1
+        self.counts.update(self.exchange.take_counts())
         # nodes that do everything at the same instant would be a worse case than there is
-        await asyncio.sleep(self._swarm.settings.poll_seconds * self.random.uniform(0.9, 1.1))
+        await asyncio.sleep(self.exchange.pause(settings.poll_seconds) * self.random.uniform(0.9, 1.1))
+        if not settings.slow:
+            self.exchange.listener.feed()
 
     async def _rejoin(self) -> None:
         while True:
@@ -254,4 +257,4 @@ class Swarm:
         """`reader` hands a body to its trainer."""
         genuine = self.published.get((heard.peer, heard.round)) == body_digest(heard.body)
         seconds = self.loop.time() - self._began[heard.round]
-        self.deliveries.append(Delivery(reader.peer, heard.peer, heard.round, seconds, genuine))
+        self.deliveries.append(Delivery(reader.peer, heard.peer, heard.round, seconds, self.round, genuine))

@@ -14,7 +14,7 @@ from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
 from codezero.swarm.simulation.kademlia import WORKERS, DHTNode, node_id
 from codezero.swarm.simulation.kademlia import Found as Kept
 from codezero.swarm.simulation.network import Network
-from codezero.swarm.transport import Answer, Call, Found, within
+from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
 
 # As in `hivemind_transport.py` and `dht.py`, which cannot be imported without hivemind.
 STORE_SECONDS = 10.0
@@ -61,19 +61,10 @@ class SimulatedTransport:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
 
     async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
-        by_key = {int.from_bytes(place.id, "big"): place for place in places}
-        # One worker a place: workers go where the fewest are, so that the first copy found still ends its search, and
-        # a place where nothing lies holds up nobody.
-        workers = max(WORKERS, len(by_key)) if thorough else len(by_key)
-        try:
-            found = await self._node.read(list(by_key), workers=workers, thorough=thorough, seconds=READ_SECONDS)
-        except TimeoutError as error:
-            raise UnreachableError("the DHT did not answer") from error
-        return {
-            by_key[key]: [opened(record, self._validator) for record in records.values()]
-            for key, records in found.items()
-            if records
-        }
+        found = await asyncio.gather(*(self._read(place, thorough=thorough) for place in places))
+        if places and all(records is None for records in found):
+            raise UnreachableError("the DHT did not answer")
+        return {place: records for place, records in zip(places, found, strict=True) if records}
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         me, waiting = self.me, Waiting[bytes | None]()
@@ -94,13 +85,15 @@ class SimulatedTransport:
         return await self._store(BodyPlace(self._validator.swarm, digest), body, expiry)
 
     async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        key = int.from_bytes(BodyPlace(self._validator.swarm, digest).id, "big")
-        try:
-            found = await self._node.read([key], workers=1, thorough=False, seconds=READ_SECONDS)
-        except TimeoutError as error:
-            raise UnreachableError("the DHT did not answer") from error
-        kept = (opened(record, self._validator) for record in found[key].values())
-        return next((one.payload for one in kept if one.peer == peer), None)
+        found = await self._read(BodyPlace(self._validator.swarm, digest), thorough=False)
+        if found is None:
+            raise UnreachableError("the DHT did not answer")
+        return next((one.payload for one in found if one.peer == peer), None)
+
+    async def _read(self, place: Place | BodyPlace, *, thorough: bool) -> list[Found] | None:
+        key, workers, beam = int.from_bytes(place.id, "big"), *((WORKERS, WIDE_BEAM) if thorough else (1, BEAM))
+        found = await self._node.read(key, workers=workers, beam=beam, thorough=thorough, seconds=READ_SECONDS)
+        return None if found is None else [opened(record, self._validator) for record in found]
 
     async def _store(self, place: Place | BodyPlace, payload: bytes, expiry: float) -> bool:
         record = signed(place, self.me, payload, expiry, self._validator)
@@ -114,13 +107,13 @@ class SimulatedTransport:
         key = int.from_bytes(place.id, "big")
         for node in self._node.table.nearest(key, WITNESSES):
             found = await self._find(node, key)
-            if found and any(opened(record, self._validator).peer == self.me for record in found[key][0]):
+            if found and any(opened(record, self._validator).peer == self.me for record in found[0]):
                 return True
         return False
 
     async def _find(self, node: int, key: int) -> Kept | None:
         waiting = Waiting[Kept | None]()
-        self._node.call_find(node, [key], waiting)
+        self._node.call_find(node, key, waiting)
         return await waiting.end
 
 

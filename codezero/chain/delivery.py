@@ -1,0 +1,186 @@
+"""What is sealed goes to the chain: tried until it is accepted or refused for good, each complaint logged once."""
+
+import logging
+import random
+import sqlite3
+import time
+from typing import Literal
+
+from codezero.chain.coordinator import Coordinator
+from codezero.chain.errors import (
+    ChainUnreachableError,
+    ContractError,
+    ForeignOwnerError,
+    InsufficientFundsError,
+    InvalidVoterPeerIdError,
+    RewardAlreadySubmittedError,
+    UnknownOutcomeError,
+    WinnerAlreadyVotedError,
+    WrongChainError,
+)
+from codezero.chain.outbox_store import PROBLEM, OutboxStore, Submission
+from codezero.chain.rpc import Receipt
+from codezero.errors import ChainError
+
+logger = logging.getLogger(__name__)
+_dice = random.Random()  # the shared one is seeded for training, and is not to be drawn from in other threads
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds between two tries, doubled each time; each is shortened at random by up to half."""
+SECONDS = 15.0
+"""For one try of one submission; what was sent by then is looked at again in the next."""
+CONCERNS_ALL = (ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError)
+"""Failures that the next submission would meet as well."""
+PATIENCE = 3
+"""Tries after which it is worth a complaint that a transaction is not in a block yet."""
+
+Topic = Literal["all", "reward", "vote", "file"]
+
+
+class Backoff:
+    """When to try again. time.monotonic()."""
+
+    def __init__(self) -> None:
+        self.tries, self._due = 0, 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self._due - time.monotonic())
+
+    def failed(self) -> None:
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self.tries, 20))
+        self.tries += 1
+        self._due = time.monotonic() + _dice.uniform(0.5, 1) * pause
+
+    def succeeded(self) -> None:
+        self.tries, self._due = 0, 0.0
+
+
+class Complaints:
+    """ERROR when a reason is new or has changed, INFO when it is gone, nothing while it stays."""
+
+    def __init__(self, store: OutboxStore) -> None:
+        self._store = store
+        self._said: dict[Topic, str] = {}
+
+    def say(self, topic: Topic, reason: str) -> None:
+        if self._said.get(topic) == reason:
+            return
+        self._said[topic] = reason
+        logger.error("points are kept back: %s", reason)
+        self._tell()
+
+    def over(self, *topics: Topic) -> None:
+        said = [self._said.pop(topic, None) for topic in topics]
+        if any(said):
+            logger.info("points reach the chain again")
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
+            self._store.note(PROBLEM, "; ".join(dict.fromkeys(self._said.values())))
+        except sqlite3.Error as error:
+            logger.debug("the problem cannot be noted: %s", error)
+
+
+class Delivery:
+    """Used from the outbox's thread only."""
+
+    def __init__(self, store: OutboxStore, coordinator: Coordinator, peer: str) -> None:
+        self.complaints = Complaints(store)
+        self.everything = Backoff()
+        """For what no submission can get past."""
+        self._store, self._coordinator, self._peer = store, coordinator, peer
+        self._registered = False
+        self._each: dict[tuple[int, str], Backoff] = {}
+
+    def deliver(self, until: float) -> None:
+        """Try everything that is due, oldest first, while time.monotonic() is before `until`. Raises sqlite3.Error."""
+        for submission in self._store.unsettled():
+            backoff = self._each.setdefault((submission.round, submission.kind), Backoff())
+            if backoff.left:
+                continue
+            if time.monotonic() >= until:
+                return
+            try:
+                self._register()
+                self._settle(submission)
+            except UnknownOutcomeError as error:
+                # Later ones have later nonces: they would have to wait for this one anyway.
+                self._store.explain(submission, str(error))
+                backoff.failed()
+                if backoff.tries >= PATIENCE:
+                    self.complaints.say("all", str(error))
+                return
+            except ChainError as error:
+                self._store.explain(submission, str(error))
+                backoff.failed()
+                self._registered = self._registered and not isinstance(error, InvalidVoterPeerIdError)
+                if isinstance(error, CONCERNS_ALL):
+                    self.failed(error)
+                    return
+                self.complaints.say(submission.kind, str(error))
+            else:
+                del self._each[(submission.round, submission.kind)]
+                self.everything.succeeded()
+                self.complaints.over("all")
+
+    def failed(self, error: ChainError) -> None:
+        """Note what keeps everything back."""
+        self.everything.failed()
+        self.complaints.say("all", str(error))
+
+    def _register(self) -> None:
+        if not self._registered:
+            self._coordinator.register(self._peer)
+            self._registered = True
+
+    def _settle(self, submission: Submission) -> None:
+        """Raises ChainError when it is not settled yet."""
+        try:
+            receipt = self._submit(submission)
+        except (RewardAlreadySubmittedError, WinnerAlreadyVotedError):
+            # The peer is this account's, so nobody else can have done it: an earlier life did, and did not hear of it.
+            self._store.settle(submission, "accepted", reason=self._find(submission))
+        except ContractError as error:
+            if not error.final:
+                raise
+            logger.debug("round %d: %s refused: %s", submission.round, submission.kind, error)
+            self._store.settle(submission, "refused", reason=str(error))
+            self.complaints.say(submission.kind, f"{submission.kind} refused: {error}")
+            return
+        else:
+            self._store.settle(submission, "accepted", hash=receipt.transaction_hash)
+        self.complaints.over(submission.kind)
+
+    def _find(self, submission: Submission) -> str:
+        """How the chain shows a submission that is there already. Raises ChainUnreachableError when it does not."""
+        if submission.kind == "reward":
+            reward = self._coordinator.reward_of(submission.round, self._peer)
+            found = [] if reward is None else [str(reward)]
+        else:
+            found = self._coordinator.ballot_of(submission.round, self._peer)
+        if not found:
+            raise ChainUnreachableError("the chain contradicts itself about what was submitted already")
+        return "found on the chain" + ("" if found == [submission.value] else " with another value")
+
+    def _submit(self, submission: Submission) -> Receipt:
+        earlier = self._store.signed_for(submission)
+        if submission.kind == "reward":
+            return self._coordinator.submit_reward(
+                submission.round,
+                int(submission.value),
+                self._peer,
+                seconds=SECONDS,
+                earlier=earlier,
+                record=lambda signed: self._store.record(submission, signed),
+            )
+        return self._coordinator.submit_winners(
+            submission.round,
+            [submission.value],
+            self._peer,
+            seconds=SECONDS,
+            earlier=earlier,
+            record=lambda signed: self._store.record(submission, signed),
+        )

@@ -1,0 +1,127 @@
+"""The invitation, `swarm.toml`: everything that a stranger needs to join a swarm, signed by who founded it.
+
+The signature covers every field, so that a copy on a web page or in a chat can be trusted as far as the founder's
+address is known. Whether that address owns the contract is for the chain to say: `Coordinator.is_owner`.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from eth_keys.exceptions import BadSignature
+from eth_utils.exceptions import ValidationError
+from msgspec import Meta
+
+from codezero.errors import ConfigError, InviteError
+
+VERSION = 1
+MAX_FILE = 64 << 10
+PREFIX = "codezero invitation\n"
+"""Before what is signed, so that no other message of the founder's account is an invitation."""
+UNSIGNED = ""
+NO_SIGNATURE = (BadSignature, ValidationError, ValueError, TypeError)
+"""What eth-account raises over bytes that are no signature."""
+
+Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
+Url = Annotated[str, Meta(pattern=r"^https?://[!-~]+$", max_length=256)]
+Multiaddress = Annotated[str, Meta(pattern=r"^/[!-~]+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}$", max_length=256)]
+
+
+class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the swarm's contract is."""
+
+    id: Annotated[int, Meta(ge=1, le=2**53 - 1)]
+    rpc: Annotated[list[Url], Meta(min_length=1, max_length=8)]
+    """Endpoints, tried in turn."""
+    contract: Address
+    round_seconds: Annotated[float, Meta(gt=0, le=31_536_000)]
+
+
+class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How its nodes meet."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    protocol: Annotated[int, Meta(ge=1, le=2**31)]
+    """Version of the wire format."""
+    bootnodes: Annotated[list[Multiaddress], Meta(max_length=64)]
+
+
+class JudgePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who says what is right: rewards only compare between nodes that ask the same judge."""
+
+    model: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+$")]
+    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
+    """`models.revision.weights_digest`; empty for a judge behind an endpoint, which shows nobody its weights."""
+
+
+class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    founder: Address
+    chain: ChainPart
+    network: NetworkPart
+    judge: JudgePart
+    signature: Annotated[str, Meta(pattern=r"^(0x[0-9a-f]{130})?$")] = UNSIGNED
+
+    @property
+    def message(self) -> str:
+        """What the founder signs (EIP-191): every other field, in order, as JSON without spaces."""
+        return PREFIX + msgspec.json.encode(msgspec.structs.replace(self, signature=UNSIGNED), order="sorted").decode()
+
+
+def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
+    """`sign` makes the 65 bytes of an EIP-191 signature. Raises InviteError when that is not the founder's."""
+    made = msgspec.structs.replace(invitation, signature="0x" + sign(invitation.message).hex())
+    check_signature(made)
+    return made
+
+
+def check_signature(invitation: Invitation) -> None:
+    """Raises InviteError."""
+    if not invitation.signature:
+        raise InviteError("the invitation is not signed; ask the founder for the file again")
+    try:
+        signer = str(Account.recover_message(encode_defunct(text=invitation.message), signature=invitation.signature))
+    except NO_SIGNATURE as error:
+        raise InviteError("the invitation's signature is none; ask the founder for the file again") from error
+    if signer.lower() != invitation.founder.lower():
+        raise InviteError(
+            f"the invitation was changed after {invitation.founder} signed it, or another account signed it; ask the "
+            "founder for the file again"
+        )
+
+
+def write_invitation(path: Path, invitation: Invitation) -> None:
+    """Raises ConfigError where a file is already: who joined with it would look for another swarm."""
+    text = "# An invitation to a codezero swarm. `codezero swarm join FILE` checks it and runs a node.\n"
+    try:
+        with path.open("x") as file:
+            file.write(text + msgspec.toml.encode(invitation).decode())
+    except FileExistsError as error:
+        raise ConfigError(f"{path} exists; an invitation is never overwritten: move it away or choose --out") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_invitation(path: Path) -> Invitation:
+    """Checked against schema and signature. Raises InviteError, and ConfigError when there is no such file."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if len(raw) > MAX_FILE:
+        raise InviteError(f"{path} is longer than an invitation can be")
+    try:
+        invitation = msgspec.toml.decode(raw, type=Invitation)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InviteError(f"{path} is no invitation: {_one_line(error)}") from error
+    check_signature(invitation)
+    return invitation
+
+
+def _one_line(error: Exception) -> str:
+    return re.sub(r"[^\x20-\x7e]+", " ", str(error))[:200]

@@ -1,0 +1,50 @@
+"""Who belongs to the swarm, as the contract knows it: the registered peers, kept in a file that the gossip reads.
+
+A registered peer has paid for its place in gas, which is the brake on invented ids. The list only grows, is bounded,
+and stays as it is while the chain cannot be read.
+"""
+
+import os
+from pathlib import Path
+
+from codezero.chain.coordinator import Coordinator
+from codezero.chain.history import history
+from codezero.errors import ChainError
+
+MAX_MEMBERS = 20_000
+EVERY = 5.0
+"""Seconds between two looks."""
+BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
+
+
+class Registry:
+    """`tick` is one look; `background.Repeating` calls it."""
+
+    def __init__(self, coordinator: Coordinator, path: Path, me: str) -> None:
+        """Writes the file at once, with `me` alone: a node hears nobody before the chain has named somebody."""
+        self._coordinator, self._path = coordinator, path
+        self._members, self._cursor = {me: None}, 0
+        write_members(path, [me])
+
+    def tick(self) -> None:
+        """Raises ChainError."""
+        before = len(self._members)
+        for page in history(self._coordinator, self._cursor, ["PeerRegistered"]):
+            for event in page.events:
+                peer = event.values["peerId"]
+                if len(self._members) < MAX_MEMBERS and 32 <= len(peer) <= 64 and BASE58.issuperset(peer):
+                    self._members[peer] = None
+            self._cursor = page.cursor
+        if len(self._members) > before:
+            write_members(self._path, list(self._members))
+
+
+def write_members(path: Path, members: list[str]) -> None:
+    """One a line, all or nothing. Raises ChainError."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text("".join(f"{member}\n" for member in members))
+        os.replace(part, path)
+    except OSError as error:
+        raise ChainError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,236 @@
+"""The account that pays and signs: a key that leaves its file only into this process's memory, and never goes on.
+
+Where a key or passphrase may come from: a prompt, a file that only its owner reads, an environment variable that the
+user names. Never a command line, which every user of the machine can see.
+"""
+
+import contextlib
+import getpass
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import msgspec
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from eth_account.signers.local import LocalAccount
+from msgspec import Meta
+
+from codezero.chain.private_file import read_private, write_new
+from codezero.errors import WalletError
+
+MAX_KEYSTORE = 16 << 10
+MAX_PASSPHRASE = 1024
+MIN_PASSPHRASE = 8
+"""Characters of a passphrase that is chosen; one that opens an existing file may be anything."""
+WORK = 1 << 18
+"""scrypt's n for a passphrase that a person chose: some 0.6 s and 256 MiB for each guess."""
+LIGHT_WORK = 1 << 12
+"""scrypt's n for 256 random bits, which no work factor could make harder to guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What is to be signed: EIP-1559, no value. Fees in wei for each unit of gas."""
+
+    chain_id: int
+    nonce: int
+    to: str | None
+    """None: a deployment."""
+    data: bytes
+    gas: int
+    max_fee: int
+    max_tip: int
+
+    def __post_init__(self) -> None:
+        numbers = (self.chain_id, self.nonce, self.gas, self.max_tip, self.max_fee)
+        if min(numbers) < 0 or max(numbers) >= 1 << 64:
+            raise WalletError("the transaction cannot be signed: a number is out of bounds")
+
+    def fields(self) -> dict[str, Any]:
+        """As eth-account and JSON-RPC name them."""
+        named: dict[str, Any] = {
+            "type": 2,
+            "chainId": self.chain_id,
+            "nonce": self.nonce,
+            "value": 0,
+            "data": "0x" + self.data.hex(),
+            "gas": self.gas,
+            "maxFeePerGas": self.max_fee,
+            "maxPriorityFeePerGas": self.max_tip,
+        }
+        return named if self.to is None else named | {"to": self.to}
+
+
+class Wallet(Protocol):
+    @property
+    def address(self) -> str:
+        """Checksummed."""
+        ...
+
+    def sign_transaction(self, transaction: Transaction) -> bytes:
+        """The raw transaction, ready to be sent. Raises WalletError."""
+        ...
+
+
+class KeystoreWallet:
+    """A key from a Web3 keystore (V3, scrypt). Neither repr, str, pickle nor copy shows it."""
+
+    __slots__ = ("_account",)
+
+    def __init__(self, account: LocalAccount) -> None:
+        self._account = account
+
+    def __repr__(self) -> str:
+        return f"KeystoreWallet({self.address})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a wallet cannot be pickled or copied: its key stays in this process")
+
+    @property
+    def address(self) -> str:
+        return self._account.address
+
+    def sign_transaction(self, transaction: Transaction) -> bytes:
+        try:
+            return bytes(self._account.sign_transaction(transaction.fields()).raw_transaction)
+        except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
+            raise WalletError(f"the transaction cannot be signed: {error}") from error
+
+    def sign_message(self, text: str) -> bytes:
+        """[65] bytes: an EIP-191 signature, which can never be one of a transaction."""
+        return bytes(self._account.sign_message(encode_defunct(text=text)).signature)
+
+    @classmethod
+    def create(cls, path: Path, passphrase: str, *, key: bytes | None = None, work: int = WORK) -> "KeystoreWallet":
+        """A new account in a new file; `key` imports one. Raises WalletError, also when the file exists."""
+        if len(passphrase) < MIN_PASSPHRASE:
+            raise WalletError(f"the passphrase needs at least {MIN_PASSPHRASE} characters")
+        if os.path.lexists(path):
+            raise WalletError(f"{path} exists and is never overwritten; choose another name or move it away")
+        account = _account_of(secrets.token_bytes(32) if key is None else key)
+        keystore = Account.encrypt(account.key, passphrase, kdf="scrypt", iterations=work)
+        if not write_new(path, msgspec.json.encode(keystore)):
+            raise WalletError(f"{path} was made by another process meanwhile; open it, or choose another name")
+        return cls(account)
+
+    @classmethod
+    def open(cls, path: Path, passphrase: str) -> "KeystoreWallet":
+        """Raises WalletError for a file that is missing, open to others, malformed, or of another passphrase."""
+        raw = read_private(path, MAX_KEYSTORE)
+        try:
+            keystore = msgspec.to_builtins(msgspec.json.decode(raw, type=_Keystore))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise WalletError(f"{path} is no keystore of version 3 with scrypt; restore a copy") from error
+        try:
+            return cls(_account_of(bytes(Account.decrypt(keystore, passphrase))))
+        except ValueError as error:
+            raise WalletError(f"{path} does not open with this passphrase") from error
+
+    @classmethod
+    def throw_away(cls, path: Path) -> "KeystoreWallet":
+        """The account in `path`, made there first when there is none, its random passphrase in a file beside it.
+
+        For a chain of one's own: who reads the folder has the account. Several processes may ask at once.
+        """
+        secret = path.with_name(path.name + ".passphrase")
+        write_new(secret, secrets.token_hex(32).encode())
+        passphrase = passphrase_from_file(secret)
+        if not os.path.lexists(path):
+            with contextlib.suppress(WalletError):  # another process was faster; if not, opening says what is wrong
+                cls.create(path, passphrase, work=LIGHT_WORK)
+        return cls.open(path, passphrase)
+
+
+def passphrase_from_prompt(text: str, *, confirm: bool = False, ask: Callable[[str], str] = getpass.getpass) -> str:
+    """Raises WalletError where nobody can answer, and when the two answers to `confirm` differ."""
+    passphrase = _ask(text, ask)
+    if confirm and _ask("the same again: ", ask) != passphrase:
+        raise WalletError("the two passphrases differ; nothing was written")
+    return passphrase
+
+
+def passphrase_from_file(path: Path) -> str:
+    """The first line. Raises WalletError."""
+    return _first_line(read_private(path, MAX_PASSPHRASE), str(path))
+
+
+def passphrase_from_environment(name: str) -> str:
+    """Taken out of the environment, so that no child process inherits it. Raises WalletError."""
+    value = os.environ.pop(name, "")
+    return _first_line(value.encode(errors="surrogateescape"), f"the environment variable {name}")
+
+
+def key_from_prompt(*, ask: Callable[[str], str] = getpass.getpass) -> bytes:
+    """[32] bytes, typed as hexadecimal. Raises WalletError."""
+    return _parse_key(_ask("private key (hexadecimal, not shown): ", ask), "what was typed")
+
+
+def key_from_file(path: Path) -> bytes:
+    """[32] bytes, written as hexadecimal. Raises WalletError."""
+    return _parse_key(_first_line(read_private(path, MAX_PASSPHRASE), str(path)), str(path))
+
+
+class _Scrypt(msgspec.Struct, frozen=True):
+    """Bounds on what a file can make this process compute: at most 1 GiB and some seconds."""
+
+    n: Annotated[int, Meta(gt=1, le=1 << 20)]
+    r: Annotated[int, Meta(ge=1, le=8)]
+    p: Annotated[int, Meta(ge=1, le=8)]
+    dklen: Annotated[int, Meta(ge=32, le=32)]
+    salt: Annotated[str, Meta(max_length=256)]
+
+
+class _Cipher(msgspec.Struct, frozen=True):
+    iv: Annotated[str, Meta(max_length=64)]
+
+
+class _Crypto(msgspec.Struct, frozen=True):
+    cipher: Annotated[str, Meta(max_length=32)]
+    cipherparams: _Cipher
+    ciphertext: Annotated[str, Meta(max_length=64)]
+    kdf: Annotated[str, Meta(pattern="^scrypt$")]
+    kdfparams: _Scrypt
+    mac: Annotated[str, Meta(max_length=64)]
+
+
+class _Keystore(msgspec.Struct, frozen=True):
+    crypto: _Crypto
+    version: Annotated[int, Meta(ge=3, le=3)]
+
+
+def _account_of(key: bytes) -> LocalAccount:
+    try:
+        return Account.from_key(key)
+    except ValueError:  # its text may show the key
+        raise WalletError("these 32 bytes are no private key; use a key that a wallet exported") from None
+
+
+def _ask(text: str, ask: Callable[[str], str]) -> str:
+    if ask is getpass.getpass and not (sys.stdin and sys.stdin.isatty()):
+        raise WalletError("nobody is there to answer a prompt; name a file or an environment variable instead")
+    try:
+        return ask(text)
+    except EOFError as error:
+        raise WalletError("the prompt was closed without an answer") from error
+
+
+def _first_line(raw: bytes, source: str) -> str:
+    try:
+        line = raw.split(b"\n", 1)[0].rstrip(b"\r").decode()
+    except UnicodeDecodeError:  # its text shows the bytes
+        raise WalletError(f"{source} is not UTF-8 text") from None
+    if not line:
+        raise WalletError(f"{source} is empty or not set")
+    return line
+
+
+def _parse_key(text: str, source: str) -> bytes:
+    digits = text.strip().removeprefix("0x")
+    if len(digits) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
+        return bytes.fromhex(digits)
+    raise WalletError(f"{source} is no private key; one has 64 hexadecimal digits")

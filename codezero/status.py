@@ -1,0 +1,199 @@
+"""`codezero status`: one truthful page about a run, read from the files that its processes write. It asks no process.
+
+What could not be read is said to be unknown, and never shown as zero.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from codezero.chain.outbox_store import OutboxStatus, read_status
+from codezero.errors import ChainError, ConfigError, SwarmError
+from codezero.monitor.monitor import NODE_FILE
+from codezero.monitor.names import readable_name
+from codezero.monitor.store import FILE_NAME, read_metrics
+from codezero.monitor.text import clean, count, duration, percent
+from codezero.run_folder import LABEL
+from codezero.swarm.status import FOLDER, NetworkStatus
+from codezero.swarm.status import read_status as read_network
+
+MAX_BYTES = 1 << 20
+"""Read of the metrics: the beginning and the newest rows."""
+MAX_NODE_FILE = 4096
+SURVIVED = "tolerated/"
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run at one moment. None: unknown, or not measured yet."""
+
+    run: str
+    """Its folder."""
+    name: str
+    peer_id: str
+    running: bool
+    iteration: int | None
+    round: int | None
+    seconds_since_step: float | None
+    """Since the last iteration was recorded."""
+    reward: float | None
+    executed: float | None
+    """Newest average@k of an exam, in [0, 1]."""
+    level: int | None
+    peers: float | None
+    """Heard from lately."""
+    quarantined: dict[str, str]
+    """Peers that are kept away from, and why."""
+    submissions: OutboxStatus | None
+    """None: this run counts no points on a chain."""
+    tolerated: dict[str, int]
+    """Errors that the run survived, by kind."""
+
+
+def newest_run(base: Path, name: str) -> Path:
+    """The run `name` below `base`, or the one that wrote last. Raises ConfigError."""
+    if name:
+        if not (base / name).is_dir():
+            raise ConfigError(f"run.name={name}: there is no such run below {base}")
+        return base / name
+    found = [*base.glob(f"*/{LABEL}"), *base.glob(f"*/*/{LABEL}")]
+    if not found:
+        raise ConfigError(f"there is no run below {base} yet; start one with `codezero run`")
+    return max((path.parent for path in found), key=_touched)
+
+
+def read_run(folder: Path) -> Status:
+    """From the files alone."""
+    node = _read_node(folder / NODE_FILE)
+    rows = list(read_metrics(folder / FILE_NAME, max_bytes=MAX_BYTES)) if (folder / FILE_NAME).is_file() else []
+    last = rows[-1] if rows else {}
+    peer_id, pid = node.get("peer_id"), node.get("pid")
+    peer_id = peer_id if isinstance(peer_id, str) else ""
+    return Status(
+        run=str(folder),
+        name=readable_name(peer_id) if peer_id else "unknown",
+        peer_id=peer_id,
+        running=isinstance(pid, int) and node.get("stopped") is None and _runs(pid),
+        iteration=_whole(last.get("iteration")),
+        round=_whole(last.get("round")),
+        seconds_since_step=time.time() - (folder / FILE_NAME).stat().st_mtime if rows else None,
+        reward=_newest(rows, "reward/mean"),
+        executed=next((value for key in _exam_keys(rows) if (value := _newest(rows, key)) is not None), None),
+        level=_whole(last.get("difficulty/level")),
+        peers=_newest(rows, "swarm/peers"),
+        quarantined=_quarantined(folder),
+        submissions=_submissions(folder),
+        tolerated=_survived(last),
+    )
+
+
+def print_status(status: Status) -> None:
+    """For people. Foreign text is cleaned."""
+    console = Console(file=sys.stdout)
+    state = "running" if status.running else "not running"
+    console.print(Text(f"{status.name} · {state} · {clean(status.run, 200)}", "bold"))
+    table = Table.grid(padding=(0, 2))
+    for label, value in _lines(status):
+        table.add_row(Text(label, "dim"), Text(value))
+    console.print(table)
+
+
+def as_json(status: Status) -> str:
+    return json.dumps(asdict(status))
+
+
+def _lines(status: Status) -> list[tuple[str, str]]:
+    unknown = "unknown"
+    ago = "" if status.seconds_since_step is None else f", {duration(status.seconds_since_step)} ago"
+    lines = [
+        ("peer id", status.peer_id or unknown),
+        ("iteration", unknown if status.iteration is None else f"{status.iteration}{ago}"),
+        ("round", unknown if status.round is None else str(status.round)),
+        ("reward", unknown if status.reward is None else f"{status.reward:.2f}"),
+        ("executed average@k", "not measured yet" if status.executed is None else percent(status.executed)),
+        ("level", unknown if status.level is None else str(status.level)),
+        ("peers", unknown if status.peers is None else f"{status.peers:.0f} heard lately"),
+    ]
+    if status.submissions is None:
+        lines.append(("submissions", "none: this run counts no points on a chain"))
+    else:
+        sent = status.submissions
+        counts = f"{sent.accepted} accepted, {sent.pending} pending, {sent.refused} refused"
+        lines.append(("submissions", f"{counts}; {count(sent.collecting, 'round')} being collected"))
+        lines += [("", f"{times} times: {clean(reason, 200)}") for reason, times in sent.reasons.items()]
+        if sent.problem:
+            lines.append(("kept back", clean(sent.problem, 300)))
+    lines += [
+        ("kept away from", f"{readable_name(peer)}: {clean(why, 200)}") for peer, why in status.quarantined.items()
+    ]
+    lines += [("survived", f"{times} times: {clean(kind, 60)}") for kind, times in status.tolerated.items()]
+    return lines
+
+
+def _submissions(folder: Path) -> OutboxStatus | None:
+    """Of the outbox written last; one that cannot be read is a problem and not an absence."""
+    found = sorted(folder.glob("outbox-*.db"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        return None
+    try:
+        return read_status(found[-1])
+    except ChainError as error:
+        return OutboxStatus(0, 0, 0, 0, {}, None, str(error))
+
+
+def _quarantined(folder: Path) -> dict[str, str]:
+    try:
+        network: NetworkStatus = read_network(folder / FOLDER)
+    except SwarmError:
+        return {}
+    return {peer.peer: peer.reason for peer in network.peers if peer.reason}
+
+
+def _read_node(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(MAX_NODE_FILE))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+
+
+def _touched(folder: Path) -> float:
+    written = [folder / name for name in (FILE_NAME, LABEL) if (folder / name).is_file()]
+    return max(path.stat().st_mtime for path in written)
+
+
+def _exam_keys(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted({key for row in rows for key in row if key.startswith("eval/average_at_")})
+
+
+def _newest(rows: list[dict[str, Any]], key: str) -> float | None:
+    values = (row.get(key) for row in reversed(rows))
+    return next((float(value) for value in values if isinstance(value, (int, float))), None)
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _survived(last: dict[str, Any]) -> dict[str, int]:
+    counts = {key.removeprefix(SURVIVED): _whole(value) for key, value in last.items() if key.startswith(SURVIVED)}
+    return {kind: times for kind, times in counts.items() if times}

@@ -1,0 +1,178 @@
+"""Config -> the chain's part of a node: who keeps the round, and where points go.
+
+Nothing here waits long for a chain that cannot be reached: training goes on in the last known round, and points wait in
+the outbox. Runs beside the loading of the models.
+"""
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.chain.clock import ClockCoordinator, NoOutbox
+from codezero.config import ChainConfig
+from codezero.errors import ChainError, ConfigError
+from codezero.protocols import Coordinator, Outbox
+
+if TYPE_CHECKING:
+    from codezero.chain.coordinator import Coordinator as ContractCoordinator
+    from codezero.chain.rpc import Rpc
+    from codezero.chain.wallet import Wallet
+
+logger = logging.getLogger(__name__)
+
+OUTBOX = "outbox-{chain}-{contract}.db"
+"""Below a run's folder: one for each contract, so that a chain that begins anew takes no points of the old one."""
+KEEPING_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class ChainParts:
+    """What the round loop drives."""
+
+    coordinator: Coordinator
+    outbox: Outbox
+
+
+def build_chain(
+    config: ChainConfig, peer: str, folder: Path, stack: contextlib.ExitStack, *, members: Path | None = None
+) -> ChainParts:
+    """The chain that the config names; what holds a process, thread or file is closed by `stack`.
+
+    members: file to keep the registered peers in. Raises ConfigError, WalletError, ForeignOwnerError, and ChainError
+    when the embedded chain does not start.
+    """
+    if config.kind == "clock":
+        return ChainParts(ClockCoordinator(config.round_seconds), NoOutbox())
+    from codezero.chain.background import Repeating
+    from codezero.chain.devchain_files import Lock
+    from codezero.chain.outbox import ChainOutbox
+    from codezero.chain.registry import EVERY, Registry
+    from codezero.chain.stages import EVERY as STAGE_SECONDS
+    from codezero.chain.stages import StageManager
+
+    coordinator = connect(config, stack)
+    try:
+        coordinator.register(peer)
+    except ChainError as error:
+        _tolerable(error)
+        logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
+    path = folder / OUTBOX.format(chain=coordinator.rpc.chain_id, contract=coordinator.contract[2:10].lower())
+    outbox = ChainOutbox(path, coordinator, peer, submit_after=config.submit_after or None)
+    stack.callback(outbox.close)
+    # of several nodes with one account on this machine, one opens the rounds; when it ends, another does
+    turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))
+    stack.callback(turn.close)
+    manager = StageManager(coordinator, config.round_seconds, turn=turn.take)
+    stack.callback(Repeating("opening rounds", manager.tick, min(STAGE_SECONDS, config.round_seconds / 4)).close)
+    if members is not None:
+        stack.callback(Repeating("reading who is registered", Registry(coordinator, members, peer).tick, EVERY).close)
+    return ChainParts(coordinator, outbox)
+
+
+def connect(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoordinator":
+    """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
+
+    Raises ConfigError, WalletError, ChainError.
+    """
+    from codezero.chain.coordinator import Coordinator
+    from codezero.chain.embedded import own_contract
+    from codezero.chain.sending import Sender
+
+    wallet = open_wallet(config)
+    rpc = chain_access(config, wallet, stack)
+    sender = Sender(rpc, wallet)
+    contract = config.contract
+    if config.kind == "embedded" and not contract:
+        contract = own_contract(Path(config.directory), rpc, sender)
+    coordinator = Coordinator(rpc, contract, sender)
+    stack.callback(coordinator.close)
+    return coordinator
+
+
+def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "Rpc":
+    """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
+    from codezero.chain.embedded import fund
+    from codezero.chain.rpc import Rpc
+
+    urls, chain_id = list(config.rpc_urls), config.chain_id
+    if config.kind == "embedded":
+        urls, chain_id = _serve(config, stack)
+    rpc = Rpc(urls, chain_id, plain_http=config.plain_http)
+    stack.callback(rpc.close)
+    try:
+        fund(rpc, wallet.address)
+    except ChainError as error:
+        if config.kind == "embedded":
+            raise
+        logger.warning("the account %s could not be looked at: %s", wallet.address, error)
+    return rpc
+
+
+def chain_place(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int, str]:
+    """Endpoints, chain id and contract, for who only reads. Raises ConfigError and ChainError."""
+    from codezero.chain.embedded import founded
+
+    if config.kind == "clock":
+        raise ConfigError("chain.kind=clock counts no points; there is nothing to read")
+    if config.kind == "rpc":
+        return list(config.rpc_urls), config.chain_id, config.contract
+    directory = Path(config.directory)
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
+    contract = config.contract or founded(directory)
+    return *_serve(config, stack), contract
+
+
+def open_wallet(config: ChainConfig) -> "Wallet":
+    """The account that the config names; a throw-away one, its passphrase beside it, where there is none yet.
+
+    Raises WalletError and ConfigError.
+    """
+    from codezero.chain.signer import RemoteWallet
+    from codezero.chain.wallet import KeystoreWallet
+
+    if config.signer:
+        return RemoteWallet(config.signer, Path(config.signer_token), config.account)
+    path = Path(config.wallet)
+    if not path.exists() or path.with_name(f"{path.name}.passphrase").exists():
+        return KeystoreWallet.throw_away(path)
+    return KeystoreWallet.open(path, passphrase_of(config))
+
+
+def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
+    """From a file, an environment variable or a prompt, which asks twice for a `new` one. Raises WalletError."""
+    from codezero.chain.wallet import passphrase_from_environment, passphrase_from_file, passphrase_from_prompt
+
+    if config.passphrase_file:
+        return passphrase_from_file(Path(config.passphrase_file))
+    if config.passphrase_variable:
+        return passphrase_from_environment(config.passphrase_variable)
+    return passphrase_from_prompt(f"passphrase of {config.wallet}: ", confirm=new)
+
+
+def _serve(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int]:
+    """The embedded chain, which stays while any node of this machine uses it and is started anew when it dies."""
+    from codezero.chain.background import Repeating
+    from codezero.chain.devchain_handle import start
+
+    handle = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
+
+    def keep() -> None:
+        if not handle.alive():
+            handle.revive()
+
+    stack.callback(Repeating("keeping the embedded chain alive", keep, KEEPING_SECONDS).close)
+    return [handle.url], handle.chain_id
+
+
+def _tolerable(error: ChainError) -> None:
+    """Raise what trying again cannot mend."""
+    from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
+    from codezero.errors import WalletError
+
+    if isinstance(error, (ForeignOwnerError, ContractError, WalletError)):
+        raise error
+    if isinstance(error, WrongChainError):
+        raise ConfigError(str(error)) from error

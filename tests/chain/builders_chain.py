@@ -1,0 +1,55 @@
+"""A coordinator on the embedded chain, for tests."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from codezero.chain.coordinator import Coordinator, deploy
+from codezero.chain.devchain import start
+from codezero.chain.rpc import Question, Rpc
+from codezero.chain.sending import Sender
+from codezero.chain.wallet import KeystoreWallet
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """A chain with a contract; `owner` deployed it."""
+
+    url: str
+    chain_id: int
+    contract: str
+    rpc: Rpc
+    owner: Coordinator
+
+    def member(self, keystore: Path, rpc: Rpc | None = None) -> Coordinator:
+        """Another account, with money."""
+        wallet = KeystoreWallet.throw_away(keystore)
+        fund(self.rpc, wallet.address)
+        return Coordinator(rpc or self.rpc, self.contract, Sender(rpc or self.rpc, wallet))
+
+    def open_round(self, number: int) -> None:
+        """Advance until `number` is open."""
+        while self.owner.round_and_stage().round < number:
+            self.owner.advance()
+
+
+def fund(rpc: Rpc, address: str) -> None:
+    rpc.ask(Question("codezero_fund", [address], bytes))
+
+
+@contextmanager
+def found(folder: Path) -> Iterator[Swarm]:
+    handle = start(folder / "chain")
+    rpc = Rpc([handle.url], handle.chain_id, seconds=60.0)  # machines are busy
+    try:
+        wallet = KeystoreWallet.throw_away(folder / "owner.json")
+        fund(rpc, wallet.address)
+        sender = Sender(rpc, wallet)
+        contract = deploy(sender)
+        owner = Coordinator(rpc, contract, sender)
+        yield Swarm(handle.url, handle.chain_id, contract, rpc, owner)
+        owner.close()
+    finally:
+        rpc.close()
+        handle.close()

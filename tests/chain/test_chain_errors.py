@@ -1,0 +1,95 @@
+"""Whatever form a refusal takes, it gets its name."""
+
+import pytest
+from eth_abi.abi import encode
+from hypothesis import given
+from hypothesis import strategies as some
+
+from codezero.chain import errors
+from codezero.chain.artifacts import coordinator_artifact
+from codezero.chain.errors import (
+    NAMED,
+    ContractError,
+    PanicError,
+    PeerIdAlreadyRegisteredError,
+    RevertedError,
+    RewardAlreadySubmittedError,
+    decode_revert,
+    refusal,
+)
+from codezero.errors import ChainError
+
+SELECTOR = bytes.fromhex("e39ce02e")
+"""RewardAlreadySubmitted()"""
+BEHIND_A_PROXY = {
+    "ERC1967InvalidImplementation",
+    "ERC1967NonPayable",
+    "FailedCall",
+    "UUPSUnauthorizedCallContext",
+    "UUPSUnsupportedProxiableUUID",
+}
+"""Only an upgrade meets these, which nothing here sends."""
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        ("execution reverted", "0x" + SELECTOR.hex()),
+        ("execution reverted", "Reverted 0x" + SELECTOR.hex()),
+        ("VM Exception", {"message": "reverted", "data": "0x" + SELECTOR.hex()}),
+        ("VM Exception", {"data": {"data": "0x" + SELECTOR.hex()}}),
+        ("Error: VM Exception", {"data": SELECTOR}),
+        (f"execution reverted: {SELECTOR!r}", None),
+        (f'execution reverted: b"{"".join(f"{chr(92)}x{byte:02x}" for byte in SELECTOR)}"', None),
+    ],
+)
+def test_every_shape_is_read(message: str, data: object) -> None:
+    assert isinstance(refusal(message, data), RewardAlreadySubmittedError)
+
+
+def test_every_error_of_the_contract_has_a_name_and_a_line_for_people() -> None:
+    declared = {entry["name"] for entry in coordinator_artifact().abi if entry["type"] == "error"}
+    known = {error.__name__.removesuffix("Error") for error in NAMED.values()}
+    assert declared - BEHIND_A_PROXY <= known
+    assert all(error.text and "\n" not in error.text for error in NAMED.values())
+
+
+def test_selectors_are_those_of_the_deployed_contract() -> None:
+    assert NAMED[bytes.fromhex("723dc675")] is PeerIdAlreadyRegisteredError
+    assert NAMED[bytes.fromhex("3d51d827")] is errors.WinnerAlreadyVotedError
+    assert NAMED[bytes.fromhex("1614b50c")] is errors.InvalidVoterPeerIdError
+    assert NAMED[bytes.fromhex("0719ac8c")] is errors.OnlyStageManagerError
+
+
+def test_words_and_panics_are_told() -> None:
+    words = bytes.fromhex("08c379a0") + encode(["string"], ["start\nafter end"])
+    assert str(decode_revert(words)) == "the contract refused: start after end"
+    panic = decode_revert(bytes.fromhex("4e487b71") + encode(["uint256"], [0x11]))
+    assert isinstance(panic, PanicError) and "a number left its bounds" in str(panic)
+    assert str(refusal("execution reverted: not today")) == "the contract refused: not today"
+    assert isinstance(refusal("execution reverted", "0x"), RevertedError)
+
+
+def test_an_unknown_error_keeps_its_selector() -> None:
+    error = decode_revert(b"\xde\xad\xbe\xef" + bytes(32))
+    assert type(error) is ContractError and "0xdeadbeef" in str(error)
+
+
+@pytest.mark.parametrize("message", ["nonce too low", "header not found", "insufficient funds", "", "internal error"])
+def test_what_the_contract_did_not_say_is_no_refusal(message: str) -> None:
+    assert refusal(message) is None
+
+
+@given(
+    some.text(max_size=400),
+    some.recursive(some.none() | some.text() | some.binary(), lambda d: some.dictionaries(some.just("data"), d)),
+)
+def test_any_answer_gives_a_refusal_or_none(message: str, data: object) -> None:
+    error = refusal(message, data)
+    assert error is None or (isinstance(error, ChainError) and "\n" not in str(error) and len(str(error)) < 500)
+
+
+@given(some.binary(max_size=300))
+def test_any_revert_data_gives_one_bounded_line(raw: bytes) -> None:
+    for prefix in (b"", bytes.fromhex("08c379a0"), bytes.fromhex("4e487b71")):
+        assert len(str(decode_revert(prefix + raw))) < 500

@@ -1,0 +1,465 @@
+"""The contract through JSON-RPC: what is asked, sent, refused and explained, and what a bad endpoint can do."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders_chain import Swarm, found
+from web3 import Web3
+
+from codezero.chain.artifacts import coordinator_artifact
+from codezero.chain.codec import decode_result, encode_call
+from codezero.chain.coordinator import Coordinator, Place
+from codezero.chain.errors import (
+    ChainUnreachableError,
+    ForeignOwnerError,
+    InsufficientFundsError,
+    InvalidRoundNumberError,
+    InvalidVoteError,
+    InvalidVoterPeerIdError,
+    OnlyBootnodeManagerError,
+    OnlyStageManagerError,
+    RevertedError,
+    RewardAlreadySubmittedError,
+    RpcError,
+    WinnerAlreadyVotedError,
+    WrongChainError,
+)
+from codezero.chain.history import history
+from codezero.chain.rounds import RoundStage, RoundWatch
+from codezero.chain.rpc import Question, Rpc, read_block, read_quantity
+from codezero.chain.sending import MAX_GAS, Sender
+from codezero.chain.transport import check_url
+from codezero.chain.wallet import KeystoreWallet
+from codezero.errors import ChainError, ConfigError
+
+
+@pytest.fixture(scope="module")
+def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm")) as swarm:
+        yield swarm
+
+
+@pytest.fixture(scope="module")
+def member(swarm: Swarm, tmp_path_factory: pytest.TempPathFactory) -> Coordinator:
+    return swarm.member(tmp_path_factory.mktemp("member") / "key.json")
+
+
+def test_rounds_move_and_only_their_manager_moves_them(swarm: Swarm, member: Coordinator) -> None:
+    before = swarm.owner.round_and_stage()
+    assert swarm.owner.advance() > before
+    assert swarm.owner.is_owner(swarm.owner.account) and not swarm.owner.is_stage_manager(member.account)
+    with pytest.raises(OnlyStageManagerError, match="only the stage manager"):
+        member.advance()
+
+
+def test_a_peer_is_registered_once_and_for_all(swarm: Swarm, member: Coordinator) -> None:
+    member.register("QmMine")
+    member.register("QmMine")
+    assert member.owners(["QmMine", "QmNobody"]) == {"QmMine": member.account, "QmNobody": None}
+
+
+def test_another_accounts_peer_is_refused_with_both_addresses_and_the_remedy(swarm: Swarm, member: Coordinator) -> None:
+    swarm.owner.register("QmSquatted")
+    with pytest.raises(ForeignOwnerError) as caught:
+        member.register("QmSquatted")
+    for word in (swarm.owner.account, member.account, "QmSquatted", "swarm.pem"):
+        assert word in str(caught.value)
+
+
+def test_a_reward_counts_once(swarm: Swarm, member: Coordinator) -> None:
+    member.register("QmReward")
+    assert member.reward_of(0, "QmReward") is None
+    member.submit_reward(0, -5, "QmReward")
+    assert (member.reward_of(0, "QmReward"), member.total_rewards(["QmReward"])) == (-5, {"QmReward": -5})
+    with pytest.raises(RewardAlreadySubmittedError):
+        member.submit_reward(0, 7, "QmReward")
+    with pytest.raises(InvalidRoundNumberError):
+        member.submit_reward(10**6, 7, "QmReward")
+    with pytest.raises(InvalidVoterPeerIdError):
+        swarm.owner.submit_reward(0, 7, "QmMineNot")
+
+
+def test_a_vote_counts_once(member: Coordinator) -> None:
+    member.register("QmVoter")
+    with pytest.raises(InvalidVoteError):
+        member.submit_winners(0, ["QmVoter"], "QmVoter")
+    member.submit_winners(0, ["QmBest"], "QmVoter")
+    assert (member.ballot_of(0, "QmVoter"), member.votes_for(0, "QmBest")) == (["QmBest"], 1)
+    assert Place("QmBest", 1) in member.leaderboard() and Place("QmVoter", 1) in member.voters()
+    with pytest.raises(WinnerAlreadyVotedError):
+        member.submit_winners(0, ["QmOther"], "QmVoter")
+
+
+def test_the_contracts_own_words_arrive(member: Coordinator) -> None:
+    with pytest.raises(RevertedError, match="Start index must be"):
+        member.leaderboard(2, 1)
+
+
+def test_bootnodes_are_told(swarm: Swarm, member: Coordinator) -> None:
+    swarm.owner.add_bootnodes(["/ip4/127.0.0.1/tcp/1/p2p/Qm"])
+    assert member.bootnodes() == ["/ip4/127.0.0.1/tcp/1/p2p/Qm"]
+    with pytest.raises(OnlyBootnodeManagerError):
+        member.clear_bootnodes()
+    swarm.owner.clear_bootnodes()
+    assert member.bootnodes() == []
+
+
+def test_names_that_are_no_text_do_not_break_the_leaderboard(member: Coordinator) -> None:
+    member.register("QmOdd")
+    data = bytearray(encode_call("submitWinners", 0, ["QmXYZ"], "QmOdd"))
+    data[data.index(b"QmXYZ")] = 0xFF
+    assert member._sender is not None
+    member._sender.transact(member.contract, bytes(data), 30)
+    assert Place("\ufffdmXYZ", 1) in member.leaderboard()
+
+
+def test_history_resumes_where_it_ended(swarm: Swarm, member: Coordinator) -> None:
+    pages = list(history(member, names=["PeerRegistered"]))
+    seen = [event.values["peerId"] for page in pages for event in page.events]
+    assert len(seen) == len(set(seen)) and pages[-1].cursor == pages[-1].head + 1
+    member.register("QmLater")
+    later = [event for page in history(member, pages[-1].cursor) for event in page.events]
+    assert [(event.name, event.values) for event in later] == [
+        ("PeerRegistered", {"eoa": member.account.lower(), "peerId": "QmLater"})
+    ]
+    with pytest.raises(ChainError, match="no event 'Nonsense'"):
+        list(history(member, names=["Nonsense"]))
+
+
+def test_web3_sees_the_same_contract(swarm: Swarm, member: Coordinator) -> None:
+    w3 = Web3(Web3.HTTPProvider(swarm.url))
+    contract = w3.eth.contract(address=w3.to_checksum_address(swarm.contract), abi=coordinator_artifact().abi)
+    member.register("QmWeb3")
+    assert contract.functions.getEoa(["QmWeb3"]).call() == [member.account]
+    assert (
+        contract.encode_abi("submitWinners", [3, ["a", "é"], "b"])
+        == "0x" + encode_call("submitWinners", 3, ["a", "é"], "b").hex()
+    )
+    logs = contract.events.PeerRegistered().get_logs(from_block=0)
+    ours = [event for page in history(member, names=["PeerRegistered"]) for event in page.events]
+    assert [(log["args"]["peerId"], log["blockNumber"]) for log in logs] == [
+        (event.values["peerId"], event.block) for event in ours
+    ]
+
+
+def test_threads_with_one_account_do_not_get_in_each_others_way(member: Coordinator) -> None:
+    peers = [f"QmThread{number}" for number in range(6)]
+    threads = [threading.Thread(target=member.register, args=(peer,)) for peer in peers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(member.owners(peers).values()) == {member.account}
+
+
+def test_senders_that_know_nothing_of_each_other_share_an_account(
+    swarm: Swarm, member: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As processes do: each has a lock of its own."""
+    assert member._sender is not None
+    peers = [f"QmProcess{number}" for number in range(4)]
+    senders = [Sender(swarm.rpc, member._sender.wallet) for _ in peers]
+    for sender in senders:
+        monkeypatch.setattr(sender, "_turn", threading.Lock())
+    others = [Coordinator(swarm.rpc, swarm.contract, sender) for sender in senders]
+    threads = [threading.Thread(target=other.register, args=(peer,)) for other, peer in zip(others, peers, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(member.owners(peers).values()) == {member.account}
+
+
+def test_an_empty_account_is_told_so(swarm: Swarm, tmp_path: Path) -> None:
+    poor = Coordinator(swarm.rpc, swarm.contract, Sender(swarm.rpc, KeystoreWallet.throw_away(tmp_path / "key.json")))
+    with pytest.raises((InsufficientFundsError, RpcError), match=r"send it some|insufficient funds"):
+        poor.register("QmPoor")
+
+
+def test_an_address_without_a_contract_is_told_so(swarm: Swarm) -> None:
+    with pytest.raises(ChainUnreachableError, match="is the contract's address right"):
+        Coordinator(swarm.rpc, "0x" + "11" * 20).round_and_stage()
+    with pytest.raises(ConfigError, match="is no address"):
+        Coordinator(swarm.rpc, "0x12")
+
+
+def test_without_an_account_it_only_reads(swarm: Swarm) -> None:
+    reader = Coordinator(swarm.rpc, swarm.contract)
+    assert reader.round_and_stage() == swarm.owner.round_and_stage()
+    with pytest.raises(ChainError, match="needs an account"):
+        reader.register("QmReader")
+
+
+# ---- the open round, for the training loop
+
+
+def test_the_open_round_is_read_in_the_background(swarm: Swarm) -> None:
+    reader = Coordinator(swarm.rpc, swarm.contract)
+    assert reader.current_round() == swarm.owner.round_and_stage().round
+    reader.close()
+    reader.close()
+
+
+def test_an_unreachable_chain_is_told_and_forgotten_when_it_is_back() -> None:
+    answers: list[RoundStage | ChainError] = [ChainUnreachableError("gone"), RoundStage(4, 1)]
+    turned = threading.Event()
+
+    def read() -> RoundStage:
+        answer = answers[0]
+        if len(answers) > 1 and turned.is_set():
+            answers.pop(0)
+        if isinstance(answer, ChainError):
+            raise answer
+        return answer
+
+    watch = RoundWatch(read, every=0.01)
+    with pytest.raises(ChainUnreachableError, match="gone"):
+        watch.current()
+    turned.set()
+    while True:
+        try:
+            assert watch.current() == RoundStage(4, 1)
+            break
+        except ChainUnreachableError:
+            pass
+    watch.close()
+
+
+def test_an_old_reading_is_not_handed_out() -> None:
+    watch = RoundWatch(lambda: RoundStage(1, 0), every=60.0, stale=0.0)
+    with pytest.raises(ChainUnreachableError):
+        watch.current()
+        watch.current()
+    watch.close()
+
+
+# ---- endpoints that are broken or hostile
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Answers what `script` returns: raw bytes of a body, or None to hang up."""
+
+    def do_POST(self) -> None:
+        asked = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.server.script(asked)  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(body, bytes):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        elif body is not None:
+            body(self)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def endpoint(script: Callable[..., object]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+    server.daemon_threads = True
+    server.script = script  # pyright: ignore[reportAttributeAccessIssue]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/api-key"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def answer(asked: dict[str, object], result: object) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+
+def honest_then(body: object) -> Callable[[dict[str, object]], object]:
+    """Chain 1, then whatever."""
+    return lambda asked: answer(asked, "0x1") if asked["method"] == "eth_chainId" else body
+
+
+def honest_then_result(result: object) -> Callable[[dict[str, object]], bytes]:
+    return lambda asked: answer(asked, "0x1" if asked["method"] == "eth_chainId" else result)
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b" " * 65536)
+    except OSError:
+        pass
+
+
+def dripping(handler: BaseHTTPRequestHandler) -> None:
+    try:
+        for _ in range(100):
+            handler.wfile.write(b"H")
+            threading.Event().wait(0.05)
+    except OSError:
+        pass
+
+
+def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(307)
+    handler.send_header("Location", "http://127.0.0.1:9/")
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'"0x1"',
+        b"[" * 100_000,
+        b"\xff",
+        b'{"id":1,"result":"0x1"}',
+        b'{"id":2,"result":{"a":1}}',
+        b'{"id":2,"result":"0xzz"}',
+        b'{"id":2,"result":5}',
+        b'{"id":2,"error":"no"}',
+        b'[{"id":2,"result":"0x1"},{"id":2,"result":"0x2"}]',
+        None,
+        endless,
+        dripping,
+        elsewhere,
+    ],
+)
+def test_nonsense_is_an_unreachable_chain(body: object) -> None:
+    with endpoint(honest_then(body)) as url:
+        rpc = Rpc([url], 1, seconds=1.0)
+        with pytest.raises(ChainUnreachableError) as caught:
+            rpc.ask(Question("eth_blockNumber", [], read_quantity))
+        rpc.close()
+    assert "api-key" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [{"number": "0x1"}, {"number": "0x1", "timestamp": "0x1", "baseFeePerGas": 7}, None, "0x", {"number": None}],
+)
+def test_a_block_of_another_shape_is_not_believed(block: object) -> None:
+    with endpoint(honest_then_result(block)) as url:
+        rpc = Rpc([url], 1, seconds=1.0)
+        with pytest.raises(ChainUnreachableError, match="in a form that no chain has"):
+            rpc.ask(Question("eth_getBlockByNumber", ["latest", False], read_block))
+        rpc.close()
+
+
+def pointing(entries: int, text: int) -> str:
+    """A list whose entries all point to the same long text."""
+    words = [32, entries, *[32 * entries] * entries, text]
+    return "0x" + (b"".join(word.to_bytes(32) for word in words) + bytes(text)).hex()
+
+
+@pytest.mark.parametrize(
+    ("entries", "text", "refused"), [(1000, 64_000, True), (100_000, 1_000_000, True), (1000, 32_000, False)]
+)
+def test_pointers_cannot_blow_an_answer_up(entries: int, text: int, refused: bool) -> None:
+    with endpoint(honest_then_result(pointing(entries, text))) as url:
+        rpc = Rpc([url], 1, seconds=3.0)
+        coordinator = Coordinator(rpc, "0x" + "11" * 20)
+        if refused:
+            with pytest.raises(ChainUnreachableError):
+                coordinator.bootnodes()
+        else:
+            assert sum(map(len, coordinator.bootnodes())) <= 32 << 20
+        rpc.close()
+
+
+def test_malformed_return_data_is_not_believed() -> None:
+    for raw in (b"", bytes(31), (1 << 255).to_bytes(32), bytes(32) + b"\xff" * 64):
+        with pytest.raises(ChainUnreachableError):
+            decode_result("getBootnodes", raw)
+
+
+def test_another_chain_is_refused_and_the_next_endpoint_is_asked(swarm: Swarm) -> None:
+    with endpoint(lambda asked: answer(asked, "0x1")) as wrong:
+        rpc = Rpc([wrong], swarm.chain_id, seconds=2.0)
+        with pytest.raises(WrongChainError, match=f"serves chain 1, not {swarm.chain_id}"):
+            rpc.ask(Question("eth_blockNumber", [], read_quantity))
+        rpc.close()
+        both = Rpc([wrong, swarm.url], swarm.chain_id)
+        assert Coordinator(both, swarm.contract).round_and_stage() == swarm.owner.round_and_stage()
+        both.close()
+
+
+def test_a_silent_endpoint_leaves_time_for_the_next(swarm: Swarm) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        rpc = Rpc([f"http://127.0.0.1:{silent.getsockname()[1]}", swarm.url], swarm.chain_id, seconds=4.0)
+        assert Coordinator(rpc, swarm.contract).round_and_stage() == swarm.owner.round_and_stage()
+        rpc.close()
+
+
+def test_an_endpoint_that_takes_no_batches_is_asked_singly() -> None:
+    error = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no batches"}})
+    one = honest_then_result("0x" + "00" * 31 + "02")
+    with endpoint(lambda asked: error if isinstance(asked, list) else one(asked)) as url:
+        rpc = Rpc([url], 1, seconds=2.0)
+        assert Coordinator(rpc, "0x" + "11" * 20).round_and_stage() == RoundStage(2, 2)
+        rpc.close()
+
+
+def test_absurd_fees_are_not_signed(swarm: Swarm, tmp_path: Path) -> None:
+    """What an endpoint can make us pay has a bound, whatever it says about gas, fees and our riches."""
+    wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
+    told = {
+        "eth_chainId": "0x1",
+        "eth_call": "0x",
+        "eth_estimateGas": hex(1 << 200),
+        "eth_getTransactionCount": "0x0",
+        "eth_getBalance": hex(1 << 255),
+        "eth_getBlockByNumber": {"number": "0x1", "timestamp": "0x1", "baseFeePerGas": hex(1 << 100)},
+        "eth_maxPriorityFeePerGas": "0x1",
+    }
+
+    def script(asked: list[dict[str, object]] | dict[str, object]) -> bytes:
+        if isinstance(asked, dict):
+            return answer(asked, told[str(asked["method"])])
+        return b"[" + b",".join(answer(one, told[str(one["method"])]) for one in asked) + b"]"
+
+    with endpoint(script) as url:
+        rpc = Rpc([url], 1, seconds=2.0)
+        with pytest.raises(ChainUnreachableError, match="more than 2000 gwei"):
+            Sender(rpc, wallet).transact("0x" + "11" * 20, b"", 0.0)
+        rpc.close()
+    assert MAX_GAS < 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://10.0.0.1:8545", "use https"),
+        ("http://localhost.evil.example", "use https"),
+        ("http://user:secret@127.0.0.1", "no password"),
+        ("ftp://127.0.0.1", "no http"),
+        ("127.0.0.1:8545", "no http"),
+        ("http://127.0.0.1:99999", "no address"),
+        ("http://[::1", "no address"),
+        ("http://127.0.0.1/\n", "no http"),
+        ("", "no http"),
+    ],
+)
+def test_addresses_that_are_not_asked(url: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        check_url(url, "chain.rpc_urls")
+    assert "secret" not in str(caught.value)
+
+
+def test_plain_http_stays_on_this_machine_unless_allowed() -> None:
+    for url in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "https://rpc.example/key"):
+        assert check_url(url, "chain.rpc_urls") == url
+    assert check_url("http://chain:8545", "chain.rpc_urls", plain_http=True)

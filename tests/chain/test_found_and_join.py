@@ -1,0 +1,101 @@
+"""Two users with a directory each: one founds a swarm, the other joins with the file; both are heard and counted.
+
+Each believes only peers that are registered on the chain.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codezero.chain.invite import read_invitation
+from codezero.cli import main
+from codezero.monitor.store import read_metrics
+from codezero.swarm.identity import Identity
+
+pytestmark = pytest.mark.timeout(600)
+SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=2", "monitor.view=off",
+         "chain.submit_after=2", "run.name=run", "proposer.model=off", "swarm.members=registry"]  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def codezero(folder: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A command that runs a node in `folder`, as a user would start it there."""
+    folder.mkdir(exist_ok=True)
+    path = os.pathsep.join(part for part in sys.path if part)
+    with (folder / "output.log").open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "codezero", *words, *SMALL], cwd=folder, stdout=output, stderr=output,
+            env=os.environ | {"PYTHONPATH": path},
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until(what: str, holds: Callable[[], bool], *alive: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 240
+    while not holds():
+        assert all(process.poll() is None for process in alive), f"a node ended while waiting: {what}"
+        assert time.monotonic() < deadline, f"did not happen: {what}"
+        time.sleep(0.3)
+
+
+def last_row(folder: Path) -> dict[str, Any]:
+    path = folder / "runs" / "run" / "metrics.jsonl"
+    rows = list(read_metrics(path)) if path.is_file() else []
+    return rows[-1] if rows else {}
+
+
+def points(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
+    """What the leaderboard says of each peer."""
+    capsys.readouterr()
+    assert main(["leaderboard", "--json", "--invitation", str(folder / "swarm.toml"), f"run.directory={folder}/runs",
+                 f"chain.directory={folder}/runs/chain"]) == 0  # fmt: skip
+    board = json.loads(capsys.readouterr().out)
+    return {peer: one["rounds"] for peer, one in board["peers"].items()}
+
+
+def test_one_founds_and_another_joins_and_both_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ann, ben = tmp_path / "ann", tmp_path / "ben"
+    with codezero(ann, "swarm", "create", "--p2p-port", str(free_port()), "chain.round_seconds=5") as founder:
+        wait_until("there is an invitation", (ann / "swarm.toml").exists, founder)
+        with codezero(ben, "swarm", "join", str(ann / "swarm.toml")) as joiner:
+            for folder in (ann, ben):
+                wait_until(
+                    f"{folder.name} hears the other",
+                    lambda folder=folder: (last_row(folder).get("swarm/peers") or 0) >= 1,
+                    founder, joiner,
+                )  # fmt: skip
+            peers = {Identity.load(folder / "swarm.pem").peer_id for folder in (ann, ben)}
+            wait_until(
+                "both are counted",
+                lambda: all(points(ann, capsys).get(peer, 0) >= 2 for peer in peers),
+                founder,
+                joiner,
+            )
+        wait_until("the founder goes on", lambda: founder.poll() is None and bool(last_row(ann)))
+    invitation = read_invitation(ann / "swarm.toml")
+    assert (ann / "wallet.json").stat().st_mode & 0o777 == 0o600
+    assert json.loads((ben / "runs" / "run" / "run.json").read_text())["swarm.name"] == invitation.network.name
