@@ -12,4 +12,15 @@ fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/pyright
-exec .venv/bin/python -m pytest -m "not slow" "$@"
+if (($#)); then exec .venv/bin/python -m pytest -m "not slow" "$@"; fi
+
+# Two halves side by side: the tests of the swarm mostly wait for a network.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+.venv/bin/python -m pytest -m "not slow" tests/swarm >"$log" 2>&1 &
+swarm=$!
+code=0
+.venv/bin/python -m pytest -m "not slow" --ignore=tests/swarm || code=$?
+wait "$swarm" || code=$?
+cat "$log"
+exit "$code"

@@ -26,6 +26,7 @@ def run(folder: Path, models: Path, *overrides: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=1700)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("layers", [1, pytest.param(24, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
 def test_a_directory_of_real_shape_solves_judges_and_proposes(layers: int, tmp_path: Path) -> None:
     models = tmp_path / "models"

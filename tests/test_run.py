@@ -46,7 +46,7 @@ def command(folder: Path, *overrides: str) -> list[str]:
 
 
 def run(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(folder, *overrides), capture_output=True, text=True, timeout=170)
+    return subprocess.run(command(folder, *overrides), capture_output=True, text=True, timeout=400)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
