@@ -23,6 +23,11 @@ exit codes: 0 done, 1 failed while running, 2 bad usage or setting, 130 interrup
 """
 
 
+Handler = Callable[[argparse.Namespace], int]
+Command = Callable[[str, Handler, str], argparse.ArgumentParser]
+"""Adds a command: its name, what it does, one line of help."""
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="codezero",
@@ -32,11 +37,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, handler: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+    def command(name: str, handler: Handler, help: str) -> argparse.ArgumentParser:
         made = subparsers.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
         made.set_defaults(handler=handler)
         return made
 
+    for add in (_add_nodes, _add_chain, _add_measures, _add_settings):
+        add(command)
+    return parser
+
+
+def _add_nodes(command: Command) -> None:
     run = command("run", commands.run, "run a node: attempt problems, judge, learn, propose, share")
     run.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
 
@@ -71,6 +82,8 @@ def build_parser() -> argparse.ArgumentParser:
     for networked in (run, up, create, join, bootnode):
         networked.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
 
+
+def _add_chain(command: Command) -> None:
     status = command("status", commands.status, "one page about a run: step, truth, peers, submissions and why not")
     status.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.name=NAME; without it the newest run")
     status.add_argument("--json", action="store_true", help="print one JSON object")
@@ -103,6 +116,8 @@ def build_parser() -> argparse.ArgumentParser:
     dev.add_argument("--data", type=Path, default=Path("runs/chain"), metavar="DIR", help="default: runs/chain")
     dev.add_argument("--json", action="store_true", help="print where it is as one JSON object")
 
+
+def _add_measures(command: Command) -> None:
     evaluate = command(
         "eval", commands.sit_exam, "attempt the held-out problems once; execute the attempts in the sandbox"
     )
@@ -128,6 +143,8 @@ def build_parser() -> argparse.ArgumentParser:
     bench.add_argument("name", metavar="NAME", help="which one; `list` names them all")
     bench.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its own arguments, --json and --help too")
 
+
+def _add_settings(command: Command) -> None:
     nano = command("nano", commands.nano_build, "the embedded models")
     nano_commands = nano.add_subparsers(metavar="NANO_COMMAND", required=True)
     build = nano_commands.add_parser(
@@ -159,7 +176,6 @@ def build_parser() -> argparse.ArgumentParser:
             made.add_argument("file", type=Path, metavar="FILE", help="whoever can read it can act as this node")
         made.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
         made.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,12 +4,11 @@ What could not be read is said to be unknown, and never shown as zero.
 """
 
 import json
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +19,7 @@ from codezero.errors import ChainError, ConfigError, SwarmError
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.names import readable_name
 from codezero.monitor.store import FILE_NAME, read_metrics
+from codezero.monitor.swarm_view import read_node, runs
 from codezero.monitor.text import clean, count, duration, percent
 from codezero.run_folder import LABEL
 from codezero.swarm.status import FOLDER, NetworkStatus
@@ -27,7 +27,6 @@ from codezero.swarm.status import read_status as read_network
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
-MAX_NODE_FILE = 4096
 SURVIVED = "tolerated/"
 
 
@@ -72,7 +71,7 @@ def newest_run(base: Path, name: str) -> Path:
 
 def read_run(folder: Path) -> Status:
     """From the files alone."""
-    node = _read_node(folder / NODE_FILE)
+    node = read_node(folder / NODE_FILE)
     rows = list(read_metrics(folder / FILE_NAME, max_bytes=MAX_BYTES)) if (folder / FILE_NAME).is_file() else []
     last = rows[-1] if rows else {}
     peer_id, pid = node.get("peer_id"), node.get("pid")
@@ -81,7 +80,7 @@ def read_run(folder: Path) -> Status:
         run=str(folder),
         name=readable_name(peer_id) if peer_id else "unknown",
         peer_id=peer_id,
-        running=isinstance(pid, int) and node.get("stopped") is None and _runs(pid),
+        running=isinstance(pid, int) and node.get("stopped") is None and runs(pid),
         iteration=_whole(last.get("iteration")),
         round=_whole(last.get("round")),
         seconds_since_step=time.time() - (folder / FILE_NAME).stat().st_mtime if rows else None,
@@ -157,15 +156,6 @@ def _quarantined(folder: Path) -> dict[str, str]:
     return {peer.peer: peer.reason for peer in network.peers if peer.reason}
 
 
-def _read_node(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            told = json.loads(file.read(MAX_NODE_FILE))
-    except (OSError, ValueError):
-        return {}
-    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
-
-
 def _touched(folder: Path) -> float:
     written = [folder / name for name in (FILE_NAME, LABEL) if (folder / name).is_file()]
     return max(path.stat().st_mtime for path in written)
@@ -182,16 +172,6 @@ def _newest(rows: list[dict[str, Any]], key: str) -> float | None:
 
 def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _survived(last: dict[str, Any]) -> dict[str, int]:

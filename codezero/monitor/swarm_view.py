@@ -56,7 +56,7 @@ def summarise(folders: Sequence[Path]) -> list[NodeRow]:
 
 
 def _summary(folder: Path) -> NodeRow:
-    node = _read_node(folder / NODE_FILE)
+    node = read_node(folder / NODE_FILE)
     peer_id, pid = node.get("peer_id"), node.get("pid")
     pid = pid if isinstance(pid, int) and pid > 0 else None
     state = RunState(identity="", swarm_kind="", facts={}, began=0.0)
@@ -65,7 +65,7 @@ def _summary(folder: Path) -> NodeRow:
     return NodeRow(
         name=readable_name(peer_id) if isinstance(peer_id, str) else clean(folder.name, 24),
         pid=pid,
-        alive=pid is not None and node.get("stopped") is None and _runs(pid),
+        alive=pid is not None and node.get("stopped") is None and runs(pid),
         iteration=state.iteration,
         round=state.round,
         samples=state.exams[-1].samples if state.exams else None,
@@ -79,17 +79,18 @@ def _summary(folder: Path) -> NodeRow:
     )
 
 
-def _read_node(path: Path) -> dict[str, Any]:
-    """Empty while the node has not begun."""
+def read_node(path: Path) -> dict[str, Any]:
+    """Who runs in a folder, as its node.json says; empty while that cannot be read."""
     try:
         with path.open("rb") as stream:
             raw = json.loads(stream.read(MAX_NODE_FILE))
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return {}
     return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Is there such a process?"""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
