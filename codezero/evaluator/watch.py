@@ -8,7 +8,6 @@ help, the run ends with its last good checkpoint.
 
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from codezero.evaluator.audit import Attempt, Auditor, audit_metrics
 from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.canaries import BELIEF, Canary, CanarySource, Kind, transplants
 from codezero.evaluator.memory import Memory, read_memory, write_memory
+from codezero.evaluator.patient import read_all
 from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
 from codezero.evaluator.window import JudgedCanary, Window
 from codezero.types import Metrics
@@ -32,9 +32,6 @@ LOOK_EVERY = 10
 """Iterations between two looks at the canaries alone."""
 AUDIT_BATCH = 100
 """Executed attempts that make the audit worth another look."""
-TELL_SECONDS = 2.0
-REFIT_PART = 64
-"""Programs that are read at once to calibrate: each part has the judge's whole deadline."""
 FOREIGN_SHARE = 4
 """Transplants are at most this fraction of an iteration's canaries."""
 
@@ -208,24 +205,16 @@ class Watch:
     def _refit(self) -> Calibration:
         """Read every canary of the window with every score, and fit. Raises EvaluatorError."""
         programs = list(dict.fromkeys(one.program for one in self._window if one.program is not None))
-        names = self._judge.names
-        readings: dict[Program, Reading] = {}
-        told = time.monotonic()
-        for at in range(0, len(programs), REFIT_PART):
-            part = programs[at : at + REFIT_PART]
-            readings |= zip(part, self._judge.read(part, frozenset(names)), strict=True)
-            if len(readings) < len(programs) and time.monotonic() > told + TELL_SECONDS:
-                told = time.monotonic()
-                self._tell(f"calibrating the judge, {len(readings)} of {len(programs)} solutions read")
+        readings = read_all(self._judge, programs, self._tell)
         self._window.rescore([None if one.program is None else readings[one.program].scores for one in self._window])
-        made = self._window.calibrate(names)
+        made = self._window.calibrate(self._judge.names)
         self._refits += 1
         for reason in made.reasons:
             logger.info("judge: %s", reason)
         if made.fit is None:
             logger.warning(
                 "the judge has no proven skill and gets weight 0; rewards rest on the static pass alone (%s)",
-                "; ".join(made.reasons),
+                "; ".join([*made.reasons, *_unread(list(readings.values()))]),
             )
         return made
 
@@ -280,7 +269,9 @@ class Watch:
                 )
 
     def _beliefs(self, known: Calibration) -> Metrics:
-        """What the judge believes of the newest canaries."""
+        """What the judge believes of the newest canaries; nothing of a judge without weight, which believes nothing."""
+        if known.fit is None:
+            return {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
         wrong = self._window.believed(known, Kind.MUTANT, Kind.ATTACK, Kind.TRANSPLANT, right=False)
         right = self._window.believed(known, Kind.REFERENCE, right=True)
         measured: Metrics = {
@@ -294,3 +285,9 @@ class Watch:
             "judge/transplants_believed_share": self._window.believed(known, Kind.TRANSPLANT, right=False).share,
         }
         return measured | {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
+
+
+def _unread(readings: Sequence[Reading]) -> list[str]:
+    """Why the judge could not read some, where it could not."""
+    why = [reading.why_not for reading in readings if reading.scores is None]
+    return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []
