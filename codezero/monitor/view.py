@@ -1,0 +1,276 @@
+"""What the page shows of a run: frozen values that become JSON as they are, bounded whatever the run did.
+
+None: not measured, or unknown. Shares and success rates are in [0, 1]; times are seconds since 1970. Text of peers and
+models is as it came: whoever shows it shows it as text.
+"""
+
+from typing import Literal
+
+import msgspec
+
+MAX_POINTS = 240
+"""Points of a series: neighbours are averaged, so that a long run keeps its shape."""
+MAX_EXAMS = 400
+MAX_ROUNDS = 40
+MAX_PEERS = 200
+
+Series = list[tuple[float, float]]
+"""[(iteration, value)], oldest first."""
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True):
+    """Made once, sent as JSON."""
+
+
+class Exam(Frozen):
+    """One sitting of the held-out problems."""
+
+    iteration: int
+    source: str
+    """How it was measured: executed, audited(n) or judged."""
+    samples: int
+    """k of average@k and pass@k."""
+    average: float
+    low: float | None
+    high: float | None
+    """95 % interval of `average`."""
+    passed: float | None
+    """pass@k."""
+    pass_low: float | None
+    pass_high: float | None
+    believed: float | None
+    """Mean judged correctness of the same attempts: the judged average@k."""
+    levels: dict[int, float]
+    """average@k of each difficulty level that has problems."""
+
+
+class LevelSkill(Frozen):
+    """What the difficulty rule believes of one level."""
+
+    level: int
+    mean: float
+    """Of the posterior of the success rate."""
+    low: float
+    high: float
+    """95 % interval of the posterior."""
+    weight: float
+    """Share of the next requests for problems that would ask for this level."""
+
+
+class JudgeBelief(Frozen):
+    """How far the judge can be believed."""
+
+    weight: float | None
+    """0: without proven skill, it decides nothing."""
+    auroc: float | None
+    auroc_low: float | None
+    false_positive_share: float | None
+    """Of wrong canaries, those it believes."""
+    false_positive_low: float | None
+    false_positive_high: float | None
+    false_negative_share: float | None
+    canaries: int | None
+    alarm: str
+    """What is wrong with it just now; empty: nothing."""
+
+
+class Peer(Frozen):
+    """Another node, as this one knows it."""
+
+    peer_id: str
+    name: str
+    last_seen: float
+    groups: int
+    """Groups of attempts received."""
+    share_used: float | None
+    """Of those, the share that entered an update."""
+    penalty: float
+    """Of its offences, decaying; it is kept away from when that is too much."""
+    state: Literal["ok", "quarantined"]
+    reason: str
+    """Why it is kept away from; empty when it is not."""
+
+
+class Outbox(Frozen):
+    """What became of the points."""
+
+    collecting: int
+    pending: int
+    accepted: int
+    refused: int
+    reasons: dict[str, int]
+    problem: str
+    """What keeps points back now; empty: nothing."""
+
+
+class Round(Frozen):
+    """What this node did in one round of the swarm."""
+
+    number: int
+    began: float
+    iterations: int
+    reward: float | None
+    """Mean of its iterations' rewards."""
+
+
+class Network(Frozen):
+    """Its place in the peer-to-peer network."""
+
+    neighbours: int
+    reachable: bool | None
+    reachability: str
+    """In words, with what to do about it."""
+    addresses: list[str]
+
+
+class RunView(Frozen):
+    """Everything the dashboard shows, but for attempts and the leaderboard."""
+
+    run: str
+    """Its key in the API."""
+    name: str
+    """Readable name of the peer id."""
+    peer_id: str
+    account: str
+    """Address on the chain; empty: none."""
+    running: bool
+    stopped: str
+    """Why it ended; empty: it runs, or was killed."""
+    began: float | None
+    updated: float | None
+    """When its last step was recorded."""
+    iteration: int | None
+    round: int | None
+    level: int | None
+    reward: float | None
+    seconds_per_iteration: float | None
+    tokens_per_second: float | None
+    facts: dict[str, str]
+    """What stays the same: models, device, the kind of swarm."""
+    series: dict[str, Series]
+    """reward, loss, entropy, zero_spread_share, level, judge_auroc, judge_false_positive_share, peers, external_share,
+    and success_1 ... success_5: the mean posterior of each level; only those with values."""
+    exams: list[Exam]
+    difficulty: list[LevelSkill]
+    judge: JudgeBelief
+    peers: list[Peer]
+    network: Network | None
+    """None: no network, as in a swarm of one."""
+    rounds: list[Round]
+    """Newest first."""
+    outbox: Outbox | None
+    """None: this run counts no points on a chain."""
+    tolerated: dict[str, int]
+    """Errors that the run survived, by kind."""
+
+
+class RunLine(Frozen):
+    """A run among others."""
+
+    run: str
+    name: str
+    running: bool
+    iteration: int | None
+    updated: float | None
+
+
+class Runs(Frozen):
+    """All runs of this folder, the one written last first."""
+
+    runs: list[RunLine]
+
+
+class RolloutLine(Frozen):
+    """A group of attempts at one problem, in a list."""
+
+    id: int
+    """Grows with time."""
+    iteration: int
+    round: int
+    peer_id: str
+    """Who attempted it."""
+    peer_name: str
+    mine: bool
+    question: str
+    """Its first 200 characters."""
+    source: str
+    """mbpp, code_contests, synthetic or proposer."""
+    level: int | None
+    rewards: list[float | None]
+    """One per attempt; None: could not be judged."""
+
+
+class RolloutPage(Frozen):
+    """Newest first."""
+
+    rollouts: list[RolloutLine]
+    older: int | None
+    """Ask with `before` this id for more; None: there are no more."""
+
+
+class ShownVerdict(Frozen):
+    """An attempt and what was decided about it."""
+
+    text: str
+    status: str
+    """judged, certain_failure, quarantined or unavailable."""
+    reward: float | None
+    correctness: float | None
+    structure: float | None
+    adherence: float | None
+    format: float | None
+    cap: float | None
+    reasons: list[str]
+    finished: bool
+    """It ended by itself and was not cut off."""
+    cut: bool
+    """`text` is only its beginning."""
+
+
+class Rollout(Frozen):
+    """A group of attempts in full."""
+
+    line: RolloutLine
+    problem_id: str
+    question: str
+    tests: list[str]
+    attempts: list[ShownVerdict]
+
+
+class BoardLine(Frozen):
+    """One peer on the leaderboard."""
+
+    peer_id: str
+    name: str
+    owner: str
+    points: int
+    rounds: int
+    votes: int
+    last_round: int
+    mine: bool
+
+
+class Leaderboard(Frozen):
+    """Who earned what, read from the chain."""
+
+    chain_id: int | None
+    contract: str
+    round: int | None
+    peers: list[BoardLine]
+    """Most points first, at most MAX_PEERS."""
+    problem: str
+    """Why it cannot be read; empty: it can."""
+
+
+class Health(Frozen):
+    """`/healthz`: HTTP 200 when `healthy`, else 503."""
+
+    healthy: bool
+    run: str
+    running: bool
+    iteration: int | None
+    seconds_since_step: float | None
+    limit_seconds: float
+    """A step older than this counts as a stall."""
+    problem: str
+    """What is wrong; empty: nothing."""
