@@ -59,7 +59,9 @@ def build_chain(
         _tolerable(error)
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.rpc.chain_id, contract=coordinator.contract[2:10].lower())
-    outbox = ChainOutbox(path, coordinator, peer, submit_after=config.submit_after or None)
+    outbox = ChainOutbox(
+        path, coordinator, peer, submit_after=config.submit_after or None, round_seconds=config.round_seconds
+    )
     stack.callback(outbox.close)
     # of several nodes with one account on this machine, one opens the rounds; when it ends, another does
     turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))

@@ -34,7 +34,7 @@ CONCERNS_ALL = (ChainUnreachableError, WrongChainError, ForeignOwnerError, Insuf
 PATIENCE = 3
 """Tries after which it is worth a complaint that a transaction is not in a block yet."""
 
-Topic = Literal["all", "reward", "vote", "file"]
+Topic = Literal["all", "reward", "vote", "file", "standstill"]
 
 
 class Backoff:

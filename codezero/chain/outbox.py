@@ -25,6 +25,8 @@ EVERY = 1.0
 CLOSE_SECONDS = 5.0
 MAX_UNSAVED = 1024
 """Iterations kept in memory while the file cannot be written; the oldest are dropped."""
+STANDSTILL = 3.0
+"""Round lengths after which an open round is taken for the last one."""
 MAX_PEER_ID = 128
 """Bytes, as the contract bounds it."""
 
@@ -33,6 +35,7 @@ class ChainOutbox:
     """Of one peer on one contract. Raises ChainError when the file is another peer's or in use.
 
     submit_after: seconds after its first points at which a round is submitted though it is still open; None: never.
+    round_seconds: how long rounds last, to notice that nobody opens them any more; None: not known.
     """
 
     def __init__(
@@ -42,12 +45,16 @@ class ChainOutbox:
         peer: str,
         *,
         submit_after: float | None = None,
+        round_seconds: float | None = None,
         settle_seconds: float = SETTLE_SECONDS,
         every: float = EVERY,
     ) -> None:
         self.path = path
         self._coordinator, self._peer = coordinator, peer
         self._submit_after, self._settle_seconds, self._every = submit_after, settle_seconds, every
+        self._round_seconds = round_seconds
+        self._open_since = (-1, 0.0)
+        """The open round, and when this process first saw it. time.monotonic()."""
         self._adding = threading.Lock()
         self._unsaved: deque[tuple[int, float, str | None]] = deque(maxlen=MAX_UNSAVED)
         self._newest = -1
@@ -173,6 +180,7 @@ class ChainOutbox:
             self._delivery.failed(error)
             return False
         now = time.monotonic()
+        self._notice_standstill(current, now)
         for number in collecting:
             self._seen.setdefault(number, now)
             if number < current:
@@ -182,6 +190,19 @@ class ChainOutbox:
                 self._seen.pop(number)
                 self._over.pop(number, None)
         return True
+
+    def _notice_standstill(self, current: int, now: float) -> None:
+        """Say so when the swarm is in its last round, as whoever opened rounds is gone."""
+        number, since = self._open_since
+        if number != current:
+            self._open_since = (current, now)
+            self._delivery.complaints.over("standstill")
+        elif self._round_seconds is not None and now - since > STANDSTILL * self._round_seconds:
+            self._delivery.complaints.say(
+                "standstill",
+                f"round {current} stays open, though rounds last {self._round_seconds:g} s: nobody opens the next one. "
+                "Training goes on in this one, and later points wait",
+            )
 
     def _ready(self, number: int, current: int, now: float) -> bool:
         if number > current:

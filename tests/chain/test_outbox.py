@@ -99,6 +99,23 @@ def test_late_points_count_in_the_next_round(tmp_path: Path, member: Coordinator
     box.close(60)
 
 
+def test_a_last_round_is_noticed_and_said_until_another_opens(
+    tmp_path: Path, swarm: Swarm, member: Coordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    current = swarm.owner.round_and_stage().round
+    box = outbox(tmp_path, member, "QmLast", submit_after=0.0, round_seconds=0.2)
+    while "stays open" not in box.status().problem:
+        box.add(current, 0.25, None)
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert sum("stays open" in record.message for record in caplog.records) == 1
+    swarm.open_round(current + 1)
+    while box.status().problem:
+        time.sleep(0.05)
+    assert box.close(60)
+    assert (member.reward_of(current, "QmLast"), member.reward_of(current + 1, "QmLast")) == (250, 250)
+
+
 def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplog: pytest.LogCaptureFixture) -> None:
     nowhere = Rpc(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.5)
     wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
