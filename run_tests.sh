@@ -13,14 +13,6 @@ fi
 .venv/bin/ruff format --check .
 .venv/bin/pyright
 if (($#)); then exec .venv/bin/python -m pytest -m "not slow" "$@"; fi
-
-# Two halves side by side: the tests of the swarm mostly wait for a network.
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-.venv/bin/python -m pytest -m "not slow" tests/swarm >"$log" 2>&1 &
-swarm=$!
-code=0
-.venv/bin/python -m pytest -m "not slow" --ignore=tests/swarm || code=$?
-wait "$swarm" || code=$?
-cat "$log"
-exit "$code"
+# Several files at once, and no more than four: a test that runs whole nodes is several processes already.
+workers=$(nproc)
+exec .venv/bin/python -m pytest -m "not slow" -n $((workers < 4 ? workers : 4)) --dist loadfile

@@ -157,11 +157,11 @@ def test_a_device_that_is_not_here_is_named(directory: Path, monkeypatch: pytest
     assert "no cuda device" in refusal(directory, device="cuda")
 
 
-def qwen_half_billion(layers: int, directory: Path) -> None:
+def qwen_half_billion(layers: int, directory: Path, vocabulary: int = 151_936) -> None:
     """Qwen2.5-0.5B's shape with random weights; the vocabulary too, of which the tokenizer uses little."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=151_936,
+        vocab_size=vocabulary,
         hidden_size=896,
         intermediate_size=4_864,
         num_hidden_layers=layers,

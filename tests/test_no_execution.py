@@ -18,6 +18,7 @@ MONTY = ("monty", '"subprocess"')
 def test_no_generated_code_is_ever_executed(tmp_path: Path):
     """Only this node, its chain, its static pass and the exam's interpreter, which cannot reach out, are started."""
     trace, settings = tmp_path / "trace", ["run.name=run", "run.max_iterations=3", "evals.problems=5", "evals.every=2"]
+    settings += ["evaluator.canaries=80", "solver.problems_per_iteration=2"]
     settings += [f"run.directory={tmp_path}", f"run.logs={tmp_path}/logs", f"swarm.identity={tmp_path}/swarm.pem"]
     settings += [f"chain.directory={tmp_path}/chain", f"chain.wallet={tmp_path}/wallet.json"]
     command = [sys.executable, "-m", "codezero", "run", *settings]

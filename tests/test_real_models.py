@@ -27,10 +27,13 @@ def run(folder: Path, models: Path, *overrides: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("layers", [1, pytest.param(24, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
-def test_a_directory_of_real_shape_solves_judges_and_proposes(layers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("layers", "vocabulary"),
+    [(1, 8_192), pytest.param(24, 151_936, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+)
+def test_a_directory_of_real_shape_solves_judges_and_proposes(layers: int, vocabulary: int, tmp_path: Path) -> None:
     models = tmp_path / "models"
-    qwen_half_billion(layers, models)
+    qwen_half_billion(layers, models, vocabulary)
     done = run(tmp_path, models)
     assert done.returncode == 0, done.stderr
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
