@@ -126,6 +126,21 @@ def to_yaml(config: NodeConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
+def overrides_of(config: NodeConfig, *sections: str) -> list[str]:
+    """These sections of a config as overrides, for a process that needs no more of it."""
+    return [
+        f"{section}.{spec.name}={_written(getattr(getattr(config, section), spec.name))}"
+        for section in sections
+        for spec in dataclasses.fields(getattr(config, section))
+    ]
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(_written(one) for one in cast('list[object]', value))}]"
+    return quoted(value) if isinstance(value, str) else str(value).lower()
+
+
 def quoted(value: object) -> str:
     """`value` as an override's right-hand side; for paths, which may hold spaces, commas and quotes."""
     escaped = str(value).replace("'", "\\'")

@@ -232,6 +232,22 @@ class ChainConfig:
 
 
 @dataclass(kw_only=True)
+class LoginConfig:
+    """The page on this machine: it shows what the node does, and logs its owner in."""
+
+    page: str = _bounded("auto", one_of=("auto", "on", "off"))
+    """auto: served, unless nobody is to see anything (monitor.view=off)."""
+    port: int = _bounded(3000, ge=1, le=65535)
+    """On 127.0.0.1 and ::1, and nowhere else."""
+    directory: str = "runs/login"
+    """Where it keeps who the owner is, and his account's key as cipher text."""
+    days: float = _bounded(30.0, gt=0, le=3650)
+    """How long a login lasts, for the browser and for the node."""
+    legacy_clients: bool = False
+    """Answer programs of the original's, which know no token, on the routes of the original?"""
+
+
+@dataclass(kw_only=True)
 class EvalsConfig:
     """Executed truth, beside the reward."""
 
@@ -268,5 +284,6 @@ class NodeConfig:
     data: DataConfig = field(default_factory=DataConfig)
     swarm: SwarmConfig = field(default_factory=SwarmConfig)
     chain: ChainConfig = field(default_factory=ChainConfig)
+    login: LoginConfig = field(default_factory=LoginConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)

@@ -12,18 +12,20 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "codezero"
-ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "monitor", "evals"}
+ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals"}
 ROWS = [
     {"errors"},
     {"types", "config"},
     {"protocols", "compose"},
     {"run_folder", "stopping", "tally", "skill", "code", "models", "sandbox"},
     ROLES,
-    {"nano"},
+    {"nano", "page"},
     {"node", "fleet"},
     {"wiring_evaluator", "wiring_chain"},
     {"wiring"},
+    {"run_view"},
     {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
+    {"wiring_page"},
     {"commands"},
     {"cli"},
     {"__main__"},
@@ -45,9 +47,10 @@ HOMES = {
     "web3": {"chain"},
     "eth": {"chain"},
     "eth_abi": {"chain"},
-    "eth_account": {"chain"},
-    "aiohttp": {"chain"},
+    "eth_account": {"chain", "login"},
+    "aiohttp": {"chain", "login", "monitor", "wiring_page"},
     "matplotlib": {"monitor"},
+    "webauthn": {"login"},
 }
 HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
 FILES = sorted(PACKAGE.rglob("*.py"))
