@@ -6,5 +6,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/install.sh
+scripts/build_page.sh || true  # it has said why; a node without a page trains as well
 if [[ $# -eq 0 || $1 == *=* ]]; then set -- run "$@"; fi
 exec .venv/bin/codezero "$@"

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/install.sh dev
+scripts/install_test_tools.sh
 export HF_HUB_OFFLINE=1
 if [[ ${1:-} == slow ]]; then
   shift

@@ -17,11 +17,15 @@ EPILOG = """examples:
   codezero swarm up --nodes 3           three nodes on this machine that learn from each other
   codezero swarm create --p2p-port 38331    found a swarm and write swarm.toml, the invitation to it
   codezero swarm join swarm.toml        join it
+  codezero dashboard runs/NAME          look at a run that has ended, in the browser
   codezero run model=qwen               real models from the Hugging Face Hub; model.solver=DIR for your own
 
 exit codes: 0 done, 1 failed while running, 2 bad usage or setting, 130 interrupted
 """
 
+LOST = """The account's key lies encrypted in runs/login/, and only your passkey, passphrase or wallet opens it. If that
+is lost, so is the account with its points. To begin anew as another node, move runs/login/ and swarm.pem away.
+"""
 
 Handler = Callable[[argparse.Namespace], int]
 Command = Callable[[str, Handler, str], argparse.ArgumentParser]
@@ -42,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
         made.set_defaults(handler=handler)
         return made
 
-    for add in (_add_nodes, _add_chain, _add_measures, _add_settings):
+    for add in (_add_nodes, _add_page, _add_chain, _add_measures, _add_settings):
         add(command)
     return parser
 
@@ -81,6 +85,29 @@ def _add_nodes(command: Command) -> None:
     peers.add_argument("--json", action="store_true", help="print one JSON object")
     for networked in (run, up, create, join, bootnode):
         networked.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
+    for shown in (run, up, create, join):
+        shown.add_argument("--login-port", type=int, metavar="PORT", help="the same as login.port=PORT")
+
+
+def _add_page(command: Command) -> None:
+    dashboard = command("dashboard", commands.dashboard, "serve the page about the runs below runs/, or about FOLDER")
+    dashboard.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="[FOLDER] KEY=VALUE",
+        help=f"a run's folder, for a page about it alone; {OVERRIDES}",
+    )
+    dashboard.add_argument("--json", action="store_true", help="print where it is as one JSON object a line")
+    login = command("login", commands.login, "own this node: serve the page, and wait until you have logged in there")
+    login.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    login.formatter_class, login.epilog = argparse.RawDescriptionHelpFormatter, LOST
+    login.add_argument("--minutes", type=float, default=10.0, help="to wait for you (default 10)")
+    login.add_argument("--json", action="store_true", help="print the account as one JSON object")
+    logout = command("logout", commands.logout, "end every session; nothing is signed until the next login")
+    logout.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+    logout.add_argument("--json", action="store_true", help="print one JSON object")
+    for made in (dashboard, login, logout):
+        made.add_argument("--login-port", type=int, metavar="PORT", help="the same as login.port=PORT")
 
 
 def _add_chain(command: Command) -> None:
@@ -186,8 +213,9 @@ def main(arguments: Sequence[str]) -> int:
         if not hasattr(options, "overrides") or any(word.startswith("-") for word in left):
             parser.error(f"unrecognized arguments: {' '.join(left)}")
         options.overrides += left
-    if getattr(options, "p2p_port", None) is not None:
-        options.overrides.append(f"swarm.port={options.p2p_port}")
+    for option, key in (("p2p_port", "swarm.port"), ("login_port", "login.port")):
+        if getattr(options, option, None) is not None:
+            options.overrides.append(f"{key}={getattr(options, option)}")
     try:
         return options.handler(options)
     except ConfigError as error:

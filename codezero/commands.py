@@ -72,6 +72,57 @@ def status(options: argparse.Namespace) -> int:
     return DONE
 
 
+def dashboard(options: argparse.Namespace) -> int:
+    """Serves the page until it is told to stop. A node starts this with --json."""
+    import msgspec
+
+    from codezero.compose import compose
+    from codezero.errors import LoginError
+    from codezero.page import Ready, invitation
+
+    words = options.overrides
+    folder = Path(words.pop(0)) if words and "=" not in words[0] else None
+    config = compose(words)
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder of a run; `runs/` has them")
+    from codezero.wiring_page import serve_page
+
+    def tell(ready: Ready) -> None:
+        print(msgspec.json.encode(ready).decode() if options.json else f"codezero: {invitation(ready)}", flush=True)
+
+    try:
+        serve_page(config, folder, tell)
+    except LoginError as error:
+        if not options.json:
+            raise
+        tell(Ready(url="", problem=str(error)))
+        return FAILED
+    return DONE
+
+
+def login(options: argparse.Namespace) -> int:
+    from codezero.compose import compose
+    from codezero.signing_in import wait_for_login
+
+    config = compose(options.overrides)
+    account = wait_for_login(config, options.minutes, _say)
+    print(json.dumps({"address": account}) if options.json else f"logged in; this node's account is {account}")
+    return DONE
+
+
+def logout(options: argparse.Namespace) -> int:
+    from codezero.compose import compose
+    from codezero.login.login import log_out
+
+    config = compose(options.overrides)
+    was_open = log_out(Path(config.login.directory))
+    if options.json:
+        print(json.dumps({"was_logged_in": was_open}))
+    else:
+        print("logged out; nothing is signed until the next login" if was_open else "nobody was logged in")
+    return DONE
+
+
 def wallet_show(options: argparse.Namespace) -> int:
     from codezero.compose import compose
     from codezero.wiring_chain import open_wallet

@@ -16,6 +16,7 @@
   - ChainError        the coordinator refused a call or could not be reached; chain/errors.py names each refusal
     - WalletError     the account's key cannot be read, opened or used
     - InviteError     an invitation is malformed, changed, or of another swarm
+  - LoginError        the page cannot be served, or the login's files cannot be used
 """
 
 
@@ -81,3 +82,7 @@ class WalletError(ChainError):
 
 class InviteError(ChainError, ValueError):
     """An invitation is malformed, was changed after it was signed, or leads to another swarm."""
+
+
+class LoginError(CodeZeroError):
+    """The page cannot be served, or the login's files cannot be used."""

@@ -19,6 +19,7 @@ from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import SwarmError
 from codezero.monitor.swarm_view import SwarmView, summarise
+from codezero.page import Page, announce, wanted
 from codezero.stopping import LEASH, Stop
 
 FOUNDING_SECONDS = 120.0
@@ -43,6 +44,7 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
     stop = Stop()
     members: list[Member] = []
+    page = Page(config) if wanted(config) else None
     leash, held = os.pipe()  # what nobody but this process holds ends with it, and the nodes with that
     with stop.on_signals():
         try:
@@ -51,9 +53,13 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
             for index in range(2, count + 1):
                 if not stop:
                     members.append(_start(config, overrides, base, index, count, addresses, leash))
+            if page is not None:
+                announce(page)
             _watch(members, config.monitor.view, stop)
         finally:
             codes = _leave(members)
+            if page is not None:
+                page.close()
             os.close(leash)
             os.close(held)
     if stop.received is signal.SIGINT:
@@ -89,6 +95,7 @@ def _start(
         f"swarm.bootstrap=[{','.join(bootstrap)}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
         "monitor.view=off",
+        "login.page=off",
     ]
     began = time.time()
     with (folder / "output.log").open("ab") as output:

@@ -85,12 +85,12 @@ class Node:
         while not reason:
             round_number = self.open_round(round_number)
             iteration += 1
-            metrics, scored = self.iterate(iteration, round_number)
+            metrics, judged = self.iterate(iteration, round_number)
             reason = self.reason_to_stop(iteration, began)
             if self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0)):  # the end closes the curve
                 metrics |= self.sit_exam()
             # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
-            self.monitor.observe(iteration, metrics | self.tolerated, scored)
+            self.monitor.observe(iteration, metrics | self.tolerated, judged)
             if reason or time.monotonic() - saved >= self.checkpoint_seconds:
                 self.checkpoints.save(iteration, self.parts)
                 saved = time.monotonic()
@@ -119,7 +119,7 @@ class Node:
         return {}
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
-        """One pass; returns what was measured and the node's own judged attempts."""
+        """One pass; returns what was measured and the judged groups, own and peers'."""
         began = time.monotonic()
         proposals: list[Problem] = []
         with self.tolerate(SwarmError, "no proposals this iteration"):
@@ -142,8 +142,9 @@ class Node:
         with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: peers' groups dropped"):
             scored_peers = self.evaluator.score(peer_groups)
 
+        judged = [*scored, *scored_peers]
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
-            self.evaluator.review(iteration, [*scored, *scored_peers])
+            self.evaluator.review(iteration, judged)
 
         learned = self.solver.step(scored, scored_peers)
         self.difficulty.observe(scored)
@@ -165,8 +166,9 @@ class Node:
             "difficulty/level": self.difficulty.level,
             "tokens/sampled_per_second": count_tokens(groups) / max(sampled, 1e-9),
         }
-        metrics |= learned | self.evaluator.metrics() | self.swarm.metrics() | self.proposer.metrics()
-        return metrics, scored
+        metrics |= learned | self.evaluator.metrics() | self.swarm.metrics()
+        metrics |= self.difficulty.metrics() | self.proposer.metrics()
+        return metrics, judged
 
     @property
     def parts(self) -> Mapping[str, Persistent]:

@@ -4,6 +4,8 @@ One process serves the page of a folder of runs, whichever node started it; the 
 when it ends.
 """
 
+import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -19,6 +21,8 @@ from codezero.compose import overrides_of
 from codezero.config import NodeConfig
 from codezero.stopping import LEASH
 
+logger = logging.getLogger(__name__)
+
 LOG = "login.log"
 READY_SECONDS = 20.0
 LEAVING_SECONDS = 5.0
@@ -26,7 +30,7 @@ MAX_LINE = 4096
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """The one line that the process writes when it serves, stands by, or cannot serve."""
+    """What the process writes when it serves, stands by, or cannot serve; and again when there is another code."""
 
     url: Annotated[str, Meta(max_length=200)]
     code: Annotated[str, Meta(max_length=20)] = ""
@@ -35,6 +39,22 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """Another process serves the page now."""
     problem: Annotated[str, Meta(max_length=1000)] = ""
     """Why nothing is served; empty: it is."""
+
+
+def invitation(ready: Ready) -> str:
+    """A line for people."""
+    if ready.code:
+        return f"watch it at {ready.url} · to own this node there, type the code {ready.code}"
+    return f"watch it at {ready.url}"
+
+
+def announce(page: "Page") -> None:
+    """Tell a person where the page is, and what its owner needs there; a warning when there is none."""
+    ready = page.ready()
+    if ready is not None and not ready.problem:
+        print(f"codezero: {invitation(ready)}", flush=True)
+    else:
+        logger.warning("there is no page: %s", ready.problem if ready else "it has not answered; see login.log")
 
 
 def wanted(config: NodeConfig) -> bool:
@@ -63,7 +83,7 @@ class Page:
                 )
         finally:
             os.close(leash)
-        self._line = b""
+        self._first = b""
         self._told = threading.Event()
         self._reader = threading.Thread(target=self._read, name="page-ready", daemon=True)
         self._reader.start()
@@ -78,7 +98,7 @@ class Page:
         """What it said; None when it has said nothing by then, or nothing that can be read."""
         self._told.wait(seconds)
         try:
-            return msgspec.json.decode(self._line, type=Ready)
+            return msgspec.json.decode(self._first, type=Ready)
         except msgspec.DecodeError:
             return None
 
@@ -95,10 +115,11 @@ class Page:
             self._reader.join()
 
     def _read(self) -> None:
-        """One line; the rest is drained, so that the process never waits for its reader."""
+        """The first line is for `ready`; a later one has a new code, which is shown and never logged."""
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            self._line = stream.readline(MAX_LINE)
+            self._first = stream.readline(MAX_LINE)
             self._told.set()
-            while stream.read(MAX_LINE):
-                pass
+            while line := stream.readline(MAX_LINE):
+                with contextlib.suppress(msgspec.DecodeError):
+                    print(f"codezero: {invitation(msgspec.json.decode(line, type=Ready))}", flush=True)

@@ -124,6 +124,10 @@ class Difficulty(Persistent, Protocol):
         """The levels that the next `count` proposals should have."""
         ...
 
+    def metrics(self) -> Metrics:
+        """`difficulty/...`: what is believed of each level, and which will be asked for."""
+        ...
+
 
 class Proposer(Persistent, Protocol):
     def propose(self, levels: Sequence[int]) -> list[Problem]:
@@ -166,8 +170,8 @@ class Monitor(Protocol):
         """Say what takes longer than a moment; it is over at the next `observe`."""
         ...
 
-    def observe(self, iteration: int, metrics: Metrics, scored: Sequence[ScoredGroup]) -> None:
-        """Record and show one iteration."""
+    def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
+        """Record and show one iteration, with own and peers' groups as they were judged."""
         ...
 
     def close(self, reason: str) -> None:

@@ -8,26 +8,22 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codezero.chain.outbox_store import OutboxStatus, read_status
-from codezero.errors import ChainError, ConfigError, SwarmError
-from codezero.monitor.monitor import NODE_FILE
+from codezero.chain.outbox_store import OutboxStatus
+from codezero.errors import ConfigError
+from codezero.monitor.history import whole
 from codezero.monitor.names import readable_name
-from codezero.monitor.store import FILE_NAME, read_metrics
-from codezero.monitor.swarm_view import read_node, runs
+from codezero.monitor.store import FILE_NAME
 from codezero.monitor.text import clean, count, duration, percent
 from codezero.run_folder import LABEL
-from codezero.swarm.status import FOLDER, NetworkStatus
-from codezero.swarm.status import read_status as read_network
+from codezero.run_view import RunFiles, survived
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
-SURVIVED = "tolerated/"
 
 
 @dataclass(frozen=True)
@@ -70,27 +66,24 @@ def newest_run(base: Path, name: str) -> Path:
 
 
 def read_run(folder: Path) -> Status:
-    """From the files alone."""
-    node = read_node(folder / NODE_FILE)
-    rows = list(read_metrics(folder / FILE_NAME, max_bytes=MAX_BYTES)) if (folder / FILE_NAME).is_file() else []
-    last = rows[-1] if rows else {}
-    peer_id, pid = node.get("peer_id"), node.get("pid")
-    peer_id = peer_id if isinstance(peer_id, str) else ""
+    """From the files alone. Raises UnreadableError."""
+    seen = RunFiles(folder, budget=MAX_BYTES).look()
+    fold, last = seen.fold, seen.fold.last
     return Status(
         run=str(folder),
-        name=readable_name(peer_id) if peer_id else "unknown",
-        peer_id=peer_id,
-        running=isinstance(pid, int) and node.get("stopped") is None and runs(pid),
-        iteration=_whole(last.get("iteration")),
-        round=_whole(last.get("round")),
-        seconds_since_step=time.time() - (folder / FILE_NAME).stat().st_mtime if rows else None,
-        reward=_newest(rows, "reward/mean"),
-        executed=next((value for key in _exam_keys(rows) if (value := _newest(rows, key)) is not None), None),
-        level=_whole(last.get("difficulty/level")),
-        peers=_newest(rows, "swarm/peers"),
-        quarantined=_quarantined(folder),
-        submissions=_submissions(folder),
-        tolerated=_survived(last),
+        name=seen.name,
+        peer_id=seen.peer_id,
+        running=seen.running,
+        iteration=whole(last, "iteration"),
+        round=whole(last, "round"),
+        seconds_since_step=None if seen.updated is None else time.time() - seen.updated,
+        reward=fold.newest("reward/mean"),
+        executed=fold.exams.newest.average if fold.exams.newest else None,
+        level=whole(last, "difficulty/level"),
+        peers=fold.newest("swarm/peers"),
+        quarantined={peer.peer: peer.reason for peer in seen.network.peers if peer.reason} if seen.network else {},
+        submissions=seen.outbox,
+        tolerated=survived(fold),
     )
 
 
@@ -137,43 +130,6 @@ def _lines(status: Status) -> list[tuple[str, str]]:
     return lines
 
 
-def _submissions(folder: Path) -> OutboxStatus | None:
-    """Of the outbox written last; one that cannot be read is a problem and not an absence."""
-    found = sorted(folder.glob("outbox-*.db"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        return None
-    try:
-        return read_status(found[-1])
-    except ChainError as error:
-        return OutboxStatus(0, 0, 0, 0, {}, None, str(error))
-
-
-def _quarantined(folder: Path) -> dict[str, str]:
-    try:
-        network: NetworkStatus = read_network(folder / FOLDER)
-    except SwarmError:
-        return {}
-    return {peer.peer: peer.reason for peer in network.peers if peer.reason}
-
-
 def _touched(folder: Path) -> float:
     written = [folder / name for name in (FILE_NAME, LABEL) if (folder / name).is_file()]
     return max(path.stat().st_mtime for path in written)
-
-
-def _exam_keys(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted({key for row in rows for key in row if key.startswith("eval/average_at_")})
-
-
-def _newest(rows: list[dict[str, Any]], key: str) -> float | None:
-    values = (row.get(key) for row in reversed(rows))
-    return next((float(value) for value in values if isinstance(value, (int, float))), None)
-
-
-def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, float)) else None
-
-
-def _survived(last: dict[str, Any]) -> dict[str, int]:
-    counts = {key.removeprefix(SURVIVED): _whole(value) for key, value in last.items() if key.startswith(SURVIVED)}
-    return {kind: times for kind, times in counts.items() if times}

@@ -18,6 +18,7 @@ from codezero.config import NodeConfig
 from codezero.fleet import ADDRESSES
 from codezero.monitor.monitor import RunMonitor, setup_logging
 from codezero.node import Node
+from codezero.page import Page, announce, wanted
 from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out
 from codezero.proposer.difficulty import BandTS
@@ -29,7 +30,7 @@ from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
 from codezero.types import Metrics
-from codezero.wiring_chain import ChainParts, build_chain
+from codezero.wiring_chain import ChainParts, build_chain, with_login
 from codezero.wiring_evaluator import Say, build_evaluator
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
     end_with_parent()
     setup_logging(Path(config.run.logs))
     identity = Identity.load_or_create(Path(config.swarm.identity))
+    config = with_login(config)
     with contextlib.ExitStack() as stack:
+        page = stack.enter_context(Page(config)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
         chain = start_chain(config, identity.peer_id, folder, stack)
@@ -60,6 +63,8 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
         node = build_node(config, folder, swarm, monitor, chain, stack)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
+        if page is not None:
+            announce(page)
         node.run()
     return node.stop.received is signal.SIGINT
 

@@ -6,18 +6,20 @@ the outbox. Runs beside the loading of the models.
 
 import contextlib
 import logging
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.clock import ClockCoordinator, NoOutbox
-from codezero.config import ChainConfig
+from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError
 from codezero.protocols import Coordinator, Outbox
 
 if TYPE_CHECKING:
     from codezero.chain.coordinator import Coordinator as ContractCoordinator
     from codezero.chain.rpc import Rpc
+    from codezero.chain.sending import Sender
     from codezero.chain.wallet import Wallet
 
 logger = logging.getLogger(__name__)
@@ -73,24 +75,43 @@ def build_chain(
     return ChainParts(coordinator, outbox)
 
 
-def connect(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoordinator":
+def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | None" = None) -> "ContractCoordinator":
     """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
 
-    Raises ConfigError, WalletError, ChainError.
+    wallet: the account; None: the config's. Raises ConfigError, WalletError, ChainError.
     """
     from codezero.chain.coordinator import Coordinator
     from codezero.chain.embedded import own_contract
     from codezero.chain.sending import Sender
 
-    wallet = open_wallet(config)
+    wallet = wallet or open_wallet(config)
     rpc = chain_access(config, wallet, stack)
-    sender = Sender(rpc, wallet)
     contract = config.contract
     if config.kind == "embedded" and not contract:
-        contract = own_contract(Path(config.directory), rpc, sender)
-    coordinator = Coordinator(rpc, contract, sender)
+        contract = own_contract(Path(config.directory), rpc, Sender(rpc, wallet))
+    coordinator = Coordinator(rpc, contract, sender_of(config, rpc, wallet, stack))
     stack.callback(coordinator.close)
     return coordinator
+
+
+def sender_of(config: ChainConfig, rpc: "Rpc", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
+    """Transactions that the account pays for, or with `alchemy_policy` operations that a sponsor does."""
+    from codezero.chain.alchemy import Alchemy, api_key
+    from codezero.chain.sending import Sender
+    from codezero.chain.sponsored import AlchemySender
+    from codezero.chain.wallet import KeystoreWallet
+
+    if not config.alchemy_policy:
+        return Sender(rpc, wallet)
+    if not isinstance(wallet, KeystoreWallet):
+        raise ConfigError(
+            "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
+            "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
+        )
+    key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
+    alchemy = Alchemy(key, config.alchemy_policy, url=config.alchemy_url, delegates=config.alchemy_delegates)
+    stack.callback(alchemy.close)
+    return AlchemySender(rpc, wallet, alchemy)
 
 
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "Rpc":
@@ -125,6 +146,33 @@ def chain_place(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
     contract = config.contract or founded(directory)
     return *_serve(config, stack), contract
+
+
+def with_login(config: NodeConfig) -> NodeConfig:
+    """The account is the one that the login keeps, once the node has an owner; a keystore of one's own goes first.
+
+    Raises LoginError.
+    """
+    chain = config.chain
+    if (
+        chain.kind == "clock"
+        or chain.signer
+        or Path(chain.wallet).exists()
+        or not Path(config.login.directory).is_dir()
+    ):
+        return config
+    from codezero.login.login import TOKEN
+    from codezero.login.store import Folder
+    from codezero.login.vault import Vault
+
+    folder = Folder(Path(config.login.directory))
+    owner = Vault(folder, config.login.days, time.time).owner()
+    if owner is None:
+        return config
+    signer = f"http://localhost:{config.login.port}"
+    remote = replace(chain, signer=signer, signer_token=str(folder.path / TOKEN), account=owner.account)
+    page = "on" if config.login.page == "auto" else config.login.page  # off: another process serves it
+    return replace(config, chain=remote, login=replace(config.login, page=page))
 
 
 def open_wallet(config: ChainConfig) -> "Wallet":

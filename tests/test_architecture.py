@@ -25,7 +25,7 @@ ROWS = [
     {"wiring"},
     {"run_view"},
     {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
-    {"wiring_page"},
+    {"wiring_page", "signing_in"},
     {"commands"},
     {"cli"},
     {"__main__"},
@@ -92,8 +92,8 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert (path.name == "__init__.py" and not source.strip()) or ast.get_docstring(ast.parse(source))
 
 
-JOINING = {"wiring", "wiring_evaluator", "evaluate", "nano", "commands", "bootnode", "peers", "inviting", "leaderboard",
-           "status"}  # fmt: skip
+JOINING = {"wiring", "wiring_evaluator", "wiring_chain", "wiring_page", "run_view", "evaluate", "nano", "commands",
+           "bootnode", "peers", "inviting", "leaderboard", "status"}  # fmt: skip
 
 
 def test_only_wiring_names_parts_of_several_roles() -> None:

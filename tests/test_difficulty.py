@@ -119,6 +119,32 @@ def test_every_level_drawn_is_between_1_and_5(
         assert all(level in range(1, 6) and abs(level - rule.level) <= 1 for level in rule.draw(3))
 
 
+def test_its_beliefs_are_told_and_telling_changes_nothing() -> None:
+    told, untold = BandTS(seed=3), BandTS(seed=3)
+    for _ in range(40):
+        for rule in (told, untold):
+            rule.observe([scored(2, [1.0, 0.0]), scored(3, [0.0, 0.0])])
+        told.metrics()
+    metrics = told.metrics()
+    assert told.draw(100) == untold.draw(100) and metrics == told.metrics()
+    for level in range(1, 6):
+        low, mean, high = (metrics[f"difficulty/success_{level}{part}"] for part in ("_low", "", "_high"))
+        assert isinstance(low, float) and isinstance(mean, float) and isinstance(high, float)
+        assert 0 <= low < mean < high <= 1
+    assert metrics["difficulty/success_2"] == pytest.approx(0.5, abs=0.05)
+    weights = [metrics[f"difficulty/weight_{level}"] for level in range(1, 6)]
+    assert sum(float(weight or 0) for weight in weights) == 1.0
+
+
+def test_the_weights_are_the_shares_of_what_is_asked_for() -> None:
+    rule = BandTS(seed=3)
+    for _ in range(10):
+        rule.observe([scored(2, [1.0, 0.0])])
+    drawn, metrics = rule.draw(3_000), rule.metrics()
+    for level in range(1, 6):
+        assert metrics[f"difficulty/weight_{level}"] == pytest.approx(drawn.count(level) / 3_000, abs=0.2)
+
+
 def test_what_the_judge_could_not_tell_teaches_nothing() -> None:
     informed, uninformed = BandTS(seed=0), BandTS(seed=0)
     for _ in range(20):

@@ -10,7 +10,7 @@ from builders_models import EOS, judged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.solver.external import Candidate, External, Reader, choose, external
+from codezero.solver.external import MAX_PEERS, Candidate, External, Reader, choose, external
 from codezero.types import Completion, Problem, ScoredGroup, Status
 
 
@@ -67,7 +67,16 @@ def test_eos_is_pushed_only_where_the_attempt_was_finished():
 
 def test_groups_without_spread_are_dropped():
     found = read([judged(0, [1.0] * 4), judged(1, [0.0] * 4), judged(2, [0.3, 0.3 + 1e-6])])
-    assert found == External(refused=(("no_spread", 3),))
+    assert found == External(refused=(("no_spread", 3),), peers=(("peer", 3, 0),))
+
+
+def test_what_was_used_of_each_peer_is_told_of_few_peers():
+    groups = [judged(number, [1.0, 0.0], peer_id=f"peer{number % 3}") for number in range(6)]
+    flat = judged(6, [1.0, 1.0], peer_id="flat")
+    assert read([*groups, flat]).peers == (("peer0", 2, 2), ("peer1", 2, 2), ("peer2", 2, 2), ("flat", 1, 0))
+    crowd = [judged(number, [1.0, 0.0], peer_id=f"peer{number}") for number in range(40)]
+    told = read(crowd).peers
+    assert len(told) == MAX_PEERS and sum(used for _, _, used in told) == 16
 
 
 def test_rows_that_could_not_be_judged_neither_push_nor_set_the_mean():

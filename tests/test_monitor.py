@@ -16,6 +16,7 @@ from codezero.monitor.logs import quiet_libraries
 from codezero.monitor.monitor import NODE_FILE, RunMonitor, setup_logging
 from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PlainView, plain_line
+from codezero.monitor.rollouts import read_page
 from codezero.monitor.store import FILE_NAME, read_metrics
 from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise
 
@@ -73,6 +74,38 @@ def test_the_end_leaves_a_report_and_says_where(tmp_path: Path, capsys: pytest.C
     assert f"report: {tmp_path / 'report.md'}" in shown
     assert "rose by 30.0 points" in shown
     assert "return sum(numbers)" in (tmp_path / "report.md").read_text()
+
+
+def test_groups_are_kept_and_only_own_ones_are_on_the_screen(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.started(0)
+    foreign = group("a question of a peer")
+    foreign = dataclasses.replace(foreign, group=dataclasses.replace(foreign.group, peer_id="other"))
+    made.observe(1, row(1), [foreign])
+    assert made.state.problem is None
+    made.observe(2, row(2), [group("own"), foreign])
+    assert made.state.problem and made.state.problem.question == "own"
+    made.close("asked to stop")
+    assert sorted(line.question for line in read_page(tmp_path, limit=9).rollouts) == [
+        *["a question of a peer"] * 2,
+        "own",
+    ]
+
+
+def test_a_row_that_is_no_number_draws_no_picture_and_ends_no_run(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.started(0)
+    for iteration, reward in enumerate([0.5, float("nan"), float("inf"), 0.7], 1):
+        made.observe(iteration, row(iteration, reward), [])
+    assert made.state.reward == 0.7 and made.state.rewards.values == (0.5, 0.7)
+    made.close("asked to stop")
+
+
+def test_from_its_first_word_on_others_know_that_it_runs(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.busy("loading the libraries")
+    (only,) = summarise([tmp_path])
+    assert only.alive and only.name == readable_name(PEER)
 
 
 def test_off_is_silent_and_still_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,7 +290,8 @@ def test_the_live_table_gives_the_terminal_back() -> None:
 def test_the_node_file_holds_no_secret(tmp_path: Path) -> None:
     played(tmp_path, 1).close("asked to stop")
     facts = json.loads((tmp_path / NODE_FILE).read_text())
-    assert set(facts) == {"peer_id", "pid", "began", "stopped"}
+    assert set(facts) == {"peer_id", "pid", "began", "stopped", "facts"}
+    assert facts["facts"] == {"swarm": "local", "solver": "nano"}
 
 
 def test_a_warning_scrolls_by_above_the_live_view(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ class Parts:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.rows: list[dict[str, Any]] = []
+        self.judged: list[list[str]] = []
+        """Peer ids of the groups that the monitor was shown in each iteration."""
         self.saved: list[int] = []
 
     def note(self, call: str) -> None:
@@ -84,6 +86,7 @@ class Parts:
         else:
             self.note(f"log {arguments[0]}")
             self.rows.append(arguments[1])
+            self.judged.append([one.group.peer_id for one in arguments[2]])
 
     def draw(self, count: int) -> list[int]:
         return [2] * count
@@ -157,6 +160,16 @@ def test_an_iteration_runs_in_order() -> None:
         *("difficulty", "hear 1", "propose", "offer", "reward 0.5", "exam", "log 1", "save 1", "close", "close"),
     ]
     assert parts.rows[-1]["round"] == 7
+
+
+def test_the_monitor_is_shown_own_and_peers_groups() -> None:
+    class Heard(Parts):
+        def gather(self, round_number: int) -> list[RolloutGroup]:
+            return [dataclasses.replace(GROUP, peer_id="other")]
+
+    parts = Heard()
+    make_node(parts).run()
+    assert parts.judged == [[], ["me", "other"]]
 
 
 def test_exams_are_sat_when_due_and_at_the_end() -> None:

@@ -158,6 +158,7 @@ def test_peers_never_outnumber_own_rows():
     groups = [judged(10 + i, [1.0, 0.0, 0.0, 0.0], peer_id="other") for i in range(9)]
     metrics = peer_step(make(), groups)
     assert metrics["swarm/external_groups"] == 2  # of four rows, beside eight own
+    assert (metrics["swarm/external_judged/other"], metrics["swarm/external_used/other"]) == (9, 2)
 
 
 def test_no_peers_wanted_no_peers_taken():

@@ -53,7 +53,14 @@ class Coordinator:
     @property
     def account(self) -> str:
         """Who sends. Raises ChainError without a sender."""
-        return self._needs_sender().address
+        return self.sender.address
+
+    @property
+    def sender(self) -> Sender:
+        """What sends. Raises ChainError without one."""
+        if self._sender is None:
+            raise ChainError("this needs an account; name a keystore or a signer")
+        return self._sender
 
     def close(self) -> None:
         """Ends the background reading; the RPC stays open."""
@@ -190,7 +197,7 @@ class Coordinator:
         earlier: Sequence[Signed] = (),
         record: Callable[[Signed], None] | None = None,
     ) -> Receipt:
-        sender, data = self._needs_sender(), encode_call(name, *arguments)
+        sender, data = self.sender, encode_call(name, *arguments)
         return sender.transact(self.contract, data, seconds, earlier=earlier, record=record)
 
     def _owner_soon(self, peer: str) -> str:
@@ -203,11 +210,6 @@ class Coordinator:
 
     def _has_role(self, role: str, account: str) -> bool:
         return self._ask("hasRole", keccak(text=role), account)[0]
-
-    def _needs_sender(self) -> Sender:
-        if self._sender is None:
-            raise ChainError("this needs an account; name a keystore or a signer")
-        return self._sender
 
     def _ask(self, name: str, *arguments: object) -> tuple[Any, ...]:
         return self._ask_all([(name, arguments)])[0]

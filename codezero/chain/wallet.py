@@ -21,6 +21,7 @@ from eth_account.signers.local import LocalAccount
 from msgspec import Meta
 
 from codezero.chain.private_file import read_private, write_new
+from codezero.chain.user_operation import UserOperation
 from codezero.errors import WalletError
 
 MAX_KEYSTORE = 16 << 10
@@ -101,9 +102,27 @@ class KeystoreWallet:
         except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
             raise WalletError(f"the transaction cannot be signed: {error}") from error
 
+    @classmethod
+    def of_key(cls, key: bytes) -> "KeystoreWallet":
+        """[32] bytes that somebody else keeps. Raises WalletError."""
+        return cls(_account_of(key))
+
+    def key(self) -> bytes:
+        """[32] bytes, for who keeps it from now on."""
+        return bytes(self._account.key)
+
     def sign_message(self, text: str) -> bytes:
         """[65] bytes: an EIP-191 signature, which can never be one of a transaction."""
         return bytes(self._account.sign_message(encode_defunct(text=text)).signature)
+
+    def sign_operation(self, chain_id: int, operation: UserOperation) -> bytes:
+        """[65] bytes: an EIP-191 signature of its hash, which can never be one of a transaction."""
+        return bytes(self._account.sign_message(encode_defunct(operation.hash(chain_id))).signature)
+
+    def sign_authorization(self, chain_id: int, delegate: str, nonce: int) -> bytes:
+        """[65] bytes, EIP-7702: the account follows `delegate`, checksummed."""
+        signed: Any = self._account.sign_authorization({"chainId": chain_id, "address": delegate, "nonce": nonce})
+        return signed.r.to_bytes(32) + signed.s.to_bytes(32) + bytes([27 + signed.y_parity])
 
     @classmethod
     def create(cls, path: Path, passphrase: str, *, key: bytes | None = None, work: int = WORK) -> "KeystoreWallet":

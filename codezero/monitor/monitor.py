@@ -1,4 +1,4 @@
-"""Records, shows and reports a run: `protocols.Monitor` over metrics.jsonl, a view and the report."""
+"""Records, shows and reports a run: `protocols.Monitor` over metrics.jsonl, rollouts.db, a view and the report."""
 
 import json
 import logging
@@ -14,6 +14,7 @@ from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PlainView, print_flushed
 from codezero.monitor.report import MORE_PEERS, headline, write_report
+from codezero.monitor.rollouts import RolloutStore
 from codezero.monitor.state import RunState
 from codezero.monitor.store import FILE_NAME, MetricsFile, read_metrics
 from codezero.monitor.terminal import LiveView, save_picture, terminal_console
@@ -28,6 +29,8 @@ PICTURE = "view.svg"
 
 NODE_FILE = "node.json"
 """Who runs in this folder, for views of several nodes."""
+MAX_FACT = 300
+"""Characters of a fact in it."""
 
 
 class View(Protocol):
@@ -71,6 +74,7 @@ class RunMonitor:
         self.view_kind = view
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
+        self._rollouts = RolloutStore(folder, identity)
         self._view: View = NoView() if view == "off" else PlainView()
         """Plain lines until `started`: what is loaded then scrolls away above the live view."""
 
@@ -79,6 +83,7 @@ class RunMonitor:
         self._file = MetricsFile.open(self.folder)
         self._file.truncate_after(iteration if iteration > 0 else -1)
         self.state = self.state.replayed(read_metrics(self._file.path))
+        self._rollouts.begin(iteration)
         self._write_node_file(stopped=None)
         logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
         quiet_libraries()  # by now everything is imported
@@ -86,16 +91,20 @@ class RunMonitor:
         self._view.show(self.state)
 
     def busy(self, doing: str) -> None:
-        """Shown until the next `observe`."""
+        """Shown until the next `observe`. From the first call on, others know that this process runs here."""
+        if self._file is None and not self.state.busy:
+            self._write_node_file(stopped=None)
         self.state = replace(self.state, busy=doing)
         self._view.busy(self.state)
 
-    def observe(self, iteration: int, metrics: Metrics, scored: Sequence[ScoredGroup]) -> None:
-        """One row on disk, one picture on the screen."""
+    def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
+        """One row and some of the groups on disk, one picture on the screen."""
         row = metrics | {"iteration": iteration}
         if self._file is not None:
             self._file.append(row)
-        self.state = self.state.advanced(row, scored)
+            self._rollouts.add(iteration, judged)
+        own = [one for one in judged if one.group.peer_id == self.state.identity]
+        self.state = self.state.advanced(row, own)
         self._view.show(self.state)
 
     def close(self, reason: str) -> None:
@@ -105,6 +114,7 @@ class RunMonitor:
         self._view.close()
         self._file.close()
         self._file = None
+        self._rollouts.close()
         self._write_node_file(stopped=reason)
         rows = read_metrics(self.folder / FILE_NAME)
         page = write_report(self.folder, rows, self.state, reason)
@@ -115,9 +125,16 @@ class RunMonitor:
                 print_flushed(line)
 
     def _write_node_file(self, stopped: str | None) -> None:
-        facts = {"peer_id": self.state.identity, "pid": os.getpid(), "began": self.state.began, "stopped": stopped}
+        told = {
+            "peer_id": self.state.identity,
+            "pid": os.getpid(),
+            "began": self.state.began,
+            "stopped": stopped,
+            "facts": {"swarm": self.state.swarm_kind}
+            | {name: value[:MAX_FACT] for name, value in self.state.facts.items()},
+        }
         part = self.folder / f"{NODE_FILE}.part"
-        part.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(told) + "\n", encoding="utf-8")
         os.replace(part, self.folder / NODE_FILE)
 
 

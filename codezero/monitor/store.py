@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
+import msgspec
+
 from codezero.types import Metrics
 
 FILE_NAME = "metrics.jsonl"
@@ -41,8 +43,13 @@ MAX_TEXT = 1_000
 """Characters of a string value."""
 MAX_LINE = 1 << 16
 """Bytes of a line that is read."""
+LARGEST = 1e300
+"""Of a number that means anything. NaN is not below it either."""
 MAX_BYTES = 32 << 20
 """Read of one file by default: some 20,000 iterations, half from its beginning and half from its end."""
+
+_flat = msgspec.json.Decoder(dict[str, float | int | str | None])
+"""Follows no nesting. One without a type does, and overflows the stack where a library raised the recursion limit."""
 
 
 class MetricsFile:
@@ -101,9 +108,9 @@ def read_metrics(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Metrics]:
 
 
 def number(row: Metrics, key: str) -> float | None:
-    """A measured number; None for anything else."""
+    """A measured number that can be reckoned with; None for anything else."""
     value = row.get(key)
-    return value if isinstance(value, int | float) else None
+    return value if isinstance(value, int | float) and -LARGEST <= value <= LARGEST else None
 
 
 def _line(row: Metrics) -> bytes:
@@ -122,17 +129,17 @@ def _value(value: object) -> float | int | str | None:
 
 def _rows(lines: Iterable[bytes]) -> Iterator[Metrics]:
     for line in lines:
-        row = _parse(line)
+        row = parse(line) if line.endswith(b"\n") else None  # else it is torn
         if row is not None:
             yield row
 
 
-def _parse(line: bytes) -> Metrics | None:
-    """None for a line that is torn, overlong or no row."""
-    if len(line) > MAX_LINE or not line.endswith(b"\n"):
+def parse(line: bytes) -> Metrics | None:
+    """None for a line that is overlong or no row."""
+    if len(line) > MAX_LINE:
         return None
     try:
-        raw = json.loads(line)
+        raw = _read(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(raw, dict):
@@ -140,6 +147,14 @@ def _parse(line: bytes) -> Metrics | None:
     row = {key: _value(value) for key, value in cast("dict[str, object]", raw).items()}
     iteration = row.get("iteration")
     return row if isinstance(iteration, int) and not isinstance(iteration, bool) and iteration >= 0 else None
+
+
+def _read(line: bytes) -> object:
+    """Thrice as fast as the standard library alone, which takes NaN besides. Raises ValueError and RecursionError."""
+    try:
+        return _flat.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(line)
 
 
 def _repair(path: Path) -> None:

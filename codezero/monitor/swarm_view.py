@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +25,7 @@ from codezero.monitor.text import clean, count, duration, percent
 
 MAX_BYTES = 1 << 19
 """Read of each node's metrics a look: its beginning, where the start value is, and its newest rows."""
-MAX_NODE_FILE = 4_096
+MAX_NODE_FILE = 16_384
 HINT = "Ctrl-C saves and stops every node; the same command goes on from there."
 
 
@@ -65,7 +65,7 @@ def _summary(folder: Path) -> NodeRow:
     return NodeRow(
         name=readable_name(peer_id) if isinstance(peer_id, str) else clean(folder.name, 24),
         pid=pid,
-        alive=pid is not None and node.get("stopped") is None and runs(pid),
+        alive=alive(node),
         iteration=state.iteration,
         round=state.round,
         samples=state.exams[-1].samples if state.exams else None,
@@ -84,16 +84,22 @@ def read_node(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as stream:
             raw = json.loads(stream.read(MAX_NODE_FILE))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+
+
+def alive(node: Mapping[str, Any]) -> bool:
+    """Is the process that a node.json tells of still there?"""
+    pid = node.get("pid")
+    return isinstance(pid, int) and pid > 0 and node.get("stopped") is None and runs(pid)
 
 
 def runs(pid: int) -> bool:
     """Is there such a process?"""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

@@ -18,11 +18,7 @@ Series = list[tuple[float, float]]
 """[(iteration, value)], oldest first."""
 
 
-class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """Made once, sent as JSON."""
-
-
-class Exam(Frozen):
+class Exam(msgspec.Struct, frozen=True, kw_only=True):
     """One sitting of the held-out problems."""
 
     iteration: int
@@ -44,7 +40,7 @@ class Exam(Frozen):
     """average@k of each difficulty level that has problems."""
 
 
-class LevelSkill(Frozen):
+class LevelSkill(msgspec.Struct, frozen=True, kw_only=True):
     """What the difficulty rule believes of one level."""
 
     level: int
@@ -57,7 +53,7 @@ class LevelSkill(Frozen):
     """Share of the next requests for problems that would ask for this level."""
 
 
-class JudgeBelief(Frozen):
+class JudgeBelief(msgspec.Struct, frozen=True, kw_only=True):
     """How far the judge can be believed."""
 
     weight: float | None
@@ -74,7 +70,7 @@ class JudgeBelief(Frozen):
     """What is wrong with it just now; empty: nothing."""
 
 
-class Peer(Frozen):
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Another node, as this one knows it."""
 
     peer_id: str
@@ -82,8 +78,10 @@ class Peer(Frozen):
     last_seen: float
     groups: int
     """Groups of attempts received."""
+    judged: int
+    """Of its groups, those that this node's judge looked at."""
     share_used: float | None
-    """Of those, the share that entered an update."""
+    """Of those judged, the share that entered an update; None: none was judged."""
     penalty: float
     """Of its offences, decaying; it is kept away from when that is too much."""
     state: Literal["ok", "quarantined"]
@@ -91,7 +89,7 @@ class Peer(Frozen):
     """Why it is kept away from; empty when it is not."""
 
 
-class Outbox(Frozen):
+class Outbox(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the points."""
 
     collecting: int
@@ -103,7 +101,7 @@ class Outbox(Frozen):
     """What keeps points back now; empty: nothing."""
 
 
-class Round(Frozen):
+class Round(msgspec.Struct, frozen=True, kw_only=True):
     """What this node did in one round of the swarm."""
 
     number: int
@@ -113,7 +111,7 @@ class Round(Frozen):
     """Mean of its iterations' rewards."""
 
 
-class Network(Frozen):
+class Network(msgspec.Struct, frozen=True, kw_only=True):
     """Its place in the peer-to-peer network."""
 
     neighbours: int
@@ -123,7 +121,7 @@ class Network(Frozen):
     addresses: list[str]
 
 
-class RunView(Frozen):
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the dashboard shows, but for attempts and the leaderboard."""
 
     run: str
@@ -144,12 +142,17 @@ class RunView(Frozen):
     level: int | None
     reward: float | None
     seconds_per_iteration: float | None
+    """Median of the last ones, without exams."""
+    limit_seconds: float
+    """A last step older than this is a stall, of a run that is running."""
     tokens_per_second: float | None
     facts: dict[str, str]
     """What stays the same: models, device, the kind of swarm."""
     series: dict[str, Series]
     """reward, loss, entropy, zero_spread_share, level, judge_auroc, judge_false_positive_share, peers, external_share,
     and success_1 ... success_5: the mean posterior of each level; only those with values."""
+    latest: dict[str, float]
+    """The value of each series that was measured last, not averaged."""
     exams: list[Exam]
     difficulty: list[LevelSkill]
     judge: JudgeBelief
@@ -164,7 +167,7 @@ class RunView(Frozen):
     """Errors that the run survived, by kind."""
 
 
-class RunLine(Frozen):
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run among others."""
 
     run: str
@@ -174,13 +177,13 @@ class RunLine(Frozen):
     updated: float | None
 
 
-class Runs(Frozen):
+class Runs(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of this folder, the one written last first."""
 
     runs: list[RunLine]
 
 
-class RolloutLine(Frozen):
+class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):
     """A group of attempts at one problem, in a list."""
 
     id: int
@@ -200,7 +203,7 @@ class RolloutLine(Frozen):
     """One per attempt; None: could not be judged."""
 
 
-class RolloutPage(Frozen):
+class RolloutPage(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first."""
 
     rollouts: list[RolloutLine]
@@ -208,7 +211,7 @@ class RolloutPage(Frozen):
     """Ask with `before` this id for more; None: there are no more."""
 
 
-class ShownVerdict(Frozen):
+class ShownVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt and what was decided about it."""
 
     text: str
@@ -227,7 +230,7 @@ class ShownVerdict(Frozen):
     """`text` is only its beginning."""
 
 
-class Rollout(Frozen):
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """A group of attempts in full."""
 
     line: RolloutLine
@@ -237,7 +240,7 @@ class Rollout(Frozen):
     attempts: list[ShownVerdict]
 
 
-class BoardLine(Frozen):
+class BoardLine(msgspec.Struct, frozen=True, kw_only=True):
     """One peer on the leaderboard."""
 
     peer_id: str
@@ -250,7 +253,7 @@ class BoardLine(Frozen):
     mine: bool
 
 
-class Leaderboard(Frozen):
+class Leaderboard(msgspec.Struct, frozen=True, kw_only=True):
     """Who earned what, read from the chain."""
 
     chain_id: int | None
@@ -262,7 +265,7 @@ class Leaderboard(Frozen):
     """Why it cannot be read; empty: it can."""
 
 
-class Health(Frozen):
+class Health(msgspec.Struct, frozen=True, kw_only=True):
     """`/healthz`: HTTP 200 when `healthy`, else 503."""
 
     healthy: bool

@@ -13,15 +13,19 @@ from random import Random
 from typing import Annotated, cast
 
 import msgspec
-from scipy.special import betainc
+from scipy.special import betainc, betaincinv
 
 from codezero.errors import CheckpointError
-from codezero.types import Feedback, ScoredGroup
+from codezero.types import Feedback, Metrics, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2
 _LEVELS = range(LOWEST, HIGHEST + 1)
 HINT = 0.25
 """What peers say of a level in one iteration, in observations; and at most this share of what was seen here."""
+TRIALS = 64
+"""Draws that the shares of the levels are told from; always with the same noise, so that they move with the beliefs."""
+TAIL = 0.025
+"""Of the posterior, outside either end of the interval that is told."""
 _FILE = "difficulty.json"
 
 _Count = Annotated[float, msgspec.Meta(ge=1.0)]
@@ -101,7 +105,21 @@ class BandTS:
 
     def draw(self, count: int) -> list[int]:
         """A level for each of the next `count` problems, at most one away from `level`."""
-        return [self._draw_one() for _ in range(count)]
+        return [self._draw_one(self._random) for _ in range(count)]
+
+    def metrics(self) -> Metrics:
+        """Of each level N: `difficulty/success_N`, the posterior's mean, with its interval of 95 % in `_low` and
+        `_high`; and `difficulty/weight_N`, about which share of the next requests will ask for it."""
+        chance = Random(TRIALS)
+        drawn = [self._draw_one(chance) for _ in range(TRIALS)]
+        told: Metrics = {}
+        for level in _LEVELS:
+            a, b = self._successes[level], self._failures[level]
+            told[f"difficulty/success_{level}"] = a / (a + b)
+            told[f"difficulty/success_{level}_low"] = _beta_quantile(TAIL, a, b)
+            told[f"difficulty/success_{level}_high"] = _beta_quantile(1 - TAIL, a, b)
+            told[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS
+        return told
 
     def save(self, folder: Path) -> None:
         version, words, _ = self._random.getstate()
@@ -159,8 +177,8 @@ class BandTS:
         self._level = level
         self._dwell = 0
 
-    def _draw_one(self) -> int:
-        draws = [self._random.betavariate(self._successes[i], self._failures[i]) for i in _LEVELS]
+    def _draw_one(self, chance: Random) -> int:
+        draws = [chance.betavariate(self._successes[i], self._failures[i]) for i in _LEVELS]
         weights = [self._successes[i] + self._failures[i] for i in _LEVELS]
         success = dict(zip(_LEVELS, _never_rising(draws, weights), strict=True))
         near = range(max(LOWEST, self._level - 1), min(HIGHEST, self._level + 1) + 1)
@@ -172,6 +190,10 @@ class BandTS:
 
 def _beta_cdf(x: float, a: float, b: float) -> float:
     return float(cast(float, betainc(a, b, x)))
+
+
+def _beta_quantile(share: float, a: float, b: float) -> float:
+    return float(cast(float, betaincinv(a, b, share)))
 
 
 def _never_rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:

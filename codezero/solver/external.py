@@ -20,6 +20,8 @@ LEAST_MEAN_LOGPROB = -4.0
 """Nats per token. What the policy finds less likely is not its language, and a push would be a jolt."""
 PEERS_FOR_CAP = 4
 """From this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups."""
+MAX_PEERS = 32
+"""Whose part is told after an update; those of whom most was chosen."""
 
 Ids = tuple[int, ...]
 
@@ -51,6 +53,8 @@ class External:
     """Chosen."""
     refused: tuple[tuple[str, int], ...] = ()
     """Groups and rows left out, by reason."""
+    peers: tuple[tuple[str, int, int], ...] = ()
+    """(peer id, its groups, those of them that were chosen), at most MAX_PEERS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ def external(
     chosen = choose(candidates, max_groups, max_rows, chance)
     refused["not_needed"] = len(candidates) - len(chosen)
     rows, idle_rows, idle_tokens = _rows(chosen, reader, refused)
-    return External(rows, idle_rows, idle_tokens, len(chosen), tuple((+refused).items()))
+    parts = _parts(strangers, chosen)
+    return External(rows, idle_rows, idle_tokens, len(chosen), tuple((+refused).items()), parts)
 
 
 def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chance: random.Random) -> list[Candidate]:
@@ -98,6 +103,13 @@ def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chan
         if len(chosen) < max_groups and len(one.advantages) <= room:
             chosen.append(one)
     return chosen
+
+
+def _parts(strangers: Sequence[ScoredGroup], chosen: Sequence[Candidate]) -> tuple[tuple[str, int, int], ...]:
+    groups = Counter(one.group.peer_id for one in strangers)
+    used = Counter(one.group.group.peer_id for one in chosen)
+    first = sorted(groups, key=lambda peer: (-used[peer], -groups[peer], peer))[:MAX_PEERS]
+    return tuple((peer, groups[peer], used[peer]) for peer in first)
 
 
 def _candidates(

@@ -97,8 +97,10 @@ class GrpoSolver:
         done = self.learner.update(Batch((*own, *foreign.rows), foreign.idle_rows, foreign.idle_tokens))
         logprobs = [logprob for row in own for logprob in row.logprobs]
         flat = sum(group_advantages(group, "none") is None for group in local)
-        refused: Metrics = {f"swarm/external_refused/{reason}": count for reason, count in foreign.refused}
-        return refused | {
+        told: Metrics = {f"swarm/external_refused/{reason}": count for reason, count in foreign.refused}
+        for peer, judged, used in foreign.peers:
+            told |= {f"swarm/external_judged/{peer}": judged, f"swarm/external_used/{peer}": used}
+        return told | {
             "train/loss": done.loss,
             # Mean of -log p over what the policy sampled: an unbiased estimate of its entropy per token, in nats
             "train/entropy": -math.fsum(logprobs) / len(logprobs) if logprobs else None,

@@ -1,0 +1,142 @@
+"""Between every request and its handler: a foreign site in the owner's browser must reach nothing here.
+
+    421  another Host: DNS rebinding, and 127.0.0.1, at which no passkey works
+    403  another Origin: a page that is not ours
+    415  another content type: what a foreign page may send without asking first
+    413  a body over the limit           401  neither session nor token           429  too often
+
+Every answer carries the headers below; every refusal is {"error": "one line"}.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from codezero.errors import CodeZeroError, LoginError
+from codezero.login.access import LOGIN, PORT, PROGRAM, Access, access_of, may_read, origin_of
+from codezero.login.refusal import Refusal
+
+logger = logging.getLogger("codezero.login")
+
+RECHECK_SECONDS = 2.0
+"""How long a stream goes on after its reader was logged out."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+OFF = ("accelerometer", "camera", "display-capture", "geolocation", "gyroscope", "magnetometer", "microphone", "midi",
+       "payment", "screen-wake-lock", "serial", "usb", "xr-spatial-tracking")  # fmt: skip
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": ", ".join(
+        [*(f"{feature}=()" for feature in OFF), "publickey-credentials-create=(self), publickey-credentials-get=(self)"]
+    ),
+}
+SAFE = ("GET", "HEAD")
+WORDS = {404: "there is nothing at this address", 405: "this address is not asked in this way"}
+
+
+@web.middleware
+async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        _check(request)
+        if access_of(request) is Access.READABLE:
+            return await _while_readable(request, handler)
+        return await handler(request)
+    except Refusal as refusal:
+        headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
+        return error(refusal.status, refusal.text, **headers)
+    except web.HTTPException as said:
+        allow = {"Allow": said.headers["Allow"]} if "Allow" in said.headers else {}
+        return error(said.status, WORDS.get(said.status, said.reason), **allow)
+    except CodeZeroError as failure:
+        logger.error("%s could not be answered: %s", request.path[:100], failure)
+        return error(503, str(failure))
+
+
+async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """To be called before each answer begins."""
+    response.headers.update(HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.popall("Server", None)
+
+
+def error(status: int, text: str, **headers: str) -> web.Response:
+    line = "".join(character if character.isprintable() else " " for character in text[:500])
+    return web.Response(
+        status=status, body=msgspec.json.encode({"error": line}), content_type="application/json", headers=headers
+    )
+
+
+def _check(request: web.Request) -> None:
+    """Raises Refusal."""
+    access = access_of(request)
+    _check_host(request, access)
+    request[PROGRAM] = _is_program(request)
+    if access in (Access.BEARER, Access.LEGACY):
+        if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+            raise Refusal(403, "this address is for programs and not for web pages")
+    elif not request[PROGRAM]:
+        _check_origin(request)
+    if request.method not in SAFE:
+        _check_content_type(request)
+    if access is Access.BEARER and not request[PROGRAM]:
+        raise Refusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
+
+
+def _check_host(request: web.Request, access: Access) -> None:
+    port = request.app[PORT]
+    names = ("localhost", "127.0.0.1", "[::1]") if access is Access.PROBE else ("localhost",)
+    if request.headers.getall("Host", []) not in [[f"{name}:{port}"] for name in names]:
+        raise Refusal(421, f"this page is served at http://localhost:{port} only; open it there")
+
+
+def _is_program(request: web.Request) -> bool:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return "Origin" not in request.headers and kind.lower() == "bearer" and request.app[LOGIN].is_program(token)
+
+
+def _check_origin(request: web.Request) -> None:
+    """What changes anything needs our Origin. What only reads may come without one, as when an address is typed; a
+    link from elsewhere may lead to the page, and to none of its data."""
+    origins, site = request.headers.getall("Origin", []), request.headers.get("Sec-Fetch-Site")
+    if request.method in SAFE:
+        foreign = origins not in ([], [origin_of(request)]) or site not in (None, "same-origin", "none")
+        refused = foreign and request.path.startswith("/api/")
+    else:
+        refused = origins != [origin_of(request)] or site not in (None, "same-origin")
+    if refused:
+        raise Refusal(403, f"this is answered to pages of {origin_of(request)} only")
+
+
+def _check_content_type(request: web.Request) -> None:
+    if request.content_type != "application/json" or "Content-Encoding" in request.headers:
+        raise Refusal(415, "only application/json, not compressed, is read here")
+
+
+async def _while_readable(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Long answers end soon after their reader was logged out."""
+    if not may_read(request):
+        raise Refusal(401, "log in to see this")
+    watch = asyncio.create_task(_cut_when_forbidden(request))
+    try:
+        return await handler(request)
+    finally:
+        watch.cancel()
+
+
+async def _cut_when_forbidden(request: web.Request) -> None:
+    with contextlib.suppress(LoginError):  # what cannot be read allows nothing
+        while may_read(request):
+            await asyncio.sleep(RECHECK_SECONDS)
+    if request.transport is not None:
+        request.transport.close()

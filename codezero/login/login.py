@@ -1,0 +1,219 @@
+"""Who owns this node and who is logged in: what the routes ask, without HTTP.
+
+At a claim the key is on the disk as cipher text before what opened it in plain is forgotten. A crash in between leaves
+both, and the next login forgets the plain one.
+"""
+
+import asyncio
+import hmac
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from codezero.errors import CodeZeroError, LoginError
+from codezero.login.claims import ClaimCode
+from codezero.login.refusal import Refusal
+from codezero.login.schema import State
+from codezero.login.sealing import Scrypt, key_of_passphrase
+from codezero.login.sessions import Sessions
+from codezero.login.store import Folder
+from codezero.login.tickets import Tickets
+from codezero.login.vault import Method, Owner, Passkey, Proof, Vault, already_claimed
+
+logger = logging.getLogger("codezero.login")
+
+TOKEN = "node.token"
+METHODS: tuple[Method, ...] = ("passkey", "passphrase", "wallet")
+
+
+class Accounts(Protocol):
+    """The account that the node has before anybody claims it. Each raises CodeZeroError."""
+
+    @property
+    def address(self) -> str | None:
+        """Checksummed. None: it has none yet, or one that is not to be adopted."""
+        ...
+
+    def adopt(self) -> bytes | None:
+        """Its key, [32] bytes, which stays where it is. None: there is none to adopt; a new one is made."""
+        ...
+
+    def adopted(self) -> None:
+        """The key is safe here: forget what opens it in plain. May be called again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PasskeyClaim:
+    """What is remembered between the two requests. challenge, salt: random bytes."""
+
+    challenge: bytes
+    salt: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WalletSignIn:
+    """The messages to be signed, and by whom."""
+
+    address: str
+    message: str
+    unlock: str
+
+
+class Login:
+    """The state of one folder. announce: shows the claim code. days: how long a login lasts. clock: unix seconds."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        announce: Callable[[str], None],
+        accounts: Accounts | None = None,
+        chain_id: Callable[[], int | None] = lambda: None,
+        days: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        folder = Folder(directory)
+        self.clock = clock
+        self.vault = Vault(folder, days, clock)
+        self.sessions = Sessions(folder, days, clock)
+        self.code = ClaimCode(announce)
+        self.chain_id = chain_id
+        self.passkey_claims: Tickets[PasskeyClaim] = Tickets(clock)
+        self.passkey_logins: Tickets[bytes] = Tickets(clock)
+        self.wallet_claims: Tickets[WalletSignIn] = Tickets(clock)
+        self.wallet_logins: Tickets[WalletSignIn] = Tickets(clock)
+        self._accounts = accounts
+        self._stretching = asyncio.Lock()
+        self._token = _token(folder)
+
+    def start(self) -> None:
+        """Show a code when nobody owns the node."""
+        if self.vault.owner() is None:
+            self.code.renew()
+
+    def is_program(self, token: str) -> bool:
+        """A program of this machine's user: it can read the token's file."""
+        return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
+
+    def check_code(self, code: str) -> None:
+        """Raises Refusal."""
+        if self.vault.owner() is not None:
+            raise already_claimed()
+        self.code.check(code)
+
+    def owner(self, method: Method) -> Owner:
+        """Raises Refusal when there is none, or one who proves himself otherwise."""
+        owner = self.vault.owner()
+        if owner is None:
+            raise Refusal(409, "nobody owns this node yet; claim it with the code in the terminal")
+        if owner.method != method:
+            raise Refusal(409, f"this node was claimed with a {owner.method}; log in with it")
+        return owner
+
+    async def opener(self, passphrase: str, how: Scrypt) -> bytes:
+        """[32] bytes. One at a time: each takes much memory."""
+        async with self._stretching:
+            return await asyncio.to_thread(key_of_passphrase, passphrase, how)
+
+    async def claim(self, proof: Proof, opener: bytes) -> str:
+        """The node is whose proof this is; a session's token. Raises Refusal, and CodeZeroError over the account."""
+        if self.vault.owner() is not None:
+            raise already_claimed()
+        key = await asyncio.to_thread(self._key_to_keep)
+        owner = self.vault.claim(key, proof, opener)
+        self.code.spend()
+        self.sessions.end_all()
+        self.vault.unlock(key)
+        logger.info("this node was claimed with a %s; its account is %s", owner.method, owner.account)
+        await asyncio.to_thread(self._forget_plain, owner)
+        return self.sessions.begin()
+
+    async def enter(self, owner: Owner, opener: bytes, wrong: str, proof: Proof | None = None) -> str:
+        """A session's token. proof: as it is from now on. Raises Refusal with the text `wrong`."""
+        key = self.vault.open(owner, opener)
+        if key is None:
+            logger.warning("a login with a %s failed", owner.method)
+            raise Refusal(403, wrong)
+        if proof is not None:
+            self.vault.update(owner, proof)
+        self.vault.unlock(key)
+        logger.info("logged in with a %s; the account is %s", owner.method, owner.account)
+        await asyncio.to_thread(self._forget_plain, owner)
+        return self.sessions.begin()
+
+    def leave(self, token: str, *, lock: bool) -> None:
+        """End a session; with `lock` all of them, and nothing is signed until the next login."""
+        if lock:
+            self.vault.lock()
+            self.sessions.end_all()
+        else:
+            self.sessions.end(token)
+        logger.info("logged out%s", "; the key is locked" if lock else "")
+
+    def signer(self) -> str | None:
+        """Address of the account that can sign now. None: nobody is logged in."""
+        owner = self.vault.owner()
+        return owner.account if owner is not None and self.vault.unlocked else None
+
+    def state(self, token: str) -> State:
+        """As who holds this session's token may know it; empty: no session."""
+        owner, expires = self.vault.owner(), self.sessions.expires(token)
+        return State(
+            claimed=owner is not None,
+            methods=list(METHODS) if owner is None else [owner.method],
+            method=None if owner is None else owner.method,
+            logged_in=expires is not None,
+            unlocked=self.vault.unlocked,
+            address=self._adoptable() if owner is None else owner.account if expires is not None else None,
+            expires=expires,
+            chain_id=self.chain_id(),
+        )
+
+    def passkey(self) -> tuple[Owner, Passkey]:
+        """Raises Refusal."""
+        owner = self.owner("passkey")
+        assert isinstance(owner.proof, Passkey)
+        return owner, owner.proof
+
+    def _adoptable(self) -> str | None:
+        return None if self._accounts is None else self._accounts.address
+
+    def _key_to_keep(self) -> bytes:
+        adopted = None if self._accounts is None else self._accounts.adopt()
+        return secrets.token_bytes(32) if adopted is None else adopted
+
+    def _forget_plain(self, owner: Owner) -> None:
+        """What fails here is tried again at the next login."""
+        if self._accounts is None:
+            return
+        try:
+            if self._accounts.address == owner.account:
+                self._accounts.adopted()
+        except CodeZeroError as error:
+            logger.warning("the account %s can still be opened without you: %s", owner.account, error)
+
+
+def log_out(directory: Path) -> bool:
+    """Lock the key and end all sessions, whether or not a server runs. Was anything open? Raises LoginError."""
+    if not directory.is_dir():
+        return False
+    folder = Folder(directory)
+    vault, sessions = Vault(folder, 0, time.time), Sessions(folder, 0, time.time)
+    was_open = vault.unlocked or sessions.any
+    vault.lock()
+    sessions.end_all()
+    return was_open
+
+
+def _token(folder: Folder) -> bytes:
+    """Of the programs of this machine's user; made once."""
+    folder.create(TOKEN, secrets.token_urlsafe(32).encode())
+    token = (folder.read(TOKEN) or b"").strip()
+    if len(token) < 32:
+        raise LoginError(f"{folder.path / TOKEN} holds no token; delete it, and another one is made")
+    return token

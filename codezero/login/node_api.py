@@ -1,0 +1,222 @@
+"""The routes that rl-swarm's own client uses, with its bodies and answers, for programs of this machine.
+
+    POST /api/register-peer          {"peerId"}                                          -> {"hash": "0x.."}
+    POST /api/submit-reward          {"roundNumber", "stageNumber", "reward", "peerId"}  -> {"hash": "0x.."}
+    POST /api/submit-winner          {"roundNumber", "winners", "peerId"}                -> {"hash": "0x.."}
+    GET  /api/get-api-key-status                            -> activated or pending, as plain text
+    GET, POST /api/get-api-key       {"whoamiStamp"}        -> {"publicKey": the node's address}
+    POST /api/set-api-key-activated  {"apiKey", ..}         -> {"activated": true}
+
+Every body, and every query of a GET, may hold an "orgId". Who may call: whoever sends `Authorization: Bearer TOKEN`,
+and the clients that `legacy.py` admits. Never a browser.
+
+What the contract refuses is HTTP 400 {"error": its error's name}, which the client acts on: it goes on after
+PeerIdAlreadyRegistered. Other failures say in one line what is wrong: 401 not admitted, 409 the node cannot sign, 503
+nothing was done, 504 it may have been done. No key is ever handed out, and nothing here changes who the node is: the
+last two routes stay for clients that look whether somebody is logged in.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Annotated, Protocol, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from codezero.errors import ChainError, WalletError
+from codezero.login.access import PROGRAM, Access, Routes
+from codezero.login.bodies import answer, read_body
+from codezero.login.legacy import LegacyClients
+from codezero.login.refusal import Refusal
+
+logger = logging.getLogger("codezero.login")
+C = TypeVar("C", bound="_Call")
+
+REFUSALS = frozenset(
+    {
+        "PeerIdAlreadyRegistered",
+        "RewardAlreadySubmitted",
+        "WinnerAlreadyVoted",
+        "InvalidVoterPeerId",
+        "InvalidRoundNumber",
+        "InvalidStageNumber",
+        "InvalidVote",
+        "InvalidPeerId",
+        "InvalidReward",
+        "TooManyPeers",
+    }
+)
+"""The contract's errors that these calls can meet. A Gateway raises each as a ChainError of that name and "Error"."""
+REFUSED_IN_WORDS = frozenset({"ForeignOwner", "Contract", "Reverted", "Panic"})
+"""Refused too, by what has no name in the contract's ABI: the client shows its user the line itself."""
+MAX_WAITING = 32
+"""Calls that wait for the chain at one time; more are turned away."""
+TURN_SECONDS = 120.0
+"""A call waits this long for those before it."""
+NOT_LOGGED_IN = "nobody is logged in, so this node cannot sign; open the page in a browser and log in"
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Reward = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+PeerId = Annotated[str, Meta(max_length=1024)]
+"""The contract bounds it more tightly, and says so by name."""
+OrgId = Annotated[str, Meta(max_length=128)]
+
+
+class Gateway(Protocol):
+    """The node's way to the contract. Blocks until a receipt, for a bounded time; called in a thread, one at a time.
+
+    Each returns the hash of the transaction. Raises ChainError: WalletError when the node cannot sign, a refusal of
+    the contract (REFUSALS), and anything else when it is not known to have been done.
+    """
+
+    def register(self, peer: str) -> str: ...
+
+    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str: ...
+
+    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str: ...
+
+
+class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    org_id: OrgId | None = None
+
+
+class _Peer(_Call, frozen=True):
+    peer_id: PeerId
+
+
+class _Reward(_Peer, frozen=True):
+    round_number: Count
+    stage_number: Count
+    reward: Reward
+
+
+class _Winners(_Peer, frozen=True):
+    round_number: Count
+    winners: Annotated[list[PeerId], Meta(max_length=1024)]
+
+
+class _Stamped(_Call, frozen=True):
+    whoami_stamp: msgspec.Raw = msgspec.Raw(b"null")
+    """Of a hosted account service; not looked at."""
+
+
+class _Activated(_Call, frozen=True):
+    """What the original stored of a session key; all but the key's address is ignored."""
+
+    api_key: Annotated[str, Meta(max_length=128)]
+    deferred_action_digest: str = ""
+    account_address: str = ""
+    init_code: str = ""
+
+
+class NodeApi:
+    """address: of the account that can sign now; None: nobody is logged in. legacy: None admits no old client."""
+
+    def __init__(
+        self, gateway: Gateway, address: Callable[[], str | None], legacy: LegacyClients | None = None
+    ) -> None:
+        self._gateway, self._address, self._legacy = gateway, address, legacy
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    def routes(self) -> Routes:
+        """For the page server."""
+        return {
+            Access.LEGACY: [
+                web.post("/api/register-peer", self._register),
+                web.post("/api/submit-reward", self._submit_reward),
+                web.post("/api/submit-winner", self._submit_winners),
+                web.get("/api/get-api-key-status", self._status, allow_head=False),
+                web.get("/api/get-api-key", self._key, allow_head=False),
+                web.post("/api/get-api-key", self._key),
+                web.post("/api/set-api-key-activated", self._activated),
+            ]
+        }
+
+    async def _register(self, request: web.Request) -> web.Response:
+        body = await self._admitted(request, _Peer)
+        return await self._send(lambda: self._gateway.register(body.peer_id))
+
+    async def _submit_reward(self, request: web.Request) -> web.Response:
+        body = await self._admitted(request, _Reward)
+        return await self._send(
+            lambda: self._gateway.submit_reward(body.round_number, body.stage_number, body.reward, body.peer_id)
+        )
+
+    async def _submit_winners(self, request: web.Request) -> web.Response:
+        body = await self._admitted(request, _Winners)
+        return await self._send(lambda: self._gateway.submit_winners(body.round_number, body.winners, body.peer_id))
+
+    async def _status(self, request: web.Request) -> web.Response:
+        await self._admitted(request, _Call)
+        return web.Response(text="pending" if self._address() is None else "activated")
+
+    async def _key(self, request: web.Request) -> web.Response:
+        await self._admitted(request, _Call if request.method == "GET" else _Stamped)
+        return answer({"publicKey": self._logged_in()})
+
+    async def _activated(self, request: web.Request) -> web.Response:
+        body = await self._admitted(request, _Activated)
+        if body.api_key.lower() != self._logged_in().lower():
+            raise Refusal(400, "apiKey is not the address of this node's account; ask /api/get-api-key for it")
+        return answer({"activated": True})
+
+    def _logged_in(self) -> str:
+        address = self._address()
+        if address is None:
+            raise Refusal(409, NOT_LOGGED_IN)
+        return address
+
+    async def _admitted(self, request: web.Request, form: type[C]) -> C:
+        """What the caller sent, once it is known that it may. The guard has turned pages away. Raises Refusal."""
+        if not request[PROGRAM] and (self._legacy is None or "Authorization" in request.headers):
+            raise Refusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
+        sent = _query(request, form) if request.method == "GET" else await read_body(request, form)
+        if not request[PROGRAM] and not (self._legacy and self._legacy.admit(request, sent.org_id)):
+            raise Refusal(401, "orgId is not this node's, or the caller is another machine; look into userData.json")
+        return sent
+
+    async def _send(self, call: Callable[[], str]) -> web.Response:
+        """One at a time: they would wait for each other's nonces anyway, and the process's threads stay free."""
+        if self._waiting >= MAX_WAITING:
+            raise Refusal(503, "too many calls wait for the chain; nothing was sent, try again later", retry_after=10)
+        self._waiting += 1
+        try:
+            try:
+                async with asyncio.timeout(TURN_SECONDS):
+                    await self._turn.acquire()
+            except TimeoutError:
+                raise Refusal(
+                    503, "the calls before this one take too long; nothing was sent", retry_after=10
+                ) from None
+            try:
+                return answer({"hash": await asyncio.to_thread(call)})
+            except ChainError as error:
+                return _refused(error)
+            finally:
+                self._turn.release()
+        finally:
+            self._waiting -= 1
+
+
+def _refused(error: ChainError) -> web.Response:
+    """Raises Refusal for what is no refusal of the contract by name."""
+    name = type(error).__name__.removesuffix("Error")
+    logger.info("a call to the contract failed: %s", name)
+    if name in REFUSALS:
+        told = msgspec.json.encode({"error": name, "message": str(error)})
+        return web.Response(status=400, body=told, content_type="application/json")
+    if name in REFUSED_IN_WORDS:
+        raise Refusal(400, str(error)) from error
+    if isinstance(error, WalletError):
+        raise Refusal(409, str(error)) from error
+    raise Refusal(504 if name == "UnknownOutcome" else 503, str(error)) from error
+
+
+def _query(request: web.Request, form: type[C]) -> C:
+    try:
+        return msgspec.convert(dict(request.query), form)
+    except msgspec.ValidationError as error:
+        raise Refusal(400, f"the request is refused: {error}") from None

@@ -1,0 +1,157 @@
+"""The two ceremonies of WebAuthn: a passkey is registered, and proves later that its owner is there.
+
+The user is verified both times (finger, face or PIN). The relying party is `localhost`, which all servers on this
+machine share; the PRF is therefore asked with a salt that only this node's owner is told.
+"""
+
+import socket
+from typing import Any
+
+import cbor2
+import msgspec
+import webauthn
+from cryptography.exceptions import UnsupportedAlgorithm
+from webauthn.helpers import base64url_to_bytes, bytes_to_base64url, decode_credential_public_key
+from webauthn.helpers.cose import COSEAlgorithmIdentifier
+from webauthn.helpers.decoded_public_key_to_cryptography import decoded_public_key_to_cryptography
+from webauthn.helpers.exceptions import WebAuthnException
+from webauthn.helpers.options_to_json_dict import options_to_json_dict
+from webauthn.helpers.structs import (
+    AttestationConveyancePreference,
+    AuthenticatorSelectionCriteria,
+    PublicKeyCredentialDescriptor,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from codezero.login.refusal import Refusal
+from codezero.login.schema import Authentication, Registration
+from codezero.login.vault import Passkey
+
+RELYING_PARTY = "localhost"
+ALGORITHMS = [
+    COSEAlgorithmIdentifier.ECDSA_SHA_256,
+    COSEAlgorithmIdentifier.EDDSA,
+    COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256,
+]
+MALFORMED = (
+    WebAuthnException,
+    cbor2.CBORError,
+    msgspec.ValidationError,
+    UnsupportedAlgorithm,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What the library raises over bytes that no authenticator makes."""
+
+
+class _Attestation(msgspec.Struct, frozen=True, rename={"authenticator_data": "authData"}):
+    authenticator_data: bytes
+
+
+def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
+    """PublicKeyCredentialCreationOptionsJSON."""
+    options = webauthn.generate_registration_options(
+        rp_id=RELYING_PARTY,
+        rp_name="CodeZero",
+        user_name=f"CodeZero node on {socket.gethostname()[:64]}",
+        challenge=challenge,
+        attestation=AttestationConveyancePreference.NONE,
+        authenticator_selection=AuthenticatorSelectionCriteria(
+            resident_key=ResidentKeyRequirement.PREFERRED, user_verification=UserVerificationRequirement.REQUIRED
+        ),
+        supported_pub_key_algs=ALGORITHMS,
+    )
+    return options_to_json_dict(options) | {"extensions": _asks_prf(salt)}
+
+
+def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
+    """PublicKeyCredentialRequestOptionsJSON."""
+    options = webauthn.generate_authentication_options(
+        rp_id=RELYING_PARTY,
+        challenge=challenge,
+        allow_credentials=[PublicKeyCredentialDescriptor(id=passkey.credential)],
+        user_verification=UserVerificationRequirement.REQUIRED,
+    )
+    return options_to_json_dict(options) | {"extensions": _asks_prf(passkey.salt)}
+
+
+def register(credential: Registration, challenge: bytes, origin: str, salt: bytes) -> Passkey:
+    """Raises Refusal."""
+    try:
+        seen = webauthn.verify_registration_response(
+            credential=_without_attestation(credential),
+            expected_challenge=challenge,
+            expected_rp_id=RELYING_PARTY,
+            expected_origin=origin,
+            require_user_verification=True,
+            supported_pub_key_algs=ALGORITHMS,
+        )
+        decoded_public_key_to_cryptography(decode_credential_public_key(seen.credential_public_key))
+        named = base64url_to_bytes(credential.raw_id) == seen.credential_id
+        passkey = Passkey(seen.credential_id, seen.credential_public_key, seen.sign_count, salt)
+        msgspec.convert(msgspec.to_builtins(passkey), Passkey)  # within the bounds of the file
+    except MALFORMED as error:
+        raise _refused(error) from error
+    if not named:
+        raise Refusal(403, "the passkey was not accepted: it names itself differently twice")
+    return passkey
+
+
+def authenticate(credential: Authentication, challenge: bytes, origin: str, passkey: Passkey) -> Passkey:
+    """The passkey with its new sign count. Raises Refusal."""
+    if not _is(credential, passkey):
+        raise Refusal(403, "this is another passkey; use the one that claimed the node")
+    try:
+        seen = webauthn.verify_authentication_response(
+            credential=_as_json(credential),
+            expected_challenge=challenge,
+            expected_rp_id=RELYING_PARTY,
+            expected_origin=origin,
+            credential_public_key=passkey.public_key,
+            credential_current_sign_count=passkey.sign_count,
+            require_user_verification=True,
+        )
+    except MALFORMED as error:
+        raise _refused(error) from error
+    return msgspec.structs.replace(passkey, sign_count=seen.new_sign_count)
+
+
+def secret(prf: str) -> bytes:
+    """[32] bytes, of what the schema let through."""
+    return base64url_to_bytes(prf)
+
+
+def _is(credential: Authentication, passkey: Passkey) -> bool:
+    try:
+        return base64url_to_bytes(credential.raw_id) == passkey.credential
+    except ValueError:
+        return False
+
+
+def _asks_prf(salt: bytes) -> dict[str, Any]:
+    return {"prf": {"eval": {"first": bytes_to_base64url(salt)}}}
+
+
+def _as_json(credential: Registration | Authentication) -> dict[str, Any]:
+    json: dict[str, Any] = msgspec.to_builtins(credential)
+    return json
+
+
+def _without_attestation(credential: Registration) -> dict[str, Any]:
+    """Who made the authenticator is not asked. Some tell all the same, and nothing of it is parsed."""
+    told = msgspec.convert(cbor2.loads(base64url_to_bytes(credential.response.object)), _Attestation)
+    bare = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": told.authenticator_data})
+    json = _as_json(credential)
+    json["response"]["attestationObject"] = bytes_to_base64url(bare)
+    return json
+
+
+def _refused(error: Exception) -> Refusal:
+    """A sentence of the library says what is wrong; of anything else only that something is."""
+    said = str(error) if isinstance(error, WebAuthnException) else "it is malformed"
+    return Refusal(403, f"the passkey was not accepted: {said}")

@@ -1,0 +1,179 @@
+"""Where the node's key lies: sealed for its owner, and for as long as a login lasts, open to this machine's user.
+
+    owner.json      how the owner proves who he is, the account, and the key as cipher text that only he can open
+    unlocked.json   the key as cipher text under `device.key`, so that a login outlasts a restart
+    device.key      32 random bytes, worth nothing without unlocked.json
+
+Nothing is kept in memory: each use reads the files, so that a logout by another process counts at once. Python cannot
+wipe memory; what it held for a moment may stay there until it is used for something else. Who can read this user's
+files while a login lasts can read the key.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import msgspec
+from eth_account import Account
+from msgspec import Meta
+
+from codezero.errors import LoginError
+from codezero.login.refusal import LockedError, Refusal
+from codezero.login.sealing import Salt, Scrypt, Sealed, seal, unseal
+from codezero.login.store import Folder
+
+OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
+Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
+Method = Literal["passkey", "passphrase", "wallet"]
+
+
+class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passkey"):
+    """A WebAuthn credential. public_key: COSE. salt: what its PRF is asked with, and HKDF's."""
+
+    credential: Annotated[bytes, Meta(min_length=1, max_length=1023)]
+    public_key: Annotated[bytes, Meta(min_length=1, max_length=4096)]
+    sign_count: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    salt: Salt
+
+
+class Passphrase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passphrase"):
+    """Nothing to compare with: the right one opens the key."""
+
+    scrypt: Scrypt
+
+
+class Wallet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="wallet"):
+    """A wallet extension. unlock: the message whose signature opens the key."""
+
+    address: Address
+    unlock: Annotated[str, Meta(max_length=1024)]
+    salt: Salt
+
+
+Proof = Passkey | Passphrase | Wallet
+
+
+class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who claimed this node. account: the address of the sealed key, checksummed."""
+
+    version: Literal[1] = 1
+    account: Address
+    proof: Proof
+    sealed: Sealed
+
+    @property
+    def method(self) -> Method:
+        return method_of(self.proof)
+
+
+class Unlocked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """expires: seconds since 1970."""
+
+    account: Address
+    expires: Annotated[float, Meta(ge=0)]
+    sealed: Sealed
+
+
+class Vault:
+    """days: how long a login lasts. clock: seconds since 1970. Raises LoginError over files it cannot use."""
+
+    def __init__(self, folder: Folder, days: float, clock: Callable[[], float]) -> None:
+        self._folder, self._seconds, self._clock = folder, days * 86_400, clock
+
+    def owner(self) -> Owner | None:
+        """None: nobody claimed the node."""
+        return self._folder.load(OWNER, Owner)
+
+    def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
+        """Seal `key` for who proves himself by `proof`; it is on the disk, and opens again, when this returns.
+
+        opener: [32] bytes that come from the proof. Raises Refusal when the node is claimed already.
+        """
+        account = address_of(key)
+        owner = Owner(account=account, proof=proof, sealed=seal(opener, key, _bound(account, method_of(proof))))
+        with self._folder.locked():
+            if not self._folder.create(OWNER, msgspec.json.encode(owner)):
+                raise already_claimed()
+        written = self.owner()
+        if written is None or self.open(written, opener) != key:
+            self._folder.delete(OWNER)
+            raise LoginError(f"{self._folder.path / OWNER} did not keep what was written; check the disk")
+        return owner
+
+    def open(self, owner: Owner, opener: bytes) -> bytes | None:
+        """The node's key. None: `opener` is not what it was sealed with."""
+        return unseal(opener, owner.sealed, _bound(owner.account, owner.method))
+
+    def update(self, owner: Owner, proof: Proof) -> None:
+        """Keep what a proof counts. The node stays whose it was."""
+        with self._folder.locked():
+            self._folder.save(OWNER, msgspec.structs.replace(owner, proof=proof))
+
+    def unlock(self, key: bytes) -> None:
+        """Leave the key open until the login expires."""
+        account, expires = address_of(key), self._clock() + self._seconds
+        with self._folder.locked():
+            device = self._device() or self._new_device()
+            sealed = seal(device, key, _unlocked_bound(account, expires))
+            self._folder.save(UNLOCKED, Unlocked(account, expires, sealed))
+
+    def key(self) -> bytes:
+        """[32] bytes. Raises LockedError."""
+        key = self._key()
+        if key is None:
+            raise LockedError
+        return key
+
+    @property
+    def unlocked(self) -> bool:
+        return self._key() is not None
+
+    def lock(self) -> None:
+        """Only the owner can open the key from here on."""
+        with self._folder.locked():
+            self._folder.delete(UNLOCKED)
+            self._folder.delete(DEVICE)
+
+    def _key(self) -> bytes | None:
+        unlocked, device, owner = self._folder.load(UNLOCKED, Unlocked), self._device(), self.owner()
+        if unlocked is None or device is None or owner is None or unlocked.account != owner.account:
+            return None
+        if unlocked.expires <= self._clock():
+            self.lock()
+            return None
+        return unseal(device, unlocked.sealed, _unlocked_bound(unlocked.account, unlocked.expires))
+
+    def _device(self) -> bytes | None:
+        device = self._folder.read(DEVICE)
+        return device if device is not None and len(device) == 32 else None
+
+    def _new_device(self) -> bytes:
+        device = secrets.token_bytes(32)
+        self._folder.write(DEVICE, device)
+        return device
+
+
+def address_of(key: bytes) -> str:
+    """Checksummed. Raises LoginError for bytes that are no key."""
+    try:
+        return Account.from_key(key).address
+    except ValueError:  # its text may show the key
+        raise LoginError("these bytes are no private key") from None
+
+
+def already_claimed() -> Refusal:
+    return Refusal(409, "this node has an owner already; log in instead")
+
+
+def method_of(proof: Proof) -> Method:
+    if isinstance(proof, Passkey):
+        return "passkey"
+    return "passphrase" if isinstance(proof, Passphrase) else "wallet"
+
+
+def _bound(account: str, method: Method) -> str:
+    return f"codezero node key 1 {account} {method}"
+
+
+def _unlocked_bound(account: str, expires: float) -> str:
+    return f"codezero unlocked key 1 {account} {expires!r}"

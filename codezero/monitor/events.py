@@ -1,0 +1,68 @@
+"""Server-sent events: each open page is told the newest state, and nothing is queued for one that does not listen."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+MAX_STREAMS = 16
+PAUSE_SECONDS = 1.0
+SILENCE_SECONDS = 15.0
+"""After so long a comment shows that the line still works."""
+SLOW_SECONDS = 10.0
+"""A page that takes longer to take one event is cut off."""
+
+
+class Streams:
+    """All open streams. An event is `view` with a JSON value without newlines as its data."""
+
+    def __init__(self, *, pause: float = PAUSE_SECONDS, silence: float = SILENCE_SECONDS) -> None:
+        self._pause, self._silence = pause, silence
+        self._open = 0
+        self._closing = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        return self._open >= MAX_STREAMS
+
+    def close(self) -> None:
+        """All come to their end now."""
+        self._closing.set()
+
+    async def serve(self, request: web.Request, read: Callable[[], Awaitable[bytes | None]]) -> web.StreamResponse:
+        """Tell what `read` gives whenever it has changed, until the reader leaves, `close`, or there is nothing more.
+
+        Raises what `read` raises.
+        """
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        self._open += 1
+        try:
+            await response.prepare(request)
+            await self._tell(request, response, read)
+        except ConnectionResetError:
+            pass  # the reader left
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._open -= 1
+        return response
+
+    async def _tell(
+        self, request: web.Request, response: web.StreamResponse, read: Callable[[], Awaitable[bytes | None]]
+    ) -> None:
+        told, spoke = b"", time.monotonic()
+        while not self._closing.is_set() and request.transport is not None and not request.transport.is_closing():
+            now = await read()
+            if now is None:
+                return
+            silent = time.monotonic() - spoke >= self._silence
+            if now != told or silent:
+                line = b": nothing new\n\n" if now == told else b"event: view\ndata: " + now + b"\n\n"
+                async with asyncio.timeout(SLOW_SECONDS):
+                    await response.write(line)
+                told, spoke = now, time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._pause)

@@ -1,0 +1,158 @@
+"""All runs below a folder, as the API asks for them. It reads files only; its methods block, in any thread."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from codezero.monitor.board import Board, Boards
+from codezero.monitor.errors import UnreadableError
+from codezero.monitor.folders import find_runs, last_iteration, touched
+from codezero.monitor.monitor import NODE_FILE
+from codezero.monitor.names import readable_name
+from codezero.monitor.rollouts import read_page, read_rollout
+from codezero.monitor.swarm_view import alive, read_node
+from codezero.monitor.view import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
+
+logger = logging.getLogger(__name__)
+
+FOLLOWED = 24
+"""Runs whose place in their metrics is remembered, those asked for last."""
+WATCHED = 16
+"""Running nodes that health and Prometheus look at."""
+GLANCE = 4 << 20
+"""Bytes of metrics that are read while somebody waits."""
+PATIENCE = 1.0
+"""Seconds that somebody waits for more."""
+LOOK_SECONDS = 1.0
+"""For which the list of folders holds."""
+
+
+class Files(Protocol):
+    """One run's files. For one thread at a time."""
+
+    def unread(self) -> int:
+        """Bytes that `view` will read."""
+        ...
+
+    def view(self, key: str) -> RunView:
+        """Raises UnreadableError."""
+        ...
+
+
+class Follow(Protocol):
+    """Begins to follow one run; with a budget only the beginning and the end of what it wrote are read."""
+
+    def __call__(self, folder: Path, *, budget: int | None = None) -> Files: ...
+
+
+class Followed:
+    """A run that was asked for. While all that a long one wrote is being read, its beginning and end are shown."""
+
+    def __init__(self, folder: Path, follow: Follow) -> None:
+        self._folder, self._follow = folder, follow
+        self._whole = follow(folder)
+        self._turn, self._deciding = threading.Lock(), threading.Lock()
+        self._caught_up = threading.Event()
+        self._caught_up.set()
+
+    def view(self, key: str) -> RunView:
+        """Raises UnreadableError."""
+        with self._deciding:
+            if self._caught_up.is_set() and self._whole.unread() > GLANCE:
+                self._caught_up.clear()
+                threading.Thread(target=self._catch_up, args=(key,), name="page-history", daemon=True).start()
+        if not self._caught_up.wait(PATIENCE):
+            return self._follow(self._folder, budget=GLANCE).view(key)
+        with self._turn:
+            return self._whole.view(key)
+
+    def _catch_up(self, key: str) -> None:
+        try:
+            with self._turn:
+                self._whole.view(key)
+        except UnreadableError as error:
+            logger.info("%s", error)  # whoever asks next is told
+        finally:
+            self._caught_up.set()
+
+
+class RunReader:
+    """Implements `api.Reader` for the runs below `base`, or for the one run that `base` is.
+
+    board: reads the chain; raises CodeZeroError where there is none.
+    """
+
+    def __init__(self, base: Path, follow: Follow, board: Callable[[], Board]) -> None:
+        self._base, self._follow = base, follow
+        self._boards = Boards(board)
+        self._followed: OrderedDict[str, Followed] = OrderedDict()
+        self._turn = threading.Lock()
+        self._found: tuple[float, dict[str, Path]] = (0.0, {})
+
+    def runs(self) -> Runs:
+        return Runs(runs=[_line(key, folder) for key, folder in self._folders().items()])
+
+    def view(self, key: str) -> RunView | None:
+        """None: there is no such run. Raises UnreadableError."""
+        folder = self._folders().get(key)
+        if folder is None:
+            return None
+        with self._turn:
+            followed = self._followed.pop(key, None) or Followed(folder, self._follow)
+            self._followed[key] = followed
+            while len(self._followed) > FOLLOWED:
+                self._followed.popitem(last=False)
+        return followed.view(key)
+
+    def rollouts(
+        self, key: str, *, before: int | None, limit: int, peer: str | None, mine: bool | None
+    ) -> RolloutPage | None:
+        """None: there is no such run. Raises UnreadableError."""
+        folder = self._folders().get(key)
+        return folder and read_page(folder, before=before, limit=limit, peer=peer, mine=mine)
+
+    def rollout(self, key: str, number: int) -> Rollout | None:
+        """None: there is no such run or group, or no more. Raises UnreadableError."""
+        folder = self._folders().get(key)
+        return folder and read_rollout(folder, number)
+
+    def leaderboard(self, key: str) -> Leaderboard | None:
+        """None: there is no such run. What keeps the chain from being read is told in it."""
+        folder = self._folders().get(key)
+        return folder and self._boards.leaderboard(_peer_id(read_node(folder / NODE_FILE)))
+
+    def watched(self) -> list[RunView]:
+        """The run that wrote last, then the others that are running. Raises UnreadableError."""
+        lines = self.runs().runs
+        asked = [line.run for place, line in enumerate(lines) if place == 0 or line.running][:WATCHED]
+        return [view for run in asked if (view := self.view(run)) is not None]
+
+    def _folders(self) -> dict[str, Path]:
+        """By key, the one written last first."""
+        with self._turn:
+            looked, found = self._found
+            if not found or time.monotonic() - looked > LOOK_SECONDS:
+                found = find_runs(self._base)
+                self._found = time.monotonic(), found
+            return found
+
+
+def _peer_id(node: dict[str, Any]) -> str:
+    peer_id = node.get("peer_id")
+    return peer_id if isinstance(peer_id, str) else ""
+
+
+def _line(key: str, folder: Path) -> RunLine:
+    node = read_node(folder / NODE_FILE)
+    peer_id = _peer_id(node)
+    return RunLine(
+        run=key,
+        name=readable_name(peer_id) if peer_id else "unknown",
+        running=alive(node),
+        iteration=last_iteration(folder),
+        updated=touched(folder) or None,
+    )

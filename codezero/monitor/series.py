@@ -1,0 +1,82 @@
+"""Series of any length in a fixed size: means of neighbours, or every n-th of a kind."""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from codezero.monitor.store import LARGEST
+from codezero.monitor.view import MAX_POINTS, Series
+
+Item = TypeVar("Item")
+DIGITS = 6
+"""Significant digits of a point."""
+
+
+class Averaged:
+    """Points of a curve, each the mean of equally many values that were added one after another.
+
+    With MAX_POINTS of them neighbours are joined, so that the whole keeps its shape at half the resolution.
+    """
+
+    __slots__ = ("_count", "_points", "_stride", "_x", "_y", "newest")
+
+    def __init__(self) -> None:
+        self._points: Series = []
+        self._stride: int = 1
+        """Values in a point; a power of two."""
+        self._x = self._y = 0.0
+        """Sums over the values that do not fill a point yet."""
+        self._count = 0
+        self.newest: float | None = None
+        """The value added last."""
+
+    def add(self, x: float, y: float) -> None:
+        """What cannot be reckoned with, as NaN, is passed over."""
+        if not -LARGEST <= y <= LARGEST:
+            return
+        self.newest = y
+        self._x += x
+        self._y += y
+        self._count += 1
+        if self._count == self._stride:
+            self._points.append((self._x / self._count, self._y / self._count))
+            self._x, self._y, self._count = 0.0, 0.0, 0
+            if len(self._points) >= MAX_POINTS:
+                pairs = zip(self._points[::2], self._points[1::2], strict=True)
+                self._points = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
+                self._stride *= 2
+
+    @property
+    def points(self) -> Series:
+        """At most MAX_POINTS; the last one may be of fewer values than the others."""
+        rest = [(self._x / self._count, self._y / self._count)] if self._count else []
+        return [(_short(x), _short(y)) for x, y in (*self._points, *rest)]
+
+
+@dataclass(slots=True)
+class Thinned(Generic[Item]):
+    """Of many items evenly many, the first and the newest among them; at most `most`."""
+
+    most: int
+    _kept: list[Item] = field(default_factory=list[Item])
+    _stride: int = 1
+    _added: int = 0
+    newest: Item | None = None
+
+    def add(self, item: Item) -> None:
+        if self._added % self._stride == 0:
+            self._kept.append(item)
+            if len(self._kept) >= self.most:
+                self._kept, self._stride = self._kept[::2], 2 * self._stride
+        self.newest = item
+        self._added += 1
+
+    @property
+    def items(self) -> list[Item]:
+        """Oldest first."""
+        if self.newest is None or (self._kept and self._kept[-1] is self.newest):
+            return list(self._kept)
+        return [*self._kept, self.newest]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,199 @@
+/**
+ * What the server sends, field by field as in codezero/monitor/view.py; null means not measured, or unknown. Shares and
+ * success rates are in [0, 1]; times are seconds since 1970.
+ */
+import { type Check, type Checked, flag, list, maybe, number, object, oneOf, table, text } from "./check";
+
+export type Point = readonly [x: number, y: number];
+export type Series = readonly Point[];
+
+/** A value that is no number (an infinite loss) leaves a gap in its curve; the rest of the page goes on. */
+const series: Check<Series> = (value, path) =>
+  list(list((item) => (typeof item === "number" ? item : Number.NaN)))(value, path)
+    .map(([x = Number.NaN, y = Number.NaN]): Point => [x, y])
+    .filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y));
+
+export const Exam = object({
+  iteration: number,
+  source: text,
+  samples: number,
+  average: number,
+  low: maybe(number),
+  high: maybe(number),
+  passed: maybe(number),
+  pass_low: maybe(number),
+  pass_high: maybe(number),
+  believed: maybe(number),
+  levels: table(number),
+});
+export type Exam = Checked<typeof Exam>;
+
+export const LevelSkill = object({
+  level: number,
+  mean: number,
+  low: number,
+  high: number,
+  weight: number,
+});
+export type LevelSkill = Checked<typeof LevelSkill>;
+
+export const JudgeBelief = object({
+  weight: maybe(number),
+  auroc: maybe(number),
+  auroc_low: maybe(number),
+  false_positive_share: maybe(number),
+  false_positive_low: maybe(number),
+  false_positive_high: maybe(number),
+  false_negative_share: maybe(number),
+  canaries: maybe(number),
+  alarm: text,
+});
+export type JudgeBelief = Checked<typeof JudgeBelief>;
+
+export const Peer = object({
+  peer_id: text,
+  name: text,
+  last_seen: number,
+  groups: number,
+  judged: number,
+  share_used: maybe(number),
+  penalty: number,
+  state: oneOf("ok", "quarantined"),
+  reason: text,
+});
+export type Peer = Checked<typeof Peer>;
+
+export const Outbox = object({
+  collecting: number,
+  pending: number,
+  accepted: number,
+  refused: number,
+  reasons: table(number),
+  problem: text,
+});
+export type Outbox = Checked<typeof Outbox>;
+
+export const Round = object({
+  number: number,
+  began: number,
+  iterations: number,
+  reward: maybe(number),
+});
+export type Round = Checked<typeof Round>;
+
+export const Network = object({
+  neighbours: number,
+  reachable: maybe(flag),
+  reachability: text,
+  addresses: list(text),
+});
+export type Network = Checked<typeof Network>;
+
+export const RunView = object({
+  run: text,
+  name: text,
+  peer_id: text,
+  account: text,
+  running: flag,
+  stopped: text,
+  began: maybe(number),
+  updated: maybe(number),
+  iteration: maybe(number),
+  round: maybe(number),
+  level: maybe(number),
+  reward: maybe(number),
+  seconds_per_iteration: maybe(number),
+  limit_seconds: number,
+  tokens_per_second: maybe(number),
+  facts: table(text),
+  series: table(series),
+  latest: table(number),
+  exams: list(Exam),
+  difficulty: list(LevelSkill),
+  judge: JudgeBelief,
+  peers: list(Peer),
+  network: maybe(Network),
+  rounds: list(Round),
+  outbox: maybe(Outbox),
+  tolerated: table(number),
+});
+export type RunView = Checked<typeof RunView>;
+
+export const RunLine = object({
+  run: text,
+  name: text,
+  running: flag,
+  iteration: maybe(number),
+  updated: maybe(number),
+});
+export type RunLine = Checked<typeof RunLine>;
+
+export const Runs = object({
+  runs: list(RunLine),
+});
+export type Runs = Checked<typeof Runs>;
+
+export const RolloutLine = object({
+  id: number,
+  iteration: number,
+  round: number,
+  peer_id: text,
+  peer_name: text,
+  mine: flag,
+  question: text,
+  source: text,
+  level: maybe(number),
+  rewards: list(maybe(number)),
+});
+export type RolloutLine = Checked<typeof RolloutLine>;
+
+export const RolloutPage = object({
+  rollouts: list(RolloutLine),
+  older: maybe(number),
+});
+export type RolloutPage = Checked<typeof RolloutPage>;
+
+export const ShownVerdict = object({
+  text: text,
+  status: text,
+  reward: maybe(number),
+  correctness: maybe(number),
+  structure: maybe(number),
+  adherence: maybe(number),
+  format: maybe(number),
+  cap: maybe(number),
+  reasons: list(text),
+  finished: flag,
+  cut: flag,
+});
+export type ShownVerdict = Checked<typeof ShownVerdict>;
+
+export const Rollout = object({
+  line: RolloutLine,
+  problem_id: text,
+  question: text,
+  tests: list(text),
+  attempts: list(ShownVerdict),
+});
+export type Rollout = Checked<typeof Rollout>;
+
+export const BoardLine = object({
+  peer_id: text,
+  name: text,
+  owner: text,
+  points: number,
+  rounds: number,
+  votes: number,
+  last_round: number,
+  mine: flag,
+});
+export type BoardLine = Checked<typeof BoardLine>;
+
+export const Leaderboard = object({
+  chain_id: maybe(number),
+  contract: text,
+  round: maybe(number),
+  peers: list(BoardLine),
+  problem: text,
+});
+export type Leaderboard = Checked<typeof Leaderboard>;

@@ -1,0 +1,119 @@
+/** Which page is shown: by the session, then by the address. */
+import { useCallback, useEffect, useState } from "react";
+
+import { type Session, State } from "./api/login_contract";
+import { get, LOGGED_OUT } from "./api/http";
+import { type Live, useLive } from "./api/live";
+import { getRuns } from "./api/routes";
+import { useEvery, useLoaded } from "./api/use";
+import { Boundary } from "./boundary";
+import { AccountPage } from "./login/account";
+import { ClaimPage } from "./login/claim";
+import { LoginPage } from "./login/enter";
+import { Overview } from "./overview/overview";
+import { Empty, Trouble, TroublePage } from "./parts/notice";
+import { RolloutDetail } from "./rollouts/detail";
+import { LeaderboardPage } from "./rollouts/leaderboard";
+import { RolloutList } from "./rollouts/list";
+import { type Route, useRoute } from "./route";
+import { Frame } from "./frame";
+
+const SESSION_MS = 60_000;
+const RUNS_MS = 15_000;
+
+const getSession = () => get("/api/session", State);
+
+export function App() {
+  const { value, error, reload } = useLoaded(getSession);
+  const [changed, setChanged] = useState<Session | null>(null);
+  useEffect(() => setChanged(null), [value]);
+  useEvery(SESSION_MS, reload);
+  useEffect(() => {
+    window.addEventListener(LOGGED_OUT, reload);
+    return () => window.removeEventListener(LOGGED_OUT, reload);
+  }, [reload]);
+  // Asked anew, too: an older answer that is still on its way must not win.
+  const onSession = useCallback((next: Session) => (setChanged(next), reload()), [reload]);
+  const session = changed ?? value;
+  if (session === null) return <Frame>{error === null ? <Empty>Loading…</Empty> : <TroublePage title="The node does not answer" error={error} retry={reload} />}</Frame>;
+  if (session.claimed && !session.logged_in) {
+    return (
+      <Frame title="Log in">
+        <LoginPage session={session} onSession={onSession} />
+      </Frame>
+    );
+  }
+  return <Inside session={session} onSession={onSession} />;
+}
+
+interface InsideProps {
+  readonly session: Session;
+  readonly onSession: (session: Session) => void;
+}
+
+function Inside({ session, onSession }: InsideProps) {
+  const route = useRoute();
+  const { value, error, reload } = useLoaded(getRuns);
+  useEvery(RUNS_MS, reload);
+  const runs = value?.runs ?? [];
+  const run = ("run" in route ? route.run : null) ?? runs[0]?.run ?? null;
+  const live = useLive(route.page === "overview" ? run : null);
+  const claimed = useCallback(
+    (next: Session) => {
+      onSession(next);
+      window.location.hash = "#/account";
+    },
+    [onSession],
+  );
+  return (
+    <Frame title={titleOf(route)} session={session} route={route} runs={runs} run={run}>
+      <Boundary key={route.page}>
+        {route.page === "account" ? (
+          session.claimed ? (
+            <AccountPage session={session} onSession={onSession} />
+          ) : (
+            <ClaimPage session={session} onSession={claimed} />
+          )
+        ) : run === null ? (
+          <NoRun error={error} known={value !== null} retry={reload} />
+        ) : (
+          <Page route={route} run={run} live={live} />
+        )}
+      </Boundary>
+    </Frame>
+  );
+}
+
+function Page({ route, run, live }: { route: Route; run: string; live: Live }) {
+  if (route.page === "rollouts") return <RolloutList run={run} peer={route.peer} mine={route.mine} />;
+  if (route.page === "rollout") return <RolloutDetail run={run} id={route.id} />;
+  if (route.page === "leaderboard") return <LeaderboardPage run={run} />;
+  if (live.view === null) {
+    return live.problem === null ? <Empty>Loading the run…</Empty> : <TroublePage title="This run cannot be shown" error={live.problem} />;
+  }
+  return (
+    <>
+      {live.problem !== null && <Trouble error={live.problem} />}
+      <Overview view={live.view} link={live.link} />
+    </>
+  );
+}
+
+function NoRun({ error, known, retry }: { error: unknown; known: boolean; retry: () => void }) {
+  if (error !== null) return <TroublePage title="The runs cannot be listed" error={error} retry={retry} />;
+  if (!known) return <Empty>Loading…</Empty>;
+  return (
+    <div className="narrow">
+      <h1 tabIndex={-1}>No run yet</h1>
+      <Empty>
+        Start one with <code>./run_swarm.sh</code>. It appears here by itself within seconds: first its name, then a point on every curve with each
+        iteration, and the first exam soon after.
+      </Empty>
+    </div>
+  );
+}
+
+function titleOf(route: Route): string {
+  if (route.page === "rollout") return `Rollout ${route.id}`;
+  return { overview: "Overview", rollouts: "Rollouts", leaderboard: "Leaderboard", account: "Account" }[route.page];
+}

@@ -1,0 +1,148 @@
+/** A chart for everybody: drawn, said in words, and as a table. */
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+
+import { described, type Line, thinned } from "./series";
+import { type Axis, Chart, configuration, datasets, type LineChart as Drawn, rescale } from "./setup";
+
+const TABLE_ROWS = 20;
+
+interface Props {
+  readonly title: ReactNode;
+  /** The figure of now, beside the title. */
+  readonly now?: ReactNode;
+  readonly note?: ReactNode;
+  readonly lines: readonly Line[];
+  readonly axis: Axis;
+  readonly tall?: boolean;
+  /** Over all columns of its grid. */
+  readonly wide?: boolean;
+  /** Said when nothing has been measured: what will appear here, and when. */
+  readonly empty: string;
+}
+
+export function LineChart({ title, now, note, lines, axis, tall = false, wide = false, empty }: Props) {
+  const shown = lines.filter((line) => line.points.length > 0);
+  const named = shown.filter((line) => !line.faint);
+  const heading = useId();
+  return (
+    <figure className={wide ? "chart card wide" : "chart card"} aria-labelledby={heading}>
+      <figcaption>
+        <h3 id={heading}>{title}</h3>
+        {now !== undefined && shown.length > 0 && <span className="now">{now}</span>}
+      </figcaption>
+      {note !== undefined && <p className="note">{note}</p>}
+      {shown.length > 0 ? (
+        <>
+          {named.length > 1 && <Legend lines={named} />}
+          <Canvas lines={shown} axis={axis} tall={tall} />
+          <Values lines={shown.length > named.length ? shown.filter((line) => line.faint) : named} axis={axis} />
+        </>
+      ) : (
+        <p className="empty">{empty}</p>
+      )}
+    </figure>
+  );
+}
+
+function Canvas({ lines, axis, tall }: { lines: readonly Line[]; axis: Axis; tall: boolean }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const chart = useRef<Drawn | null>(null);
+  const latest = useRef(lines);
+  latest.current = lines;
+  const scheme = useScheme();
+  useEffect(() => {
+    if (canvas.current === null) return undefined;
+    const made: Drawn = new Chart(canvas.current, configuration(() => latest.current, axis));
+    chart.current = made;
+    return () => made.destroy();
+    // Colours change with the scheme; all else is updated below.
+  }, [scheme]);
+  const fingerprint = lines.map(({ label, points, band }) => `${label} ${points.length} ${String(points.at(-1))} ${String(band?.high.at(-1))}`).join();
+  useEffect(() => {
+    if (chart.current === null) return;
+    chart.current.data.datasets = datasets(latest.current);
+    rescale(chart.current, axis);
+    chart.current.update("none");
+  }, [fingerprint, scheme, axis.min, axis.max, axis.until]);
+  const summary = lines.filter((line) => !line.faint).map((line) => described(line, axis.format));
+  return (
+    <div className={tall ? "plot tall" : "plot"}>
+      <canvas ref={canvas} role="img" aria-label={summary.join(" ")} />
+    </div>
+  );
+}
+
+function Legend({ lines }: { lines: readonly Line[] }) {
+  return (
+    <ul className="legend">
+      {lines.map((line) => (
+        <li key={line.label}>
+          <svg viewBox="0 0 24 10" width="24" height="10" aria-hidden="true" className={`tone-${line.tone}`}>
+            {line.band !== undefined && <rect width="24" height="10" className="swatch-band" />}
+            <line x1="0" x2="24" y1="5" y2="5" className="swatch" strokeDasharray={line.dashed ? "6 3" : undefined} />
+          </svg>
+          {line.label}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Rows are made only when somebody opens it. */
+function Values({ lines, axis }: { lines: readonly Line[]; axis: Axis }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details className="values" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Values as a table</summary>
+      {open && <ValueTable lines={lines} axis={axis} />}
+    </details>
+  );
+}
+
+function ValueTable({ lines, axis }: { lines: readonly Line[]; axis: Axis }) {
+  const longest = lines.reduce((best, line) => (line.points.length > best.points.length ? line : best), lines[0] as Line);
+  const columns = lines.map((line) => ({ line, at: new Map(line.points), low: new Map(line.band?.low), high: new Map(line.band?.high) }));
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label="Values of the chart">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">iteration</th>
+            {lines.map((line) => (
+              <th scope="col" key={line.label}>
+                {line.label}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {thinned(longest.points, TABLE_ROWS).map(([x]) => (
+            <tr key={x}>
+              <th scope="row">{Math.round(x)}</th>
+              {columns.map(({ line, at, low, high }) => (
+                <td key={line.label}>{cell(at.get(x), low.get(x), high.get(x), axis.format)}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function cell(value: number | undefined, low: number | undefined, high: number | undefined, format: Axis["format"]): string {
+  if (value === undefined) return "–";
+  return low === undefined || high === undefined ? format(value) : `${format(value)} [${format(low)}, ${format(high)}]`;
+}
+
+/** Changes when the colours of the page do. */
+function useScheme(): string {
+  const [scheme, setScheme] = useState("");
+  useEffect(() => {
+    const queries = ["(prefers-color-scheme: dark)", "(prefers-contrast: more)", "(forced-colors: active)"].map((query) => window.matchMedia(query));
+    const changed = () => setScheme(queries.map((query) => query.matches).join());
+    for (const query of queries) query.addEventListener("change", changed);
+    return () => queries.forEach((query) => query.removeEventListener("change", changed));
+  }, []);
+  return scheme;
+}

@@ -1,0 +1,67 @@
+/** Curves as the charts draw them. Pure. */
+import type { Exam, Point, Series } from "../api/contract";
+
+/** Names of colours; the style sheet holds a light and a dark value of each. */
+export type Tone = "truth" | "judged" | "pass" | "plain" | "alarm" | "l1" | "l2" | "l3" | "l4" | "l5";
+
+export interface Line {
+  readonly label: string;
+  readonly points: Series;
+  readonly tone: Tone;
+  readonly dashed?: boolean;
+  readonly stepped?: boolean;
+  /** Mark every measurement: for those that are rare. */
+  readonly marked?: boolean;
+  /** Thin and pale: the raw values behind a smoothed line. */
+  readonly faint?: boolean;
+  readonly band?: { readonly low: Series; readonly high: Series };
+}
+
+const FEW = 30;
+
+/** At most `most` of the points, evenly, always with the first and the last. */
+export function thinned(points: Series, most: number): Series {
+  if (points.length <= most) return points;
+  const step = (points.length - 1) / (most - 1);
+  return Array.from({ length: most }, (_, index) => points[Math.round(index * step)] as Point);
+}
+
+/** Mean over the neighbours within `reach` places on either side, fewer at the ends but as many on both sides. */
+export function smoothed(points: Series, reach: number): Series {
+  return points.map(([x], index): Point => {
+    const near = Math.min(reach, index, points.length - 1 - index);
+    const window = points.slice(index - near, index + near + 1);
+    return [x, window.reduce((sum, [, y]) => sum + y, 0) / window.length];
+  });
+}
+
+/** A noisy curve: what was measured, pale, and its trend; a short one as it is. */
+export function trend(label: string, points: Series, tone: Tone): Line[] {
+  if (points.length < FEW) return [{ label, points, tone }];
+  const reach = Math.max(2, Math.round(points.length / 24));
+  return [
+    { label: `${label}, smoothed`, points: smoothed(points, reach), tone },
+    { label, points, tone, faint: true },
+  ];
+}
+
+type Field = "average" | "low" | "high" | "passed" | "pass_low" | "pass_high" | "believed";
+
+/** One figure of every exam that has it. */
+export function examSeries(exams: readonly Exam[], field: Field): Series {
+  return exams.flatMap((exam): Point[] => {
+    const value = exam[field];
+    return value === null ? [] : [[exam.iteration, value]];
+  });
+}
+
+/** How a curve went, in words: for whoever does not see it. */
+export function described(line: Line, format: (value: number) => string): string {
+  const first = line.points[0];
+  const last = line.points.at(-1);
+  if (first === undefined || last === undefined) return `${line.label}: nothing measured yet.`;
+  if (line.points.length === 1) return `${line.label}: ${format(last[1])} at iteration ${last[0]}.`;
+  const values = line.points.map(([, y]) => y);
+  const range = `between ${format(Math.min(...values))} and ${format(Math.max(...values))}`;
+  return `${line.label}: ${format(first[1])} at iteration ${Math.round(first[0])}, ${format(last[1])} at iteration ${Math.round(last[0])}, ${range}.`;
+}

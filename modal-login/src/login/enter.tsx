@@ -1,0 +1,38 @@
+/** The only page of a claimed node for whoever is not logged in. */
+import type { Session } from "../api/login_contract";
+import { Ask } from "./ask";
+import { loginByPasskey, passkeyHindrance } from "./passkey";
+import { PassphraseForm } from "./passphrase";
+import { hasWallet, loginByWallet } from "./wallet";
+
+export function LoginPage({ session, onSession }: { session: Session; onSession: (session: Session) => void }) {
+  return (
+    <div className="narrow">
+      <h1 tabIndex={-1}>Log in</h1>
+      <p className="lead">
+        This node has an owner. Training goes on meanwhile
+        {session.unlocked ? "." : "; but the account's key is locked, and points wait in the outbox until you log in."}
+      </p>
+      <div className="card">
+        {session.method === "passkey" && (
+          <Ask primary action="Log in with your passkey" doing="Waiting for your device…" run={loginByPasskey} onSession={onSession} hindrance={passkeyHindrance()} />
+        )}
+        {session.method === "passphrase" && <PassphraseForm onSession={onSession} />}
+        {session.method === "wallet" && (
+          <Ask
+            primary
+            action="Log in with the wallet"
+            doing="Waiting for the wallet…"
+            run={loginByWallet}
+            onSession={onSession}
+            hindrance={hasWallet() ? null : "No wallet extension answers. Switch it on for this page, then reload."}
+          />
+        )}
+      </div>
+      <p className="note">
+        Lost it? Nobody can open the key without it. To begin anew with a new account, stop the node, delete <code>owner.json</code> in its folder{" "}
+        <code>runs/login</code>, and claim it again.
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,84 @@
+/** How far the judge can be believed. */
+import type { JudgeBelief, RunView } from "../api/contract";
+import { LineChart } from "../charts/linechart";
+import { trend } from "../charts/series";
+import { ForeignLine } from "../parts/foreign";
+import { Notice } from "../parts/notice";
+import { Term } from "../parts/term";
+import { decimal, interval, percent, whole } from "../text/format";
+import { axesOf, latestOf, seriesOf } from "./axes";
+
+export function Judge({ view }: { view: RunView }) {
+  const axes = axesOf(view);
+  const auroc = seriesOf(view, "judge_auroc");
+  const fooled = seriesOf(view, "judge_false_positive_share");
+  return (
+    <section aria-labelledby="judge">
+      <h2 id="judge">Can the judge be believed?</h2>
+      {view.judge.alarm !== "" && (
+        <Notice tone="alarm">
+          <strong>Alarm:</strong> <ForeignLine text={view.judge.alarm} />
+        </Notice>
+      )}
+      <Belief judge={view.judge} />
+      <div className="grid">
+        <LineChart
+          title={
+            <>
+              <Term of="auroc">AUROC</Term> of the judge
+            </>
+          }
+          now={decimal(latestOf(view, "judge_auroc"))}
+          note="0.5 is a coin, 1 is always right."
+          lines={trend("AUROC", auroc, "judged")}
+          axis={axes.auroc(auroc)}
+          empty="Appears with the first calibration."
+        />
+        <LineChart
+          title={<Term of="falsePositive">False positives</Term>}
+          now={percent(latestOf(view, "judge_false_positive_share"), 0)}
+          note="Share of known wrong programs that it believes."
+          lines={trend("false positives", fooled, "alarm")}
+          axis={axes.small(fooled)}
+          empty="Appears when enough canaries have been judged."
+        />
+      </div>
+    </section>
+  );
+}
+
+function Belief({ judge }: { judge: JudgeBelief }) {
+  const lower = judge.auroc_low === null ? "" : `at least ${decimal(judge.auroc_low)}`;
+  return (
+    <dl className="figures card four">
+      <div>
+        <dt>
+          <Term of="auroc">AUROC</Term>
+        </dt>
+        <dd>
+          {decimal(judge.auroc)} <small>{lower}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>
+          <Term of="falsePositive">false positives</Term>
+        </dt>
+        <dd>
+          {percent(judge.false_positive_share)} <small>{interval(judge.false_positive_low, judge.false_positive_high)}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>right ones missed</dt>
+        <dd>{percent(judge.false_negative_share)}</dd>
+      </div>
+      <div>
+        <dt>
+          <Term of="trustworthy">weight</Term>, <Term of="canary">canaries</Term>
+        </dt>
+        <dd>
+          {decimal(judge.weight)} <small>{judge.canaries === null ? "" : `${whole(judge.canaries)} canaries`}</small>
+        </dd>
+      </div>
+    </dl>
+  );
+}

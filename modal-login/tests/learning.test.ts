@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+
+import type { Exam, RunView } from "../src/api/contract";
+import { headline, runState } from "../src/overview/learning";
+
+function exam(average: number, wide = 0.05, source = "executed"): Exam {
+  return { iteration: 0, samples: 8, source, average, low: average - wide, high: average + wide } as Exam;
+}
+
+test("only intervals that do not touch are a yes or a no", () => {
+  expect(headline([exam(0.36), exam(0.65)]).answer).toBe("Yes.");
+  expect(headline([exam(0.36), exam(0.4)]).answer).toMatch(/not proven/);
+  expect(headline([exam(0.65), exam(0.36)]).answer).toMatch(/worse/);
+  expect(headline([exam(0.4), exam(0.38)]).answer).toBe("Not so far.");
+});
+
+test("one exam, or none, is no answer", () => {
+  expect(headline([]).answer).toBe("Not measured yet.");
+  expect(headline([exam(0.36)]).answer).toBe("Too early to say.");
+});
+
+test("what was judged is not compared with what was executed", () => {
+  expect(headline([exam(0.36), exam(0.9, 0.01, "judged")]).answer).toBe("Too early to say.");
+});
+
+const view = { running: true, stopped: "", updated: 100, limit_seconds: 60 } as RunView;
+
+test("a run that makes no steps is stale, one that ended says why", () => {
+  expect(runState(view, "live", 130).tone).toBe("live");
+  expect(runState(view, "live", 200).tone).toBe("stale");
+  expect(runState({ ...view, running: false, stopped: "reached run.max_iterations=400" }, "live", 200).words).toMatch(/Ended: reached/);
+  expect(runState(view, "lost", 130).tone).toBe("lost");
+});
+
+test("the clock is no change of state", () => {
+  expect(runState(view, "live", 130).change).toBe(runState(view, "live", 131).change);
+});

@@ -1,0 +1,283 @@
+"""Sponsored calls: the contract sees the same account, and what is lost on the way is done once."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from alchemy_bench import CALL, WIRE, Bench, bench, rehashed
+from builders_alchemy import ACCOUNT, CONTRACT, KEY, POLICY, Json, Service
+from builders_node_api import contract
+
+from codezero.chain.alchemy import DELEGATE, Alchemy, UnsponsoredError, api_key
+from codezero.chain.alchemy_wire import Prepared, Status
+from codezero.chain.codec import encode_call
+from codezero.chain.coordinator import Coordinator, deploy
+from codezero.chain.embedded import fund
+from codezero.chain.errors import (
+    ChainUnreachableError,
+    PeerIdAlreadyRegisteredError,
+    RewardAlreadySubmittedError,
+    RpcError,
+    UnknownOutcomeError,
+    WinnerAlreadyVotedError,
+)
+from codezero.chain.gateway import ContractGateway
+from codezero.chain.sending import Sender
+from codezero.chain.signed import Signed
+from codezero.chain.sponsored import AlchemySender
+from codezero.chain.wallet import KeystoreWallet
+from codezero.errors import ChainError, ConfigError, WalletError
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Coordinator]]:
+    """A sponsored account in a real swarm."""
+    with contract(tmp_path_factory.mktemp("swarm")) as (owner, _):
+        chain = owner.coordinator.rpc
+        fund(chain, ACCOUNT.address)
+        with bench(Service(chain.chain_id, chain)) as sponsored:
+            coordinator = Coordinator(sponsored.rpc, owner.coordinator.contract, sponsored.sender)
+            yield sponsored, coordinator
+            coordinator.close()
+
+
+def test_a_sponsored_account_registers_earns_and_votes(real: tuple[Bench, Coordinator]) -> None:
+    sponsored, coordinator = real
+    sponsored.service.batch = False
+    coordinator.register("QmS")
+    assert coordinator.owners(["QmS"]) == {"QmS": ACCOUNT.address} and coordinator.account == ACCOUNT.address
+    sponsored.service.batch = True
+    coordinator.submit_reward(0, 5, "QmS")
+    coordinator.submit_winners(0, ["QmY"], "QmS")
+    assert coordinator.reward_of(0, "QmS") == 5 and coordinator.ballot_of(0, "QmS") == ["QmY"]
+    assert [sent["type"] for sent in sponsored.service.sent] == ["array", *2 * ["user-operation-v070"]]
+    assert sponsored.wallet.signed == 4  # the authorization once, and three operations
+
+
+def test_refusals_of_the_contract_cost_no_question_to_the_service(real: tuple[Bench, Coordinator]) -> None:
+    sponsored, coordinator = real
+    gateway = ContractGateway(coordinator, sponsored.sender)
+    gateway.register("QmT")
+    gateway.submit_reward(0, 0, 1, "QmT")
+    gateway.submit_winners(0, ["QmY"], "QmT")
+    asked = len(sponsored.service.asked)
+    with pytest.raises(PeerIdAlreadyRegisteredError):
+        gateway.register("QmT")
+    with pytest.raises(RewardAlreadySubmittedError):
+        coordinator.submit_reward(0, 1, "QmT")
+    with pytest.raises(WinnerAlreadyVotedError):
+        gateway.submit_winners(0, ["QmY"], "QmT")
+    assert len(sponsored.service.asked) == asked
+
+
+def test_a_transaction_of_the_time_before_counts(real: tuple[Bench, Coordinator]) -> None:
+    sponsored, coordinator = real
+    chain, recorded, signed = sponsored.service.devchain, [], sponsored.wallet.signed
+    assert chain is not None
+    data = encode_call("registerPeer", "QmBefore")
+    paid = Sender(chain, KeystoreWallet(ACCOUNT)).transact(coordinator.contract, data, 60, record=recorded.append)
+    receipt = sponsored.sender.transact(coordinator.contract, data, 60, earlier=recorded)
+    assert receipt.transaction_hash == paid.transaction_hash and sponsored.wallet.signed == signed
+
+
+@pytest.mark.parametrize(("peer", "first", "code"), [("QmX", 0, "0x"), ("QmY", 3, "0xef0100" + DELEGATE[2:].lower())])
+def test_what_goes_out_is_what_alchemy_s_own_client_sends(peer: str, first: int, code: str) -> None:
+    prepare, send, status = WIRE[first : first + 3]
+    with bench(code=code, nonces={1: first // 3}) as here:
+        given = {"wallet_prepareCalls": {"result": prepare["result"]}}
+        here.service.answer = lambda method, _: given.get(method)
+        here.sender.transact(CONTRACT, encode_call("registerPeer", peer), 60)
+        asked = {method: parameter for method, parameter, _ in here.service.asked}
+    assert [asked["wallet_prepareCalls"]] == prepare["params"]
+    assert [asked["wallet_sendPreparedCalls"]] == send["params"]
+    assert [asked["wallet_getCallsStatus"]] == status["params"]
+
+
+def test_each_answer_on_record_is_understood() -> None:
+    for exchange in WIRE:
+        raw = json.dumps(exchange["result"])
+        if exchange["method"] == "wallet_prepareCalls":
+            msgspec.json.decode(raw, type=Prepared)
+        elif exchange["method"] == "wallet_getCallsStatus":
+            assert msgspec.json.decode(raw, type=Status).fate == "accepted"
+
+
+# ---- what is lost on the way
+
+
+def test_what_was_recorded_is_sent_again_and_not_signed_again() -> None:
+    with bench(run=False) as here:
+        with pytest.raises(UnknownOutcomeError):
+            here.transact(seconds=0.5)
+        [killed], first = here.recorded, here.wallet.signed
+    with bench(nonces={1: 0}) as here:
+        transaction = here.transact(earlier=[killed])
+        assert here.service.ran[killed.hash].transaction == transaction
+        assert (here.wallet.signed, here.recorded, first) == (0, [], 2)
+
+
+@pytest.mark.parametrize("status", [200, 100, 400, 500, None])
+def test_what_ran_is_found_whatever_the_service_says_and_whatever_the_endpoint_allows(status: int | None) -> None:
+    with bench(span=3) as here:
+        transaction = here.transact()
+        here.service.status, here.service.receipts, here.service.block = status, [], 40
+        again = AlchemySender(here.rpc, here.wallet, here.sender._alchemy)
+        receipt = again.transact(CONTRACT, CALL, 60, earlier=here.recorded)
+        assert receipt.transaction_hash == transaction and len(here.service.sent) == 1
+
+
+def test_a_receipt_that_the_service_makes_up_is_not_believed() -> None:
+    made_up = [{"transactionHash": "0x" + "0d" * 32}]
+    with bench(run=False, status=299, receipts=made_up) as here, pytest.raises(UnknownOutcomeError):
+        here.transact(seconds=0.5)
+
+
+def test_an_operation_that_was_undone_is_no_success() -> None:
+    with bench() as here:
+        take = here.service.take
+
+        def undone(sent: Json) -> Json:
+            told = take(sent)
+            if len(here.service.sent) == 1:
+                here.service.ran["0x" + told["id"][-64:]].success = False
+            return told
+
+        here.service.take = undone  # type: ignore[method-assign]
+        transaction = here.transact()
+        assert len(here.recorded) == 2
+        assert here.service.ran[here.recorded[1].hash].transaction == transaction
+
+
+def test_what_the_service_gives_up_is_replaced_under_its_nonce() -> None:
+    with bench(run=False, status=400) as here:
+        take = here.service.take
+
+        def once_more(sent: Json) -> Json:
+            here.service.run = len(here.service.sent) == 2
+            return take(sent)
+
+        here.service.take = once_more  # type: ignore[method-assign]
+        transaction = here.transact()
+        nonces = {sent["data"][-1]["data"]["nonce"] for sent in here.service.sent if sent["type"] == "array"}
+        assert len(here.recorded) == 2 and len(nonces) == 1
+        assert here.service.ran[here.recorded[1].hash].transaction == transaction
+
+
+def test_no_second_operation_is_signed_beside_one_that_may_still_run() -> None:
+    with bench(run=False, status=400) as here:
+        here.service.tamper = lambda prepared: rehashed(prepared, nonce=hex(2 << 64)) if here.service.sent else prepared
+        with pytest.raises(UnknownOutcomeError, match="a second operation beside one that may still be run"):
+            here.transact(seconds=1.0)
+        assert len(here.recorded) == 1
+
+
+def test_an_outbox_s_record_fits_its_file() -> None:
+    with bench() as here:
+        here.transact()
+        [kept] = here.recorded
+        assert kept.nonce == -1 and kept.raw.startswith(b"{") and len(kept.hash) == 66
+        damaged = Signed(kept.hash, kept.nonce, kept.raw[:-9])
+        with pytest.raises(ChainError, match="is damaged; restore a copy"):
+            here.transact(earlier=[damaged])
+
+
+# ---- refusals
+
+
+def test_the_contract_s_refusal_is_the_chain_s_word_and_never_the_service_s() -> None:
+    refusal = "0x723dc675"
+    with bench(refuses=refusal) as here, pytest.raises(PeerIdAlreadyRegisteredError):
+        here.transact()
+    reverted = {"error": {"code": 3, "message": "reverted", "data": {"revertData": refusal}}}
+    with bench(answer=lambda *_: reverted) as here, pytest.raises(RpcError, match="says: this peer id is already"):
+        here.transact(seconds=0.1)
+
+
+def test_what_would_be_refused_again_is_not_asked_again() -> None:
+    refused = {"error": {"code": -32602, "message": "no such\npolicy"}}
+    for answer, line in [((401, b"{}"), "does not accept the API key"), (refused, r"refuses: no such policy \(code")]:
+        with bench(answer=lambda *_, answer=answer: answer) as here:
+            with pytest.raises(UnsponsoredError, match=line):
+                here.transact()
+            assert len(here.service.asked) == 1
+
+
+def test_a_chain_without_entry_point_is_named() -> None:
+    with bench() as here:
+        chain = here.service.chain
+        here.service.chain = lambda method, params: (  # type: ignore[method-assign]
+            {"result": "0x"} if method == "eth_call" else chain(method, params)
+        )
+        with pytest.raises(ChainUnreachableError, match="no entry point"):
+            here.transact(seconds=0.1)
+
+
+def test_a_sponsored_account_deploys_nothing() -> None:
+    with bench() as here, pytest.raises(ChainError, match="deploys nothing"):
+        deploy(here.sender)
+
+
+@pytest.mark.parametrize(
+    ("status", "fate"),
+    [(100, "pending"), (110, "pending"), (116, "pending"), (120, "pending"), (200, "accepted"), (400, "refused"),
+     (410, "refused"), (500, "refused"), (600, "refused")],
+)  # fmt: skip
+def test_every_status_has_a_fate(status: int, fate: str) -> None:
+    assert Status(status).fate == fate
+
+
+# ---- the key
+
+
+def test_the_key_goes_into_one_header_and_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with bench() as here:
+        here.transact()
+        assert {authorization for _, _, authorization in here.service.asked} == {f"Bearer {KEY}"}
+        assert KEY not in repr(here.sender._alchemy) and KEY not in repr(here.service.asked[0][1])
+        here.service.answer = lambda *_: (401, b"{}")
+        with pytest.raises(UnsponsoredError) as caught:
+            here.sender.transact(CONTRACT, CALL + bytes(32), 5)
+    assert KEY not in caplog.text and KEY not in str(caught.value) and KEY not in repr(here.recorded)
+
+
+def test_the_key_comes_from_a_private_file_or_once_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n")
+    path.chmod(0o644)
+    with pytest.raises(WalletError, match="open to other users"):
+        api_key(path)
+    path.chmod(0o600)
+    assert api_key(path) == KEY
+    monkeypatch.setenv("ALCHEMY", KEY)
+    assert api_key(None, "ALCHEMY") == KEY and "ALCHEMY" not in os.environ
+    with pytest.raises(ConfigError, match="ALCHEMY holds no API key"):
+        api_key(None, "ALCHEMY")
+
+
+@pytest.mark.parametrize("text", ["", " ", "two words", "line\nline", "ünïcode", "x" * 300])
+def test_what_is_no_key_is_not_put_into_a_header(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("ALCHEMY", text)
+    with pytest.raises(ConfigError) as caught:
+        api_key(None, "ALCHEMY")
+    assert not text.strip() or text.strip() not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"policy": "mine"}, "chain.alchemy_policy is no policy id"),
+        ({"delegates": ["0x12"]}, "chain.alchemy_delegates"),
+        ({"url": "http://example.org/v2"}, "use https"),
+    ],
+)
+def test_a_wrong_setting_is_named(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        Alchemy(**{"key": KEY, "policy": POLICY} | changes)
