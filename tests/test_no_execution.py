@@ -16,11 +16,12 @@ MONTY = ("monty", '"subprocess"')
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_no_generated_code_is_ever_executed(tmp_path: Path):
-    """Only this node, its chain, its static pass and the exam's interpreter, which cannot reach out, are started."""
+    """Only this node, its page and chain, its static pass and the exam's interpreter are started."""
     trace, settings = tmp_path / "trace", ["run.name=run", "run.max_iterations=3", "evals.problems=5", "evals.every=2"]
     settings += ["evaluator.canaries=80", "solver.problems_per_iteration=2"]
     settings += [f"run.directory={tmp_path}", f"run.logs={tmp_path}/logs", f"swarm.identity={tmp_path}/swarm.pem"]
     settings += [f"chain.directory={tmp_path}/chain", f"chain.wallet={tmp_path}/wallet.json"]
+    settings += [f"login.directory={tmp_path}/login"]
     command = [sys.executable, "-m", "codezero", "run", *settings]
     strace = ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat", "-o", str(trace)]
     done = subprocess.run([*strace, *command], capture_output=True, text=True, timeout=300)
@@ -34,6 +35,8 @@ def test_no_generated_code_is_ever_executed(tmp_path: Path):
     node = (python, ", ".join(f'"{argument}"' for argument in command[1:]))
     guards = {one for one in started if one[0] == python and one[1].startswith(f'"-I", "-c", "{guard._RUN_CHILD}"')}
     assert len(started) == len({line.split("execve", 1)[-1] for line in lines})  # every line was understood
+    page = {one for one in started if one[0] == python and one[1].startswith('"-m", "codezero", "dashboard", "--json"')}
     chain = {one for one in started if one[0] == python and one[1].startswith('"-m", "codezero.chain.devchain"')}
-    assert guards and chain and MONTY in started and started == {node, MONTY, *chain, *guards}
+    assert page and guards and chain and MONTY in started
+    assert started == {node, MONTY, *page, *chain, *guards}
     assert not any("def " in arguments for _, arguments in started)

@@ -44,6 +44,7 @@ class Node:
             "proposer.model": "off",
             "evals.every": 0,
             "monitor.view": "plain",
+            "login.page": "off",
             "chain.kind": "clock",
         }
         command = [sys.executable, "-m", "codezero", "run", *(f"{key}={value}" for key, value in settings.items())]

@@ -35,7 +35,8 @@ KEYS = [
     "swarm/external_share",
     "tokens/sampled_per_second",
 ]
-SMALL = ["evals.problems=10", "evals.every=2", "evaluator.canaries=80", "solver.problems_per_iteration=2", "seed=3"]
+SMALL = ["evals.problems=10", "evals.every=2", "evaluator.canaries=80", "solver.problems_per_iteration=2", "seed=3",
+         "login.page=off"]  # fmt: skip
 
 
 def command(folder: Path, *overrides: str) -> list[str]:

@@ -99,7 +99,7 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
 
 @pytest.mark.timeout(300)
 def test_one_command_founds_and_joins(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain"]
+    command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain", "login.page=off"]
     settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL, "chain.submit_after=1"]
     settings += [f"chain.directory={tmp_path / 'chain'}", f"chain.wallet={tmp_path / 'wallet.json'}"]
     with subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as fleet:

@@ -30,8 +30,8 @@ export function LoginPage({ session, onSession }: { session: Session; onSession:
         )}
       </div>
       <p className="note">
-        Lost it? Nobody can open the key without it. To begin anew with a new account, stop the node, delete <code>owner.json</code> in its folder{" "}
-        <code>runs/login</code>, and claim it again.
+        Lost it? Nobody can open the key without it, and its points stay where they are. To begin anew as another node, stop this one and move{" "}
+        <code>runs/login</code> and <code>swarm.pem</code> away.
       </p>
     </div>
   );
