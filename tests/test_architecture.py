@@ -51,6 +51,7 @@ HOMES = {
     "aiohttp": {"chain", "login", "monitor", "wiring_page"},
     "matplotlib": {"monitor"},
     "webauthn": {"login"},
+    "cbor2": {"login"},
 }
 HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
 FILES = sorted(PACKAGE.rglob("*.py"))
