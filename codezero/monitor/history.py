@@ -138,7 +138,9 @@ class Fold:
     def _play(self, row: Row, round_number: int) -> None:
         played = self.rounds.get(round_number)
         if played is None:
-            played = self.rounds[round_number] = Played(round_number, (row.time or 0.0) - (row.seconds or 0.0))
+            played = self.rounds[round_number] = Played(
+                round_number, max(0.0, (row.time or 0.0) - (row.seconds or 0.0))
+            )
             if len(self.rounds) > MAX_ROUNDS:
                 del self.rounds[next(iter(self.rounds))]
         played.iterations += 1

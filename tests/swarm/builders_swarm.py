@@ -42,8 +42,10 @@ def scored(one: RolloutGroup, *rewards: float) -> ScoredGroup:
     return ScoredGroup(one, tuple(verdicts))
 
 
-def fast_identity() -> Identity:
-    return Identity(ed25519.Ed25519PrivateKey.generate())
+def fast_identity(seed: int = 0) -> Identity:
+    """The same one for the same seed, for the names of tests; 0: another one each time."""
+    key = ed25519.Ed25519PrivateKey
+    return Identity(key.from_private_bytes(seed.to_bytes(32)) if seed else key.generate())
 
 
 def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, ...] = ()) -> HivemindSwarm:

@@ -16,7 +16,7 @@ from codezero.swarm import members
 from codezero.swarm.identity import peer_id_of
 from codezero.swarm.members import CHECK_SECONDS, MAX_LIST, AllowList, Members, open_to_all
 
-ALICE, BOB, CAROL = fast_identity().peer_id, fast_identity().peer_id, peer_id_of(bytes(300))
+ALICE, BOB, CAROL = fast_identity(1).peer_id, fast_identity(2).peer_id, peer_id_of(bytes(300))
 
 
 class Clock:
