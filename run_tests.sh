@@ -14,6 +14,7 @@ fi
 .venv/bin/ruff format --check .
 .venv/bin/pyright
 if (($#)); then exec .venv/bin/python -m pytest -m "not slow" "$@"; fi
-# Several files at once, and no more than four: a test that runs whole nodes is several processes already.
-workers=$(nproc)
+# Several files at once, one more than there are cores, as tests of networks mostly wait; and no more than four, as
+# those that run whole nodes are several processes already.
+workers=$(($(nproc) + 1))
 exec .venv/bin/python -m pytest -m "not slow" -n $((workers < 4 ? workers : 4)) --dist loadfile

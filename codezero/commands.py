@@ -16,10 +16,11 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def run(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.compose import check_directories, compose
     from codezero.run_folder import open_run_folder
 
     config = compose(options.overrides)
+    check_directories(config)
     folder = open_run_folder(config)
     from codezero.wiring import run_node  # torch, hivemind and TRL load only now
 

@@ -62,6 +62,18 @@ def check_together(config: NodeConfig) -> None:
         )
 
 
+def check_directories(config: NodeConfig) -> None:
+    """Models that are named by a path are there. Raises ConfigError."""
+    models = {
+        "model.solver": config.model.solver,
+        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
+        "proposer.model": config.proposer.model,
+    }
+    for key, name in models.items():
+        if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
+            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
+
+
 def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
     """Every dotted key of the schema, groups included."""
     for spec in dataclasses.fields(schema):

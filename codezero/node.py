@@ -27,7 +27,7 @@ from codezero.protocols import (
     Solver,
     Swarm,
 )
-from codezero.stopping import Stop
+from codezero.stopping import FAILED, Stop
 from codezero.tally import best_proposer, count_tokens, mean_reward
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup
 
@@ -66,7 +66,7 @@ class Node:
         """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why."""
         iteration = self.checkpoints.restore(self.parts)
         self.monitor.started(iteration)
-        reason = "stopped by an error"
+        reason = FAILED
         try:
             with self.stop.on_signals():
                 reason = self.loop(iteration)

@@ -10,6 +10,10 @@ LEASH = "CODEZERO_LEASH"
 """Environment variable: a pipe's file descriptor that comes to its end when the parent does."""
 
 
+FAILED = "stopped by an error"
+"""Why a run ended that no limit and nobody ended."""
+
+
 class Stop:
     """False until somebody asks."""
 

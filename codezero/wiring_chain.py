@@ -15,6 +15,7 @@ from codezero.chain.clock import ClockCoordinator, NoOutbox
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError
 from codezero.protocols import Coordinator, Outbox
+from codezero.recursion import usual_recursion_limit
 
 if TYPE_CHECKING:
     from codezero.chain.coordinator import Coordinator as ContractCoordinator
@@ -55,6 +56,7 @@ def build_chain(
     from codezero.chain.stages import StageManager
 
     coordinator = connect(config, stack)
+    usual_recursion_limit()
     try:
         coordinator.register(peer)
     except ChainError as error:

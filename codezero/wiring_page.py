@@ -27,6 +27,7 @@ from codezero.login.store import Folder
 from codezero.monitor.api import DataApi
 from codezero.monitor.reader import RunReader
 from codezero.page import Ready
+from codezero.recursion import usual_recursion_limit
 from codezero.run_view import RunFiles
 from codezero.stopping import Stop, end_with_parent
 from codezero.wiring_chain import connect, open_wallet
@@ -48,6 +49,7 @@ def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[Ready], Non
     """
     end_with_parent()
     harden()
+    usual_recursion_limit()
     url = f"http://localhost:{config.login.port}"
     directory = Path(config.login.directory)
     Folder(directory)

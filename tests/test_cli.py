@@ -41,7 +41,7 @@ def test_config_show_prints_what_a_run_would_use(capsys: pytest.CaptureFixture[s
     assert "kind: hivemind" in capsys.readouterr().out
 
 
-def test_a_model_that_is_not_there_exits_1_naming_it(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_stops_the_start_in_one_line(tmp_path: Path) -> None:
     done = codezero("run", f"model.solver={tmp_path / 'nothing'}", "monitor.view=off", cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "nothing" in done.stderr and "solver" in done.stderr
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "model.solver=" in done.stderr and "nothing" in done.stderr and not (tmp_path / "runs").exists()

@@ -101,6 +101,6 @@ def test_bench_runs_a_file_of_benchmarks_and_knows_their_names(capsys: pytest.Ca
     assert main(["bench", "judg"]) == 2
     assert "choose one of" in capsys.readouterr().err
     done = subprocess.run(
-        [sys.executable, "-m", "codezero", "bench", "judge", "--help"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "codezero", "bench", "gossip", "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and "--json" in done.stdout

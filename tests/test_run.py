@@ -87,7 +87,9 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "swarm.pem").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 0, marks=pytest.mark.slow)]
+)
 def test_a_signal_finishes_the_iteration_and_saves(tmp_path: Path, which: signal.Signals, code: int) -> None:
     with subprocess.Popen(command(tmp_path, "evals.every=0"), stdout=subprocess.DEVNULL) as process:
         wait_for_iteration(tmp_path, process, 2)

@@ -141,6 +141,7 @@ class Watch:
             "judge/weight": known and float(known.fit is not None),
             "judge/threshold": known and known.threshold,
             "judge/calibrations": self._refits,
+            "judge/canaries": len(self._window),
             "judge/identity": self._identity,
             "judge/alarm": "; ".join(self.alarms) or None,
         }

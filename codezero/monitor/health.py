@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from codezero.monitor.view import Health, RunView
+from codezero.stopping import FAILED
 
 LEAST_LIMIT = 120.0
 """Seconds without a step that are never a stall."""
@@ -33,12 +34,14 @@ def overall(views: Sequence[RunView], now: float) -> Health:
 
 
 def health(view: RunView, now: float) -> Health:
-    """now: seconds since 1970. A run that ended and said why is healthy."""
+    """now: seconds since 1970. A run that ended as it should is healthy."""
     last = max((moment for moment in (view.began, view.updated) if moment is not None), default=None)
     waited = 0.0 if last is None else now - last
     problem = ""
     if view.began is not None and not view.running and not view.stopped:
         problem = "the process of the run is gone and has not said why; see its log, and start it again"
+    elif not view.running and view.stopped == FAILED:
+        problem = "the run was stopped by an error; see its log, and start it again"
     elif view.running and waited > view.limit_seconds:
         problem = f"no step for {waited:.0f} s, and {view.limit_seconds:.0f} s are a stall; see the log of the run"
     return Health(

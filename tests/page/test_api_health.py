@@ -14,6 +14,7 @@ from codezero.monitor.health import LEAST_LIMIT, START_SECONDS, health, limit_se
 from codezero.monitor.prometheus import Family, exposition, lines
 from codezero.monitor.view import RunView
 from codezero.run_view import RunFiles
+from codezero.stopping import FAILED
 
 
 @pytest.fixture
@@ -37,6 +38,8 @@ def test_a_process_that_just_began_is_not_measured_by_its_predecessor(view: RunV
 
 def test_who_ended_and_said_why_is_healthy_and_who_vanished_is_not(view: RunView) -> None:
     ended = msgspec.structs.replace(view, running=False, stopped="max_iterations reached")
+    failed = msgspec.structs.replace(view, running=False, stopped=FAILED)
+    assert not health(failed, 2000.0).healthy and "stopped by an error" in health(failed, 2000.0).problem
     vanished = msgspec.structs.replace(view, running=False)
     assert health(ended, 1e9).healthy
     assert "is gone and has not said why" in health(vanished, 2000.0).problem

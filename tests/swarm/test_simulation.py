@@ -318,6 +318,7 @@ def bytes_per_node_and_round(nodes: int) -> float:
     return (swarm.network.total_bytes - before[0]) / nodes / 3
 
 
+@pytest.mark.slow
 def test_what_a_node_sends_does_not_grow_with_the_swarm() -> None:
     assert bytes_per_node_and_round(128) <= 1.5 * bytes_per_node_and_round(32)
 
