@@ -17,4 +17,4 @@ if (($#)); then exec .venv/bin/python -m pytest -m "not slow" "$@"; fi
 # Several files at once, one more than there are cores, as tests of networks mostly wait; and no more than four, as
 # those that run whole nodes are several processes already.
 workers=$(($(nproc) + 1))
-exec .venv/bin/python -m pytest -m "not slow" -n $((workers < 4 ? workers : 4)) --dist loadfile
+exec .venv/bin/python -m pytest -m "not slow" -n $((workers < 4 ? workers : 4)) --dist loadfile --no-loadscope-reorder

@@ -27,6 +27,7 @@ from codezero.login.store import Folder
 from codezero.monitor.api import DataApi
 from codezero.monitor.reader import RunReader
 from codezero.page import Ready
+from codezero.page_routes import OTHER_ROUTES
 from codezero.recursion import usual_recursion_limit
 from codezero.run_view import RunFiles
 from codezero.stopping import Stop, end_with_parent
@@ -103,7 +104,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
     """The whole server; what holds a connection is closed by `stack`."""
     base = Path(config.run.directory)
     reader = RunReader(run or base, RunFiles, lambda: read_board(config.chain, base, lambda _: None))
-    data = DataApi(reader)
+    data = DataApi(reader, described=OTHER_ROUTES)
     legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
     programs = NodeApi(LazyGateway(config, login, stack), lambda: _signer(config, login), legacy)
     app = build_app(

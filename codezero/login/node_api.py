@@ -32,7 +32,7 @@ from codezero.login.legacy import LegacyClients
 from codezero.login.refusal import Refusal
 
 logger = logging.getLogger("codezero.login")
-C = TypeVar("C", bound="_Call")
+C = TypeVar("C", bound="Call")
 
 REFUSALS = frozenset(
     {
@@ -78,37 +78,55 @@ class Gateway(Protocol):
     def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str: ...
 
 
-class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """What every call may hold."""
+
     org_id: OrgId | None = None
 
 
-class _Peer(_Call, frozen=True):
+class PeerCall(Call, frozen=True):
     peer_id: PeerId
 
 
-class _Reward(_Peer, frozen=True):
+class RewardCall(PeerCall, frozen=True):
     round_number: Count
     stage_number: Count
     reward: Reward
 
 
-class _Winners(_Peer, frozen=True):
+class WinnersCall(PeerCall, frozen=True):
     round_number: Count
     winners: Annotated[list[PeerId], Meta(max_length=1024)]
 
 
-class _Stamped(_Call, frozen=True):
-    whoami_stamp: msgspec.Raw = msgspec.Raw(b"null")
+class StampedCall(Call, frozen=True):
+    whoami_stamp: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """Of a hosted account service; not looked at."""
 
 
-class _Activated(_Call, frozen=True):
+class ActivationCall(Call, frozen=True):
     """What the original stored of a session key; all but the key's address is ignored."""
 
     api_key: Annotated[str, Meta(max_length=128)]
     deferred_action_digest: str = ""
     account_address: str = ""
     init_code: str = ""
+
+
+class Hash(msgspec.Struct, frozen=True):
+    """hash: of the transaction."""
+
+    hash: str
+
+
+class PublicKey(msgspec.Struct, frozen=True, rename="camel"):
+    """public_key: the node's address."""
+
+    public_key: str
+
+
+class Activated(msgspec.Struct, frozen=True):
+    activated: bool
 
 
 class NodeApi:
@@ -136,32 +154,32 @@ class NodeApi:
         }
 
     async def _register(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, _Peer)
+        body = await self._admitted(request, PeerCall)
         return await self._send(lambda: self._gateway.register(body.peer_id))
 
     async def _submit_reward(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, _Reward)
+        body = await self._admitted(request, RewardCall)
         return await self._send(
             lambda: self._gateway.submit_reward(body.round_number, body.stage_number, body.reward, body.peer_id)
         )
 
     async def _submit_winners(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, _Winners)
+        body = await self._admitted(request, WinnersCall)
         return await self._send(lambda: self._gateway.submit_winners(body.round_number, body.winners, body.peer_id))
 
     async def _status(self, request: web.Request) -> web.Response:
-        await self._admitted(request, _Call)
+        await self._admitted(request, Call)
         return web.Response(text="pending" if self._address() is None else "activated")
 
     async def _key(self, request: web.Request) -> web.Response:
-        await self._admitted(request, _Call if request.method == "GET" else _Stamped)
-        return answer({"publicKey": self._logged_in()})
+        await self._admitted(request, Call if request.method == "GET" else StampedCall)
+        return answer(PublicKey(self._logged_in()))
 
     async def _activated(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, _Activated)
+        body = await self._admitted(request, ActivationCall)
         if body.api_key.lower() != self._logged_in().lower():
             raise Refusal(400, "apiKey is not the address of this node's account; ask /api/get-api-key for it")
-        return answer({"activated": True})
+        return answer(Activated(True))
 
     def _logged_in(self) -> str:
         address = self._address()
@@ -192,7 +210,7 @@ class NodeApi:
                     503, "the calls before this one take too long; nothing was sent", retry_after=10
                 ) from None
             try:
-                return answer({"hash": await asyncio.to_thread(call)})
+                return answer(Hash(await asyncio.to_thread(call)))
             except ChainError as error:
                 return _refused(error)
             finally:
