@@ -119,6 +119,7 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     assert labels[0]["seed"] != labels[1]["seed"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "1", "monitor.view=off"]
