@@ -126,9 +126,9 @@ def logout(options: argparse.Namespace) -> int:
 
 def wallet_show(options: argparse.Namespace) -> int:
     from codezero.compose import compose
-    from codezero.wiring_chain import open_wallet
+    from codezero.wiring_chain import open_wallet, with_login
 
-    config = compose(options.overrides)
+    config = with_login(compose(options.overrides))
     return _tell_wallet(open_wallet(config.chain).address, config.chain.wallet, options)
 
 

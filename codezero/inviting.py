@@ -36,7 +36,7 @@ from codezero.nano import weights_directory
 from codezero.swarm.identity import Identity
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.wiring import NANO
-from codezero.wiring_chain import chain_access, open_wallet
+from codezero.wiring_chain import chain_access, open_wallet, with_login
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +55,17 @@ def create_swarm(config: NodeConfig, out: Path) -> Invitation:
         raise ConfigError(f"{out} exists; an invitation is never overwritten: move it away or choose --out")
     if config.chain.kind == "clock":
         raise ConfigError("chain.kind=clock keeps no members and no points; found a swarm with embedded or rpc")
+    config = with_login(config)
     identity = Identity.load_or_create(Path(config.swarm.identity))
     bootnodes = _own_addresses(config, identity.peer_id)
     judge = judge_of(config)
     with contextlib.ExitStack() as stack:
         wallet = open_wallet(config.chain)
         if not isinstance(wallet, KeystoreWallet):
-            raise ConfigError("an invitation is signed with a keystore; chain.signer cannot sign one")
+            raise ConfigError(
+                "an invitation is signed with a keystore, and this account is kept by a signer or the login; name "
+                "a keystore of your own with chain.wallet=FILE"
+            )
         rpc = chain_access(config.chain, wallet, stack)
         sender = Sender(rpc, wallet)
         contract = config.chain.contract or deploy(sender)

@@ -1,0 +1,38 @@
+"""Commands of a node that its owner has claimed know its account, and make no other one in its place."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from codezero.cli import main
+from codezero.login.sealing import Scrypt, new_salt
+from codezero.login.store import Folder
+from codezero.login.vault import Passphrase, Vault
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> list[str]:
+    places = {"login.directory": "login", "chain.wallet": "wallet.json", "chain.directory": "chain"}
+    files = places | {"swarm.identity": "swarm.pem"}
+    return [*(f"{key}={tmp_path / name}" for key, name in files.items()), "swarm.port=38331"]
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> str:
+    vault = Vault(Folder(tmp_path / "login"), 30, time.time)
+    return vault.claim(bytes(range(1, 33)), Passphrase(Scrypt(new_salt())), bytes(32)).account
+
+
+def test_wallet_show_names_the_claimed_account(
+    tmp_path: Path, settings: list[str], account: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["wallet", "show", *settings]) == 0
+    assert account in capsys.readouterr().out and not (tmp_path / "wallet.json").exists()
+
+
+def test_founding_a_swarm_asks_for_a_keystore(
+    tmp_path: Path, settings: list[str], account: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["swarm", "create", "--no-run", "--out", str(tmp_path / "swarm.toml"), *settings]) == 2
+    assert "chain.wallet=FILE" in capsys.readouterr().err and not (tmp_path / "wallet.json").exists()
