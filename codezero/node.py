@@ -13,6 +13,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SandboxError, SwarmError
+from codezero.known_round import KnownRound
 from codezero.protocols import (
     Checkpoints,
     Coordinator,
@@ -59,6 +60,7 @@ class Node:
     max_seconds: float = 0.0
     """Stop after this long in this process; 0: no limit."""
     checkpoint_seconds: float = 0.0
+    known_round: KnownRound = field(default_factory=KnownRound)
     stop: Stop = field(default_factory=Stop)
     tolerated: Counter[str] = field(default_factory=Counter[str])
 
@@ -78,12 +80,12 @@ class Node:
     def loop(self, iteration: int) -> str:
         """From `iteration`, the number already done. Returns why it ended."""
         began = saved = time.monotonic()
-        round_number = self.open_round(0)
+        round_number = self.open_round()
         if iteration == 0 and self.exam.due(0):
             self.monitor.observe(0, {"iteration": 0, "round": round_number} | self.sit_exam(), [])
         reason = self.reason_to_stop(iteration, began)
         while not reason:
-            round_number = self.open_round(round_number)
+            round_number = self.open_round()
             iteration += 1
             metrics, judged = self.iterate(iteration, round_number)
             reason = self.reason_to_stop(iteration, began)
@@ -106,11 +108,11 @@ class Node:
             return LIMITS[1]
         return ""
 
-    def open_round(self, last: int) -> int:
+    def open_round(self) -> int:
         """The round that is open now; the last known one while the coordinator cannot be asked."""
         with self.tolerate(ChainError, "playing on in the last known round"):
-            return self.coordinator.current_round()
-        return last
+            self.known_round.number = self.coordinator.current_round()
+        return self.known_round.number
 
     def sit_exam(self) -> Metrics:
         self.monitor.busy("attempting and executing the held-out problems")
@@ -179,6 +181,7 @@ class Node:
             "evaluator": self.evaluator,
             "difficulty": self.difficulty,
             "proposer": self.proposer,
+            "round": self.known_round,
         }
 
     @contextlib.contextmanager

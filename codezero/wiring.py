@@ -10,12 +10,15 @@ import logging
 import re
 import signal
 import socket
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codezero.chain.late import LateChain
 from codezero.config import NodeConfig
 from codezero.fleet import ADDRESSES
+from codezero.known_round import KnownRound
 from codezero.monitor.monitor import RunMonitor, setup_logging
 from codezero.node import Node
 from codezero.page import Page, announce, wanted
@@ -30,7 +33,7 @@ from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
 from codezero.types import Metrics
-from codezero.wiring_chain import ChainParts, build_chain, with_login
+from codezero.wiring_chain import ChainParts, build_chain, throws_away, with_login
 from codezero.wiring_evaluator import Say, build_evaluator
 
 if TYPE_CHECKING:
@@ -57,10 +60,11 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
         page = stack.enter_context(Page(config)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
-        chain = start_chain(config, identity.peer_id, folder, stack)
+        known_round = KnownRound()
+        chain = start_chain(config, identity.peer_id, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
-        node = build_node(config, folder, swarm, monitor, chain, stack)
+        node = build_node(config, folder, swarm, monitor, chain, known_round, stack)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         if page is not None:
@@ -70,16 +74,27 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
 
 
 def start_chain(
-    config: NodeConfig, peer_id: str, folder: RunFolder, stack: contextlib.ExitStack
-) -> "Future[ChainParts]":
-    """The chain's part, made in a thread while the models load: its libraries and its first block take a second."""
+    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: contextlib.ExitStack
+) -> Callable[[], ChainParts]:
+    """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
+
+    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain.
+    """
     members = members_file(folder) if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(contextlib.ExitStack())
+
+    def build() -> ChainParts:
+        return build_chain(config.chain, peer_id, folder.path, parts, members=members)
+
+    if config.chain.kind == "embedded" and config.swarm.kind == "local" and throws_away(config.chain):
+        late = LateChain(build, known_round)
+        stack.callback(late.close)
+        return lambda: ChainParts(late, late)
     with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-    made = with_thread.submit(build_chain, config.chain, peer_id, folder.path, parts, members=members)
+    made = with_thread.submit(build)
     stack.callback(wait, [made])
     with_thread.shutdown(wait=False)
-    return made
+    return made.result
 
 
 def members_file(folder: RunFolder) -> Path:
@@ -131,7 +146,8 @@ def build_node(
     folder: RunFolder,
     swarm: Swarm,
     monitor: RunMonitor,
-    chain: "Future[ChainParts]",
+    chain: Callable[[], ChainParts],
+    known_round: KnownRound,
     stack: contextlib.ExitStack,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
@@ -158,7 +174,7 @@ def build_node(
         seed=config.seed,
     )
     monitor.busy("waiting for the chain")
-    parts = chain.result()
+    parts = chain()
     return Node(
         problems=SyntheticStream(
             seed=config.seed,
@@ -181,6 +197,7 @@ def build_node(
         max_iterations=config.run.max_iterations,
         max_seconds=60 * config.run.max_minutes,
         checkpoint_seconds=config.run.checkpoint_seconds,
+        known_round=known_round,
     )
 
 

@@ -17,7 +17,7 @@ ROWS = [
     {"errors"},
     {"types", "config"},
     {"protocols", "compose"},
-    {"run_folder", "stopping", "recursion", "tally", "skill", "code", "models", "sandbox"},
+    {"run_folder", "known_round", "stopping", "recursion", "tally", "skill", "code", "models", "sandbox"},
     ROLES,
     {"nano", "page"},
     {"node", "fleet"},

@@ -129,7 +129,7 @@ def swap_manifest(folder: Path) -> None:
 
 def age_format(folder: Path) -> None:
     path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 0'))
+    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
 
 
 def add_file(folder: Path) -> None:

@@ -276,6 +276,20 @@ def test_without_a_coordinator_the_last_round_is_played_on() -> None:
     assert [row["round"] for row in parts.rows] == [9, 9, 9, 9]
 
 
+def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
+    class Away(Parts):
+        def restore(self, parts: Any) -> int:
+            parts["round"].number = 9
+            return 1
+
+        def current_round(self) -> int:
+            raise ChainError("timeout")
+
+    parts = Away()
+    make_node(parts, max_iterations=3).run()
+    assert [row["round"] for row in parts.rows] == [9, 9]
+
+
 def test_a_broken_update_ends_the_node_and_closes_the_swarm() -> None:
     class Broken(Parts):
         def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:

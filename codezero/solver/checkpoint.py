@@ -23,7 +23,7 @@ from codezero.protocols import Persistent
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 UNFINISHED = ".tmp-"
 
