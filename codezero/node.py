@@ -126,14 +126,16 @@ class Node:
         proposals: list[Problem] = []
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
-        problems = self.problems.next_batch(proposals)
-        sampling = time.monotonic()
-        groups = self.solver.rollout(problems, round_number)
-        sampled = time.monotonic() - sampling
-
+        groups: list[RolloutGroup] = []
         scored: list[ScoredGroup] = []
-        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: nothing learned this iteration"):
-            scored = self.evaluator.score(groups)
+        sampled, problems = 0.0, self.problems.next_batch(proposals)
+        with self.tolerate((EvaluatorError, SandboxError), "not everything could be judged: less learned"):
+            while problems:
+                sampling = time.monotonic()
+                groups += self.solver.rollout(problems, round_number)
+                sampled += time.monotonic() - sampling
+                scored += self.evaluator.score(groups[-len(problems) :])
+                problems = self.problems.next_batch([], self.solver.short_of(scored))  # for groups that teach nothing
 
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):

@@ -172,6 +172,7 @@ def build_node(
         tokenizer=policy.tokenizer,
         peer_id=swarm.peer_id,
         seed=config.seed,
+        external=config.external,
     )
     monitor.busy("waiting for the chain")
     parts = chain()

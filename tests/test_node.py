@@ -51,9 +51,10 @@ class Parts:
     def hear(self, feedback: list[Feedback]) -> None:
         self.note(f"hear {len(feedback)}")
 
-    def next_batch(self, proposals: list[Problem]) -> list[Problem]:
-        self.note("next_batch")
-        return [PROBLEM]
+    def next_batch(self, proposals: list[Problem], count: int | None = None) -> list[Problem]:
+        if count != 0:
+            self.note("next_batch")
+        return [PROBLEM] * (1 if count is None else count)
 
     def admits(self, problem: Problem) -> bool:
         return problem.id != "exam"
@@ -97,6 +98,9 @@ class Parts:
 
     def offer(self, problems: list[Problem], round_number: int) -> None:
         self.note("offer")
+
+    def short_of(self, scored: list[ScoredGroup]) -> int:
+        return 0
 
     def current_round(self) -> int:
         return 7
@@ -247,6 +251,34 @@ def test_a_look_at_the_judge_that_fails_costs_nothing_else(error: type[Exception
     parts = Blind()
     make_node(parts).run()
     assert "step 1+1" in parts.calls and parts.saved == [1]
+
+
+def test_groups_that_teach_nothing_are_replaced_by_fresh_problems() -> None:
+    class Flat(Parts):
+        def short_of(self, scored: list[ScoredGroup]) -> int:
+            return max(0, 3 - len(scored))
+
+    parts = Flat()
+    make_node(parts).run()
+    first = parts.calls.index("next_batch")
+    assert parts.calls[first : first + 6] == ["next_batch", "rollout", "score"] * 2
+    assert "step 3+1" in parts.calls and len(parts.judged[-1]) == 4
+
+
+def test_a_judge_that_fails_at_the_replacements_leaves_what_it_judged() -> None:
+    class Failing(Parts):
+        def short_of(self, scored: list[ScoredGroup]) -> int:
+            return 1
+
+        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+            if self.calls.count("score") == 1:
+                self.note("score")
+                raise EvaluatorError("the judge is gone")
+            return super().score(groups)
+
+    parts = Failing()
+    make_node(parts).run()
+    assert "step 1+1" in parts.calls and parts.rows[-1]["tolerated/EvaluatorError"] == 1
 
 
 def test_an_exploited_judge_ends_the_node_before_it_learns_more() -> None:
