@@ -105,6 +105,10 @@ def test_what_the_policy_would_never_write_is_dropped():
     assert not read([judged(0, [1.0, 0.0])], reader(logprob=-4.01)).rows
 
 
+def test_what_a_group_says_twice_pushes_twice():
+    assert len(read([judged(7, [1.0, 1.0, 0.0], ["same", "same", "wrong"])]).rows) == 2
+
+
 def test_the_same_answer_pushes_once_however_many_send_it():
     groups = [judged(7, [1.0, 0.0], ["same", f"wrong {i}"], peer_id=f"peer {i}") for i in range(6)]
     found = read(groups)

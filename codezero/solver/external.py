@@ -92,6 +92,8 @@ class Candidate:
 class Attempt:
     """One attempt of a chosen group. T tokens."""
 
+    group: int
+    """Place of its group among the chosen."""
     prompt: Ids
     tokens: Ids
     """(T,) by the own tokenizer."""
@@ -187,17 +189,17 @@ def _rows(
 ) -> tuple[tuple[Row, ...], int, int]:
     """The rows that push, and how many rows and tokens of the chosen groups do not."""
     attempts = list(_attempts(chosen, own, reader, rules.scale))
-    seen: set[tuple[Ids, str]] = set()
+    first: dict[tuple[Ids, str], int] = {}
+    """By question and answer: the group that said it first. What a group repeats counts as often as it was sampled."""
     pushing: list[Attempt] = []
     for one in attempts:
         if not one.advantage or (one.advantage < 0 and not _pushes_down(one, rules.policy)):
             continue
         if not 0 < len(one.tokens) <= reader.max_new_tokens:
             refused["row_length"] += 1
-        elif (one.prompt, one.said) in seen:
+        elif first.setdefault((one.prompt, one.said), one.group) != one.group:
             refused["row_duplicate"] += 1
         else:
-            seen.add((one.prompt, one.said))
             pushing.append(one)
     rows = tuple(_likely(pushing, reader, rules.policy, refused))
     tokens_in_all = sum(min(len(one.tokens), reader.max_new_tokens) for one in attempts)
@@ -215,11 +217,11 @@ def _attempts(
     """Every attempt of the chosen groups, measured against all attempts at its problem, the own ones too."""
     ids = iter(reader.completion_ids([each for one in chosen for each in one.group.group.completions]))
     weights = merged_advantages([one.group for one in chosen], list(own.values()), scale)
-    for one in chosen:
+    for at, one in enumerate(chosen):
         for completion, weight in zip(one.group.group.completions, weights[id(one.group)], strict=True):
             tokens = next(ids)
             told = completion.logprobs if completion.token_ids == tokens else ()
-            yield Attempt(one.prompt, tokens, " ".join(completion.text.split()), weight, told)
+            yield Attempt(at, one.prompt, tokens, " ".join(completion.text.split()), weight, told)
 
 
 def _likely(pushing: Sequence[Attempt], reader: Reader, policy: str, refused: Counter[str]) -> Iterable[Row]:
