@@ -16,6 +16,7 @@ scenario the result has `area` (mean of the curve) by arm with a bootstrap inter
 
 import argparse
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this file by its path
 
 from learn_swarm import Case
 
@@ -170,9 +173,7 @@ def areas(row: dict[str, Any]) -> list[float]:
     """By node: mean of its curve over rounds (trapezoids), percent."""
     curve = row["curve"]
     return [
-        100
-        * sum((b[0] - a[0]) * (a[2][node] + b[2][node]) / 2 for a, b in zip(curve, curve[1:], strict=False))
-        / curve[-1][0]
+        100 * sum((b[0] - a[0]) * (a[2][node] + b[2][node]) / 2 for a, b in itertools.pairwise(curve)) / curve[-1][0]
         for node in range(len(curve[0][2]))
     ]
 

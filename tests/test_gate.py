@@ -74,3 +74,9 @@ def test_a_crowd_of_names_fills_no_memory(peers: list[int]):
     gate.observe([], [judged(1, [0.1] * 4, peer_id=f"{i}") for i in peers])
     assert len(gate._leads) <= MAX_PEERS
     assert all(gate.lead(str(i)) < 0 for i in peers)
+
+
+def test_a_reward_that_is_no_number_says_nothing():
+    gate = taught(0.5, 0.4)
+    gate.observe([judged(0, [float("nan")] * 4)], [judged(1, [float("inf")] * 4, peer_id="other")])
+    assert gate.lead("other") == taught(0.5, 0.4).lead("other")

@@ -131,6 +131,18 @@ def test_rows_that_could_not_be_judged_leave_no_trace(status: Status):
     assert same(*results)
 
 
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf")])
+def test_a_reward_that_is_no_number_costs_its_row_only(broken: float, caplog: pytest.LogCaptureFixture):
+    solver = make()
+    groups = solver.rollout([problem(0)], 0)
+    (scored,) = judge(groups, coin)
+    before, verdicts = weights(solver), [dataclasses.replace(scored.verdicts[0], reward=broken), *scored.verdicts[1:]]
+    metrics = solver.step([ScoredGroup(groups[0], tuple(verdicts))], [])
+    assert (metrics["train/rows"], metrics["train/broken_rewards"], metrics["train/skipped_steps"]) == (3, 1, 0)
+    assert not same(before, weights(solver)) and "no finite numbers" in caplog.text
+    assert all(bool(value.isfinite().all()) for value in weights(solver).values())
+
+
 def test_nothing_judged_nothing_learned_also_not_from_peers():
     solver = make()
     before = weights(solver)
@@ -159,7 +171,7 @@ def test_a_peer_s_success_is_pushed_up_and_its_failure_is_not_pushed_down():
     before = solver.learner.logprobs(prompts, answers)
     assert min(sum(one) / len(one) for one in before) > -4
     metrics = peer_step(solver, [peer])
-    assert (metrics["train/rows"], metrics["swarm/external_share"], metrics["swarm/external_groups"]) == (1, 1.0, 1)
+    assert (metrics["train/rows"], metrics["swarm/external_share"], metrics["swarm/external_groups"]) == (2, 1.0, 1)
     assert sum(solver.learner.logprobs(prompts, answers)[0]) > sum(before[0])
 
 

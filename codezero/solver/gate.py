@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import CheckpointError
+from codezero.solver.grpo import counts
 from codezero.types import ScoredGroup
 
 MEMORY = 0.9
@@ -76,5 +77,5 @@ class Gate:
 
 
 def _mean_reward(one: ScoredGroup) -> float | None:
-    rewards = [verdict.reward for verdict in one.verdicts if verdict.trainable]
+    rewards = [verdict.reward for verdict in one.verdicts if counts(verdict)]
     return sum(rewards) / len(rewards) if rewards else None

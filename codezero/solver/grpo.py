@@ -8,13 +8,14 @@ Legend for shapes: G completions of a group, B rows, T completion tokens.
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from codezero.types import ScoredGroup
+from codezero.types import ScoredGroup, Verdict
 
 LEAST_SPREAD = 1e-4
 """Rewards in [0, 1] that lie closer together differ by rounding, not by merit."""
@@ -48,14 +49,19 @@ def group_advantages(scored: ScoredGroup, scale: str) -> list[float] | None:
     return joint[0] if joint else None
 
 
+def counts(verdict: Verdict) -> bool:
+    """May it carry gradient? A reward that is no number would make the whole update none."""
+    return verdict.trainable and math.isfinite(verdict.reward)
+
+
 def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[float]] | None:
     """`advantages` over all attempts at one problem, whoever made them: in the order of `groups`, [G] each.
 
     None when nothing can be learned from them.
     """
     verdicts = [verdict for one in groups for verdict in one.verdicts]
-    rewards = torch.tensor([verdict.reward for verdict in verdicts])
-    trainable = torch.tensor([verdict.trainable for verdict in verdicts], dtype=torch.bool)
+    trainable = torch.tensor([counts(verdict) for verdict in verdicts], dtype=torch.bool)
+    rewards = torch.tensor([verdict.reward if counts(verdict) else 0.0 for verdict in verdicts])
     if not has_spread(rewards, trainable):
         return None
     parts = advantages(rewards, trainable, scale).split([len(one.verdicts) for one in groups])

@@ -5,6 +5,7 @@ Does not judge, does not talk to peers, and never executes what it wrote.
 
 import dataclasses
 import json
+import logging
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -19,12 +20,14 @@ from codezero.protocols import GroupSampler
 from codezero.solver.batch import Batch, Row
 from codezero.solver.external import External, Reader, Rules, external, merged_advantages
 from codezero.solver.gate import Gate
-from codezero.solver.grpo import group_advantages
+from codezero.solver.grpo import counts, group_advantages
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.replay import Replay
 from codezero.solver.stale import second_moment_weights, truncated_weights
 from codezero.solver.weights import read_counters
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
+
+logger = logging.getLogger(__name__)
 
 COUNTERS = "solver.json"
 
@@ -144,6 +147,9 @@ class GrpoSolver:
         sampled = [completion for one in local for completion in one.group.completions]
         logprobs = [logprob for completion in sampled for logprob in completion.logprobs]
         flat = sum(group_advantages(group, "none") is None for group in local)
+        broken = sum(verdict.trainable and not counts(verdict) for one in local for verdict in one.verdicts)
+        if broken:
+            logger.error("%d rewards are no finite numbers; their attempts are left out", broken)
         told: Metrics = {f"swarm/external_refused/{reason}": count for reason, count in foreign.refused}
         for peer, judged, used in foreign.peers:
             told |= {f"swarm/external_judged/{peer}": judged, f"swarm/external_used/{peer}": used}
@@ -156,6 +162,7 @@ class GrpoSolver:
             "train/zero_spread_share": flat / len(local) if local else None,
             "train/rows": done.rows,
             "train/replayed_rows": replayed,
+            "train/broken_rewards": broken,
             "train/skipped_steps": self.learner.skipped,
             "train/policy_step": self.learner.steps,
             "swarm/external_share": len(foreign.rows) / done.rows if done.rows else 0.0,
@@ -192,7 +199,7 @@ class GrpoSolver:
             if not any(mine):
                 continue
             for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, mine, strict=True):
-                if verdict.trainable:
+                if counts(verdict):
                     rows.append(Row(prompt, completion.token_ids, completion.logprobs, weight))
         return rows
 
