@@ -71,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = [row for row in read(kept) if identity(row) in names]
     report = {name: scenario(rows, name) for name in options.scenarios if any(r["scenario"] == name for r in rows)}
     if "specialists" in report:
-        report["gain_best"] = report["specialists"]["gain_over_solo"]
+        report["gain_best"] = report["specialists"].get("gain_over_solo")
+    if "poisoned" in report and "same" in report:
+        report["poison_costs_points"] = poison(report["same"]["arms"], report["poisoned"]["arms"])
     if options.picture:
         draw(rows, options.picture)
     print(json.dumps(report, indent=None if options.json else 1))
@@ -79,11 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
-    """Seed by seed, so that a part of the whole compares everything already."""
+    """Seed by seed and the most telling arms first, so that a part of the whole compares what matters already."""
+    by_scenario = {name: arms(name, options.full) for name in options.scenarios}
     for seed in range(options.seeds):
-        for name in options.scenarios:
-            for own, others, policy, gate in arms(name, options.full):
-                yield Case(name, own, others, policy, gate, seed, options.nodes, options.rounds, options.rounds // 4)
+        for row in itertools.zip_longest(*by_scenario.values()):
+            for name, one in zip(by_scenario, row, strict=True):
+                if one is not None:
+                    yield Case(name, *one, seed, options.nodes, options.rounds, options.rounds // 4)
 
 
 def arms(name: str, full: bool) -> list[tuple[int, int, str, bool]]:
@@ -95,7 +99,7 @@ def arms(name: str, full: bool) -> list[tuple[int, int, str, bool]]:
     if name == "same":
         others = [(4, 4, "sapo", False), (4, 4, "weighted", False), (2, 6, "positives", False)]
         return [*alone, *SMALL, *others, (6, 2, "positives", True), (4, 0, "positives", True)]
-    return [*alone, *SMALL]
+    return SMALL if name == "poisoned" else [*alone, *SMALL]
 
 
 def identity(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -209,6 +213,11 @@ def scenario(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
         "ci": {label: one["ci"] for label, one in told.items()},
         "arms": told,
     }
+
+
+def poison(clean: dict[str, Any], poisoned: dict[str, Any]) -> dict[str, float]:
+    """By arm: how much less honest nodes reach in the end where three of eight lie, points of average@8."""
+    return {label: round(clean[label]["end"] - poisoned[label]["end"], 2) for label in poisoned if label in clean}
 
 
 def summary(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
