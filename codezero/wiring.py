@@ -105,7 +105,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
-    told = config.swarm
+    told = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
     if told.members == REGISTRY:
         from codezero.chain.registry import write_members
 
@@ -115,6 +115,12 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     swarm = HivemindSwarm(dataclasses.replace(told, port=port), identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
+
+
+def pulled_groups(config: NodeConfig) -> int:
+    """Peers' groups that are asked for; none where nobody would learn from them."""
+    wanted = config.external.policy != "off" and config.external.groups > 0
+    return config.swarm.pull_groups if wanted else 0
 
 
 def remembered_port(addresses: Path, host: str) -> int:
