@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import QUESTIONS, NodeConfig
+from codezero.config import QUESTIONS, NodeConfig, source_weights
 from codezero.errors import ConfigError
 
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
@@ -56,6 +56,10 @@ def check_together(config: NodeConfig) -> None:
     if unknown or not judge.questions:
         what = f"has the unknown {unknown[0]}" if unknown else "is empty"
         raise ConfigError(f"evaluator.questions {what}; choose some of: {', '.join(QUESTIONS)}")
+    try:
+        source_weights(config.data.sources)
+    except ValueError as error:
+        raise ConfigError(f"data.sources: {error}") from error
     if judge.kind != "local" and not judge.url.startswith(("http://", "https://")):
         raise ConfigError(
             f"evaluator.url='{judge.url}' is no address; evaluator.kind={judge.kind} needs http://HOST:PORT"

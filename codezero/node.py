@@ -171,7 +171,7 @@ class Node:
             "tokens/sampled_per_second": count_tokens(groups) / max(sampled, 1e-9),
         }
         metrics |= learned | self.evaluator.metrics() | self.swarm.metrics()
-        metrics |= self.difficulty.metrics() | self.proposer.metrics()
+        metrics |= self.difficulty.metrics() | self.proposer.metrics() | self.problems.metrics()
         return metrics, judged
 
     @property

@@ -48,6 +48,10 @@ class ProblemStream(Persistent, Protocol):
         """May a stranger's problem be learned from? False for what the exam asks: it has to stay unseen."""
         ...
 
+    def metrics(self) -> Metrics:
+        """`problems/...`: where they came from, and which were refused why."""
+        ...
+
 
 class Solver(Persistent, Protocol):
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:

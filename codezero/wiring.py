@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.late import LateChain
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, source_weights
 from codezero.fleet import ADDRESSES
 from codezero.known_round import KnownRound
 from codezero.monitor.monitor import RunMonitor, setup_logging
 from codezero.node import Node
 from codezero.page import Page, announce, wanted
-from codezero.problems.stream import SyntheticStream
+from codezero.problems.stream import MixedStream
 from codezero.problems.synthetic import held_out
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, Exam, Proposer, Swarm
@@ -32,7 +32,7 @@ from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
-from codezero.types import Metrics
+from codezero.types import Metrics, Problem
 from codezero.wiring_chain import ChainParts, build_chain, throws_away, with_login
 from codezero.wiring_evaluator import Say, build_evaluator
 
@@ -183,12 +183,7 @@ def build_node(
     monitor.busy("waiting for the chain")
     parts = chain()
     return Node(
-        problems=SyntheticStream(
-            seed=config.seed,
-            peer_id=swarm.peer_id,
-            batch=config.solver.problems_per_iteration,
-            proposer_share=config.data.proposer_share,
-        ),
+        problems=build_stream(config, swarm.peer_id, policy),
         solver=solver,
         evaluator=evaluator,
         swarm=swarm,
@@ -205,6 +200,26 @@ def build_node(
         max_seconds=60 * config.run.max_minutes,
         checkpoint_seconds=config.run.checkpoint_seconds,
         known_round=known_round,
+    )
+
+
+def build_stream(config: NodeConfig, peer_id: str, policy: "LoadedModel") -> MixedStream:
+    """The problems' sources; nothing is read before the first iteration. Raises ProblemError."""
+    from codezero.models.chat import encode_prompts
+    from codezero.solver.solver import solver_prompt
+
+    def fits(problem: Problem) -> bool:
+        most = config.solver.max_prompt_tokens
+        return len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
+
+    return MixedStream(
+        seed=config.seed,
+        peer_id=peer_id,
+        batch=config.solver.problems_per_iteration,
+        proposer_share=config.data.proposer_share,
+        sources=source_weights(config.data.sources),
+        fits=fits,
+        wait_seconds=config.data.wait_seconds,
     )
 
 
