@@ -164,6 +164,20 @@ def _add_measures(command: Command) -> None:
     )
     judge.add_argument("--json", action="store_true", help="print a JSON line of verdicts for each line")
 
+    data = command("data", commands.data, "the problem sets: MBPP, CodeContests, files of your own")
+    data_commands = data.add_subparsers(metavar="DATA_COMMAND", required=True, dest="data")
+    listed = data_commands.add_parser("list", help="name the sources, and how much is drawn from each")
+    shown = data_commands.add_parser("show", help="print the first problems that a run would draw from a source")
+    shown.add_argument("--count", type=int, default=3, metavar="N", help="how many, 1 to 1000 (default 3)")
+    checked = data_commands.add_parser("check", help="count the problems that are usable, and why others are not")
+    for made in (shown, checked):
+        made.add_argument(
+            "source", metavar="SOURCE", help="a name that `list` knows, a JSONL or Parquet file, a folder"
+        )
+    for made in (listed, shown, checked):
+        made.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=OVERRIDES)
+        made.add_argument("--json", action="store_true", help="print JSON")
+
     bench = command(
         "bench", commands.bench, "measure, side by side; NAME is a file of benchmarks/, `judge` for example"
     )

@@ -225,6 +225,12 @@ def chain_dev(options: argparse.Namespace) -> int:
     return INTERRUPTED if ended == signal.SIGINT else DONE
 
 
+def data(options: argparse.Namespace) -> int:
+    from codezero.data_command import run
+
+    return run(options)
+
+
 def sit_exam(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 

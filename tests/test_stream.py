@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
-from codezero.problems.stream import SyntheticStream
+from codezero.problems.stream import MixedStream
 from codezero.problems.synthetic import LEVELS, held_out, is_held_out, parse_question
 from codezero.protocols import ProblemStream
 from codezero.types import Source
 
 
-def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> SyntheticStream:
-    return SyntheticStream(seed=seed, peer_id=peer_id, batch=batch, proposer_share=proposer_share)
+def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> MixedStream:
+    return MixedStream(seed=seed, peer_id=peer_id, batch=batch, proposer_share=proposer_share)
 
 
-def synthetic(source: SyntheticStream, batches: int) -> list[str]:
+def synthetic(source: MixedStream, batches: int) -> list[str]:
     return [problem.id for _ in range(batches) for problem in source.next_batch([])]
 
 

@@ -207,11 +207,11 @@ def _answers(endpoint: str) -> bool:
 @contextlib.contextmanager
 def _named_errors(name: str) -> Generator[None]:
     """What the libraries raise for a file or a network that fails, as one ProblemError of one line."""
-    import httpx
+    import httpx2
     import pyarrow
     from datasets.exceptions import DatasetsError
 
-    failures = (OSError, ValueError, RuntimeError, LookupError, EOFError, httpx.HTTPError)
+    failures = (OSError, ValueError, RuntimeError, LookupError, EOFError, httpx2.HTTPError)
     try:
         yield
     except ProblemError:
