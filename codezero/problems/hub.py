@@ -118,6 +118,7 @@ class HubRows:
         from datasets import config as settings
 
         datasets.disable_progress_bars()
+        datasets.logging.set_verbosity_error()  # it says in several lines what is said here in one
         for setting in ("STREAMING_READ_MAX_RETRIES", "STREAMING_OPEN_MAX_RETRIES"):
             setattr(settings, setting, min(RETRIES, getattr(settings, setting)))
         place, was_offline = self.place, settings.HF_HUB_OFFLINE

@@ -108,14 +108,15 @@ def signature_of(problem: Problem) -> Signature:
 
 
 def _minima(texts: Sequence[str]) -> Signature:
-    made = MinHash(num_perm=PERMUTATIONS, seed=1, permutations=_permutations(), scheme="affine32")
+    made: Any = MinHash(num_perm=PERMUTATIONS, seed=1, permutations=_permutations(), scheme="affine32")
     made.update_batch([text.encode("utf-8", "replace") for text in texts])
     return np.asarray(made.hashvalues, _SIGNATURE)
 
 
 @functools.cache
 def _permutations() -> Any:
-    return MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32").permutations
+    made: Any = MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
+    return made.permutations
 
 
 def _canonical(test: str, entry: str) -> str:

@@ -79,6 +79,14 @@ def usable(problem: Problem, novelty: Novelty, fits: Fits) -> Refusal | None:
     return None if repeat is None else Refusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
 
 
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    epoch: int
+    shard: int
+    block: int
+    layout: str
+
+
 class Shelf:
     """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set."""
 
@@ -89,7 +97,6 @@ class Shelf:
         self._rows, self._fits, self._counts = rows, fits, counts
         self._origin = f"{origin} {name}"
         self._patient = Patient[_Block](wait_seconds) if rows.remote else None
-        self._block: _Block | None = None
         self._rests_until = 0.0
         self._late = self._failed = self._barren = False
         self.restore(ShelfState())
@@ -107,14 +114,15 @@ class Shelf:
 
     def state(self) -> ShelfState:
         given = list(self._given)[-MAX_ROWS:]
-        shard, block, place = self._cursor
-        return ShelfState(self._epoch, shard, block, place, self._layout, given, self._novelty.state())
+        at = self._cursor
+        return ShelfState(at.epoch, at.shard, at.block, self._place, at.layout, given, self._novelty.state())
 
     def restore(self, state: ShelfState) -> None:
-        self._epoch, self._cursor = state.epoch, (state.shard, state.block, state.place)
-        self._layout, self._given = state.layout, dict.fromkeys(state.given)
+        self._cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
+        self._place = state.place
+        self._given = dict.fromkeys(state.given)
         self._novelty = Novelty(state.novelty)
-        self._block = None
+        self._block: _Block | None = None
 
     def _refuse(self, problem: Problem) -> Refusal | None:
         if problem.id[:KEY_DIGITS] in self._given:
@@ -126,33 +134,33 @@ class Shelf:
             if self._block is None and not self._load():
                 return None
             assert self._block is not None
-            shard, block, place = self._cursor
-            if place < len(self._block.entries):
-                self._cursor = (shard, block, place + 1)
-                return self._block.entries[place]
+            if self._place < len(self._block.entries):
+                self._place += 1
+                return self._block.entries[self._place - 1]
             self._advance(self._block)
         return None
 
     def _advance(self, block: _Block) -> None:
-        self._block = None
+        self._block, self._place = None, 0
+        epoch = self._cursor.epoch
         if not block.last:
-            self._cursor = (block.shard, block.block + 1, 0)
+            self._cursor = _Cursor(epoch, block.shard, block.block + 1, block.layout)
         elif block.shard + 1 < block.shards:
-            self._cursor = (block.shard + 1, 0, 0)
+            self._cursor = _Cursor(epoch, block.shard + 1, 0, block.layout)
         else:
             if not self._given:
                 self._barren = True
                 logger.warning("%s has no usable problem; other sources stand in for it", self.name)
-            self._epoch, self._cursor = self._epoch + 1, (0, 0, 0)
+            self._cursor = _Cursor(epoch + 1, 0, 0, block.layout)
             self._given, self._novelty = {}, Novelty()
 
     def _load(self) -> bool:
         """The block that the cursor is in, if it can be had now."""
         if time.monotonic() < self._rests_until:
             return False
-        key = (self._epoch, *self._cursor[:2], self._layout)
+        at = self._cursor
         try:
-            loaded = self._read(*key) if self._patient is None else self._patient.ask(key, lambda: self._read(*key))
+            loaded = self._read(at) if self._patient is None else self._patient.ask(at, lambda: self._read(at))
         except ProblemError as error:
             self._counts["outages"] += 1
             self._rests_until = time.monotonic() + REST_SECONDS
@@ -168,20 +176,20 @@ class Shelf:
         if self._failed or self._late:
             logger.info("%s can be read", self.name)
         self._failed = self._late = False
-        place = self._cursor[2] if loaded.layout == self._layout else 0
-        self._block, self._layout, self._cursor = loaded, loaded.layout, (loaded.shard, loaded.block, place)
+        if loaded.layout != at.layout:
+            self._place = 0
+        self._block, self._cursor = loaded, _Cursor(at.epoch, loaded.shard, loaded.block, loaded.layout)
         return True
 
-    def _read(self, epoch: int, shard: int, block: int, layout: str) -> _Block:
+    def _read(self, at: _Cursor) -> _Block:
         """In a thread where it may take long: touches nothing of this object that changes."""
         names = self._rows.shards()
         found = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-        if found != layout:
-            shard = block = 0
-        Random(f"{self._origin} {epoch}").shuffle(names)
+        shard, block = (at.shard, at.block) if found == at.layout else (0, 0)
+        Random(f"{self._origin} {at.epoch}").shuffle(names)
         taken = list(islice(map(_entry, self._rows.rows(names[shard], block * BLOCK)), BLOCK))
         last = len(taken) < BLOCK
-        Random(f"{self._origin} {epoch} {shard} {block}").shuffle(taken)
+        Random(f"{self._origin} {at.epoch} {shard} {block}").shuffle(taken)
         return _Block(found, len(names), shard, block, last, tuple(taken))
 
 
