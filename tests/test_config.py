@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from codezero.compose import compose, config_directory, keys, quoted, to_yaml
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, source_weights
 from codezero.errors import ConfigError
 
 SHIPPED = sorted(config_directory().glob("*/*.yaml"))
@@ -33,6 +33,10 @@ def test_shipped_files_hold_values_only() -> None:
         ("solver.group_size=2.5", "could not be converted to Integer"),
         ("solver.loss=ppo", "choose one of: dapo, grpo"),
         ("solver=3", "solver=3"),
+        ("data.sources=[mbp]", "data.sources: mbp is unknown; choose some of: synthetic, mbpp"),
+        ("data.sources=[mbpp:0]", "data.sources: mbpp:0 has no weight above 0"),
+        ("data.sources=[mbpp,mbpp:2]", "data.sources: mbpp is named twice"),
+        ("data.sources=[]", "data.sources: 0 sources"),
         ("profile=nowhere", "profile/nowhere"),
         ("seed", "write key=value"),
         ("seed=[1", "[1"),
@@ -51,6 +55,11 @@ def test_an_override_wins_over_the_profile() -> None:
 def test_the_settings_can_be_printed_and_read_back() -> None:
     shown = to_yaml(compose(["solver.learning_rate=0.001"]))
     assert "learning_rate: 0.001" in shown and all(key.split(".")[-1] + ":" in shown for key in keys())
+
+
+def test_sources_have_weights_and_paths_may_hold_colons() -> None:
+    told = compose(["data.sources=[mbpp:3,'a/b:c',synthetic,'x.jsonl:0.5']"]).data.sources
+    assert source_weights(told) == {"mbpp": 3.0, "a/b:c": 1.0, "synthetic": 1.0, "x.jsonl": 0.5}
 
 
 @pytest.mark.parametrize("value", ["plain", "a b", "a,b=c", "it's", "[x]"])
