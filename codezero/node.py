@@ -151,7 +151,7 @@ class Node:
             self.evaluator.review(iteration, judged)
 
         learned = self.solver.step(scored, scored_peers)
-        self.difficulty.observe(scored)
+        self.difficulty.observe(scored, self.evaluator.rates())
         with self.tolerate(SwarmError, "no feedback this iteration"):
             self.difficulty.hear(self.swarm.feedback())
         if self.proposals_per_iteration and iteration % self.propose_every == 0:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from codezero.types import Completion, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import Completion, Feedback, JudgeRates, Metrics, Problem, RolloutGroup, ScoredGroup
 
 
 class GroupSampler(Protocol):
@@ -79,6 +79,10 @@ class Evaluator(Persistent, Protocol):
         """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
         ...
 
+    def rates(self) -> JudgeRates | None:
+        """How often the judge is mistaken, to correct what it says of success; None where attempts are executed."""
+        ...
+
     def metrics(self) -> Metrics:
         """`judge/...`: how far this judge can be believed; `audit/...` where attempts are executed to see it."""
         ...
@@ -119,8 +123,8 @@ class Difficulty(Persistent, Protocol):
     @property
     def level(self) -> int: ...
 
-    def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Learn from the judged success of problems whose level is known."""
+    def observe(self, groups: Sequence[ScoredGroup], judge: JudgeRates | None) -> None:
+        """Learn from the judged success of problems whose level is known; `judge` is what `Evaluator.rates` says."""
         ...
 
     def hear(self, feedback: Sequence[Feedback]) -> None:

@@ -12,6 +12,10 @@ Metrics = dict[str, float | int | str | None]
 """One row of measurements: `name/part` -> value; None means "not measured this time"."""
 
 
+BELIEF = 0.5
+"""Correctness from which a judge is taken to say "right"."""
+
+
 class Standing(StrEnum):
     """How far a problem's expected values can be believed."""
 
@@ -162,6 +166,20 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeRates:
+    """How often a judge was mistaken on answers whose truth is known; an attempt is believed from BELIEF on."""
+
+    false_positive: float
+    """[0, 1]: share of the wrong ones that it believed."""
+    false_negative: float
+    """[0, 1]: share of the right ones that it did not believe."""
+    wrong: int
+    """How many the first is a share of, at least one."""
+    right: int
+    """How many the second is a share of, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredGroup:
     """A rollout group and one verdict per completion."""
 
@@ -173,4 +191,10 @@ class ScoredGroup:
     def success(self) -> float | None:
         """Mean judged correctness over the trainable verdicts; None when there is none."""
         judged = [verdict.correctness for verdict in self.verdicts if verdict.trainable]
+        return sum(judged) / len(judged) if judged else None
+
+    @property
+    def believed(self) -> float | None:
+        """Share of the trainable verdicts that believe the attempt; None when there is none."""
+        judged = [verdict.correctness >= BELIEF for verdict in self.verdicts if verdict.trainable]
         return sum(judged) / len(judged) if judged else None

@@ -81,8 +81,11 @@ class Parts:
         self.note(f"step {len(local)}+{len(peers)}")
         return {"train/loss": 0.0}
 
+    def rates(self) -> None:
+        pass
+
     def observe(self, *arguments: Any) -> None:
-        if len(arguments) == 1:
+        if len(arguments) == 2:
             self.note("difficulty")
         else:
             self.note(f"log {arguments[0]}")

@@ -19,7 +19,7 @@ from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
 from codezero.evaluator.reward import DEFAULT, unavailable, verdict
 from codezero.evaluator.watch import Reviewed, Watch
-from codezero.types import Metrics, RolloutGroup, ScoredGroup, Status, Verdict
+from codezero.types import JudgeRates, Metrics, RolloutGroup, ScoredGroup, Status, Verdict
 
 __all__ = ["FrozenEvaluator", "Judge", "Program", "Reading"]
 
@@ -70,6 +70,10 @@ class FrozenEvaluator:
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward, as (judged correctness, passed); it only raises alarms."""
         self._watch.witness(executed)
+
+    def rates(self) -> JudgeRates | None:
+        """How often the judge was mistaken about the newest canaries."""
+        return self._watch.rates()
 
     def metrics(self) -> Metrics:
         """`judge/...` and `audit/...`: skill on canaries, alarms, and shares of the verdicts since the last call."""

@@ -54,6 +54,9 @@ class ExecutedEvaluator:
     def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
         """Nothing to compare: the reward is the truth."""
 
+    def rates(self) -> None:
+        """Nobody is mistaken."""
+
     def metrics(self) -> Metrics:
         """`judge/...`: shares of the verdicts since the last call."""
         total = sum(self._statuses.values())

@@ -19,12 +19,12 @@ from codezero.evaluator import alarm
 from codezero.evaluator.alarm import STRIKES, Gap, Look, Pair, gap_of
 from codezero.evaluator.audit import Attempt, Auditor, audit_metrics
 from codezero.evaluator.calibration import Calibration
-from codezero.evaluator.canaries import BELIEF, Canary, CanarySource, Kind, transplants
+from codezero.evaluator.canaries import Canary, CanarySource, Kind, transplants
 from codezero.evaluator.memory import Memory, read_memory, write_memory
 from codezero.evaluator.patient import read_all
 from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
 from codezero.evaluator.window import JudgedCanary, Window
-from codezero.types import Metrics
+from codezero.types import BELIEF, JudgeRates, Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +129,10 @@ class Watch:
                 raise AlarmError(
                     f"calibrated anew, the judge has no skill left; before, it {'; it '.join(self.alarms)}"
                 )
+
+    def rates(self) -> JudgeRates | None:
+        """How often the judge was mistaken about the newest canaries; None before it was calibrated."""
+        return self._calibration and self._window.rates(self._calibration)
 
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
@@ -273,8 +277,7 @@ class Watch:
         """What the judge believes of the newest canaries; nothing of a judge without weight, which believes nothing."""
         if known.fit is None:
             return {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
-        wrong = self._window.believed(known, Kind.MUTANT, Kind.ATTACK, Kind.TRANSPLANT, right=False)
-        right = self._window.believed(known, Kind.REFERENCE, right=True)
+        wrong, right = self._window.of_wrong(known), self._window.of_right(known)
         measured: Metrics = {
             "judge/canary_false_positive_share": wrong.share,
             "judge/canary_false_positive_low": wrong.interval.low,
