@@ -56,10 +56,11 @@ def check_together(config: NodeConfig) -> None:
     if unknown or not judge.questions:
         what = f"has the unknown {unknown[0]}" if unknown else "is empty"
         raise ConfigError(f"evaluator.questions {what}; choose some of: {', '.join(QUESTIONS)}")
-    if judge.kind != "local" and not judge.url.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"evaluator.url='{judge.url}' is no address; evaluator.kind={judge.kind} needs http://HOST:PORT"
-        )
+    for section, asked in (("evaluator", judge), ("proposer", config.proposer)):
+        if asked.kind != "local" and asked.model != "off" and not asked.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"{section}.url='{asked.url}' is no address; {section}.kind={asked.kind} needs http://HOST:PORT"
+            )
 
 
 def check_directories(config: NodeConfig) -> None:
@@ -67,7 +68,7 @@ def check_directories(config: NodeConfig) -> None:
     models = {
         "model.solver": config.model.solver,
         "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
-        "proposer.model": config.proposer.model,
+        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
     }
     for key, name in models.items():
         if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():

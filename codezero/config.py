@@ -164,8 +164,18 @@ class AuditConfig:
 class ProposerConfig:
     """Who writes new problems."""
 
+    kind: str = _bounded("local", one_of=("local", "openai"))
+    """local: in this process. openai: an OpenAI-compatible endpoint (vLLM and others), constrained where it can be."""
     model: str = "nano"
-    """`nano` (embedded), a directory, a Hugging Face id, or `off`."""
+    """`nano` (embedded), a directory, a Hugging Face id, or `off`; for an endpoint the name it serves."""
+    url: str = ""
+    """Base address of the endpoint; a key for it comes from CODEZERO_PROPOSER_KEY."""
+    seconds: float = _bounded(60.0, gt=0, le=3600)
+    """Deadline of one try at an endpoint."""
+    requests: int = _bounded(4, ge=1, le=256)
+    """Requests under way at an endpoint at once."""
+    taken: int = _bounded(12, ge=0, le=64)
+    """Names of the last problems that are shown as taken, and refused when they come again; 0: none."""
     problems_per_iteration: int = _bounded(2, ge=0, le=64)
     every: int = _bounded(4, ge=1)
     """Propose each this many iterations."""

@@ -5,6 +5,7 @@
   - ModelError        a model or tokenizer cannot be loaded or does not fit its role
   - ProblemError      a problem is malformed or unusable
   - ProposalError     the proposer's output broke its contract
+  - EndpointError     a server that was asked did not answer as it should
   - EvaluatorError    the frozen judge could not be asked
   - AlarmError        the judge was found exploited and cannot be mended: learning on would only make it worse
   - SandboxError      the sandbox itself failed (never: the code in it failed)
@@ -38,6 +39,10 @@ class ProblemError(CodeZeroError, ValueError):
 
 class ProposalError(CodeZeroError, ValueError):
     """The proposer's output broke its contract."""
+
+
+class EndpointError(CodeZeroError):
+    """A server that was asked did not answer as it should. The message reads on after its name."""
 
 
 class EvaluatorError(CodeZeroError):

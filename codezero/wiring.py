@@ -25,7 +25,7 @@ from codezero.page import Page, announce, wanted
 from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Evaluator, Exam, Proposer, Swarm
+from codezero.protocols import Evaluator, Exam, GroupSampler, Proposer, Swarm
 from codezero.run_folder import RunFolder
 from codezero.stopping import end_with_parent
 from codezero.swarm.gossip import HivemindSwarm
@@ -187,7 +187,7 @@ def build_node(
         evaluator=evaluator,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
-        proposer=build_proposer(config, swarm.peer_id, monitor.busy),
+        proposer=build_proposer(config, swarm.peer_id, monitor.busy, stack),
         coordinator=parts.coordinator,
         outbox=parts.outbox,
         exam=build_exam(config, sampler, evaluator, stack),
@@ -256,18 +256,32 @@ def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, sta
     )
 
 
-def build_proposer(config: NodeConfig, peer_id: str, say: Say) -> Proposer:
-    from codezero.models.sampler import Sampler
+def build_proposer(config: NodeConfig, peer_id: str, say: Say, stack: contextlib.ExitStack) -> Proposer:
+    """In this process, or behind an endpoint. Raises ModelError and ConfigError."""
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
     settings = config.proposer
     if settings.model == "off":
         return NoProposer()
     return ModelProposer(
-        Sampler(load(config, settings.model, "proposer", say)),
+        proposing_sampler(config, say, stack),
         peer_id=peer_id,
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,
         attempts=settings.attempts,
         seed=config.seed,
+        taken=settings.taken,
     )
+
+
+def proposing_sampler(config: NodeConfig, say: Say, stack: contextlib.ExitStack) -> GroupSampler:
+    settings = config.proposer
+    if settings.kind == "openai":
+        from codezero.proposer.endpoint import EndpointSampler
+
+        return stack.enter_context(
+            EndpointSampler(settings.url, settings.model, seconds=settings.seconds, requests=settings.requests)
+        )
+    from codezero.models.sampler import Sampler
+
+    return Sampler(load(config, settings.model, "proposer", say))

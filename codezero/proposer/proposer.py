@@ -18,7 +18,11 @@ _FILE = "proposer.json"
 _REMEMBERED = 64
 """Questions a new one may not repeat; few, because an easy level has few different ones."""
 
+_LONGEST_NAME = 64
+"""Characters of a name that is shown as taken."""
+
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,13 +30,25 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written: _Count
     refused: dict[Reason, _Count]
     recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]
+    names: Annotated[list[_Name], msgspec.Meta(max_length=_REMEMBERED)] = msgspec.field(default_factory=list[str])
 
 
 class ModelProposer:
-    """attempts: calls of the model for one round of proposals; each asks again only for what is still missing."""
+    """attempts: calls of the model for one round of proposals; each asks again only for what is still missing.
+
+    taken: how many of the last problems' names are shown as taken; a proposal that uses one of these is refused.
+    """
 
     def __init__(
-        self, sampler: GroupSampler, *, peer_id: str, max_new_tokens: int, temperature: float, attempts: int, seed: int
+        self,
+        sampler: GroupSampler,
+        *,
+        peer_id: str,
+        max_new_tokens: int,
+        temperature: float,
+        attempts: int,
+        seed: int,
+        taken: int = 0,
     ) -> None:
         self._sampler = sampler
         self._peer_id = peer_id
@@ -44,6 +60,9 @@ class ModelProposer:
         self._written = 0
         self._refused = Counter[Reason]()
         self._recent: dict[str, None] = {}
+        self._names: dict[str, None] = {}
+        """Of the last problems' functions, oldest first."""
+        self._shown = taken
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """At most one problem for each level, in their order."""
@@ -52,10 +71,11 @@ class ModelProposer:
             missing = [place for place in range(len(levels)) if place not in accepted]
             if not missing:
                 break
-            texts = self._sample([levels[place] for place in missing])
+            taken = list(self._names)[-self._shown :] if self._shown else []
+            texts = self._sample([levels[place] for place in missing], taken)
             for place, text in zip(missing, texts, strict=True):
                 try:
-                    accepted[place] = self._accept(text, levels[place])
+                    accepted[place] = self._accept(text, levels[place], taken)
                 except ProposalError as error:
                     self._refused[Reason(str(error).partition(":")[0])] += 1
         self._written += len(accepted)
@@ -67,7 +87,13 @@ class ModelProposer:
         return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
 
     def save(self, folder: Path) -> None:
-        state = _State(calls=self._calls, written=self._written, refused=dict(self._refused), recent=list(self._recent))
+        state = _State(
+            calls=self._calls,
+            written=self._written,
+            refused=dict(self._refused),
+            recent=list(self._recent),
+            names=list(self._names),
+        )
         (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
     def load(self, folder: Path) -> None:
@@ -79,11 +105,12 @@ class ModelProposer:
         self._calls, self._written = state.calls, state.written
         self._refused = Counter(state.refused)
         self._recent = dict.fromkeys(state.recent)
+        self._names = dict.fromkeys(state.names)
 
-    def _sample(self, levels: Sequence[int]) -> list[str]:
+    def _sample(self, levels: Sequence[int], taken: Sequence[str]) -> list[str]:
         self._calls += 1
         groups = self._sampler.sample(
-            [proposal_prompt(level) for level in levels],
+            [proposal_prompt(level, taken) for level in levels],
             group_size=1,
             max_new_tokens=self._max_new_tokens,
             temperature=self._temperature,
@@ -91,16 +118,26 @@ class ModelProposer:
         )
         return [group[0].text for group in groups]
 
-    def _accept(self, text: str, level: int) -> Problem:
+    def _accept(self, text: str, level: int, taken: Sequence[str]) -> Problem:
         problem = parse_proposal(text, level, self._peer_id)
+        if problem.entry_point in taken:
+            raise refusal(Reason.DUPLICATE, "a name that it was told is taken")
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
         if gist in self._recent:
             raise refusal(Reason.DUPLICATE, "asked for recently")
-        self._recent[gist] = None
-        if len(self._recent) > _REMEMBERED:
-            del self._recent[next(iter(self._recent))]
+        _remember(self._recent, gist)
+        if len(problem.entry_point) <= _LONGEST_NAME:
+            _remember(self._names, problem.entry_point)
         return problem
+
+
+def _remember(memory: dict[str, None], one: str) -> None:
+    """As the newest; the oldest goes when there are too many."""
+    memory.pop(one, None)
+    memory[one] = None
+    if len(memory) > _REMEMBERED:
+        del memory[next(iter(memory))]
 
 
 class NoProposer:
