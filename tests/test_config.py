@@ -56,3 +56,11 @@ def test_the_settings_can_be_printed_and_read_back() -> None:
 @pytest.mark.parametrize("value", ["plain", "a b", "a,b=c", "it's", "[x]"])
 def test_any_path_can_be_passed_on(value: str) -> None:
     assert compose([f"run.directory={quoted(value)}"]).run.directory == value
+
+
+def test_a_proposer_behind_an_endpoint_needs_its_address() -> None:
+    with pytest.raises(ConfigError, match=r"proposer\.url='' is no address; proposer\.kind=openai"):
+        compose(["proposer.kind=openai", "proposer.model=name"])
+    settings = compose(["proposer.kind=openai", "proposer.url=http://127.0.0.1:8000", "proposer.model=/served/name"])
+    assert settings.proposer.url and settings.proposer.taken == 0
+    assert compose(["proposer.kind=openai", "proposer.model=off"]).proposer.model == "off"
