@@ -7,8 +7,10 @@ no code from the model's repository is run. Nothing here knows which models ship
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportArgumentType=false
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -16,9 +18,10 @@ from typing import cast
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import logging as hf_logging
 
 from codezero.errors import ModelError
+from codezero.models.revision import Base
 
 TINY_PARAMETERS = 20_000_000
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -33,6 +36,8 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     name: str
     device: torch.device
+    base: Base | None = None
+    """What was loaded and is frozen, when an adapter of ours learns in its place."""
 
     @property
     def pad_id(self) -> int:
@@ -102,6 +107,18 @@ def choose_precision(precision: str, device: torch.device) -> torch.dtype:
     return PRECISIONS[precision]
 
 
+@contextlib.contextmanager
+def without_progress_bars() -> Generator[None]:
+    """Reading or writing a small model is not worth a bar, and a bar spoils the terminal view."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()
+
+
 def _check_directory(name: str, role: str) -> None:
     """A path that cannot be a model is refused here, before it is mistaken for a hub id."""
     path = Path(name).expanduser()
@@ -129,7 +146,7 @@ def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
 
 
 def _load_weights(name: str, role: str, dtype: torch.dtype) -> PreTrainedModel:
-    disable_progress_bar()  # of reading shards; downloads still show theirs
+    hf_logging.disable_progress_bar()  # of reading shards; downloads still show theirs
     try:
         model = AutoModelForCausalLM.from_pretrained(
             _source(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
