@@ -21,10 +21,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging as hf_logging
 
 from codezero.errors import ModelError
+from codezero.models.device import choose_device, choose_precision, prove_device
 from codezero.models.revision import Base
 
 TINY_PARAMETERS = 20_000_000
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 PROBE = "def f(x): return x"
 
 
@@ -64,13 +64,15 @@ def load_model(
 ) -> LoadedModel:
     """The model called `name`, ready for `role` (which only words the errors).
 
-    `precision` auto is bfloat16 on CUDA and float32 elsewhere, whatever the file holds. Without `for_training` the
-    parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model, role and remedy.
+    `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
+    `for_training` the parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model, role and remedy.
     """
     where = choose_device(device, role)
     _check_directory(name, role)
     tokenizer = _load_tokenizer(name, role)
-    model = _load_weights(name, role, choose_precision(precision, where))
+    dtype = choose_precision(precision, where)
+    prove_device(where, dtype)
+    model = _load_weights(name, role, dtype)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
         raise ModelError(
             f"{role}: tokenizer of {name} has more tokens than the model has embeddings; use matching ones"
@@ -81,16 +83,6 @@ def load_model(
     return LoadedModel(model, tokenizer, name, where)
 
 
-def choose_device(device: str, role: str) -> torch.device:
-    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelError when the device asked for is not there."""
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if device == "auto":
-        return torch.device(next(kind for kind, there in present.items() if there))
-    if not present.get(device, False):
-        raise ModelError(f"{role}: no {device} device here; set model.device=auto")
-    return torch.device(device)
-
-
 def use_threads(model: PreTrainedModel, wanted: int) -> None:
     """Let torch work for `model` on `wanted` CPU threads; 0: one for a tiny model, else torch's own choice.
 
@@ -99,12 +91,6 @@ def use_threads(model: PreTrainedModel, wanted: int) -> None:
     """
     if wanted or model.num_parameters() < TINY_PARAMETERS:
         torch.set_num_threads(wanted or 1)
-
-
-def choose_precision(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return PRECISIONS[precision]
 
 
 @contextlib.contextmanager
