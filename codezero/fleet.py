@@ -85,7 +85,7 @@ def _start(
         "-m",
         "codezero",
         "run",
-        "profile=peer",
+        "network=peer",
         *overrides,
         f"run.directory={quoted(base)}",
         f"run.name={folder.name}",
