@@ -73,7 +73,9 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, solver=solver))
     if known is None:
         _write(folder / FILE, profile, config.model.solver)
-        print(f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {config.model.solver}", flush=True)
+        print(
+            f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {config.model.solver}", flush=True
+        )
     return config
 
 
@@ -127,9 +129,10 @@ def recomputes(config: NodeConfig, parameters: int) -> bool:
 
 
 def _memory(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
-    from codezero.models.device import choose_device, memory_of
+    from codezero.models.device import choose_device, keep_to_share, memory_of
 
     where = choose_device(config.model.device, "solver")
+    keep_to_share(where, config.model.memory_share)
     return memory_of(where, config.model.memory_share), where
 
 

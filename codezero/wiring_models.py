@@ -41,16 +41,16 @@ def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
         policy, rank=told.lora_rank, alpha=told.lora_alpha, targets=told.lora_targets, seed=config.seed
     )
     trained = sum(one.numel() for one in policy.model.parameters() if one.requires_grad)
-    logger.info("solver: an adapter of %d numbers learns, beside %d frozen ones", trained, policy.model.num_parameters())
+    logger.info(
+        "solver: an adapter of %d numbers learns, beside %d frozen ones", trained, policy.model.num_parameters()
+    )
     return policy
 
 
 def build_learner(config: NodeConfig, policy: "LoadedModel") -> "TrlLearner":
     from codezero.solver.learner import TrlLearner
 
-    return TrlLearner(
-        policy, config.solver, activation_checkpointing=recomputes(config, policy.model.num_parameters())
-    )
+    return TrlLearner(policy, config.solver, activation_checkpointing=recomputes(config, policy.model.num_parameters()))
 
 
 def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":

@@ -18,6 +18,7 @@ ROWS = [
     {"types", "config"},
     {"protocols", "compose"},
     {"run_folder", "known_round", "stopping", "recursion", "tally", "skill", "code", "models", "sandbox"},
+    {"cards"},
     ROLES,
     {"nano", "page"},
     {"node", "fleet", "profiles"},

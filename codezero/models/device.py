@@ -61,7 +61,9 @@ def prove_device(device: torch.device, dtype: torch.dtype) -> None:
         off = float((_kernel(device, dtype) - _kernel(torch.device("cpu"), torch.float64)).abs().max())
     except RuntimeError as error:
         if ran_out_of_memory(error):
-            raise ModelError(f"{_card(device)} has no memory left; end what else uses it, or set {VARIABLE}=1") from error
+            raise ModelError(
+                f"{_card(device)} has no memory left; end what else uses it, or set {VARIABLE}=1"
+            ) from error
         raise ModelError(complaint(_card(device), _built_for(device), str(error))) from error
     if not off <= TOLERANCE[dtype]:  # NaN is not either
         raise ModelError(complaint(_card(device), _built_for(device), f"{dtype} is wrong by {off:.2g}"))
@@ -111,6 +113,12 @@ def release_cached(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
+
+
+def keep_to_share(device: torch.device, share: float) -> None:
+    """On CUDA, let this process run out of memory at its share rather than another process at its own."""
+    if device.type == "cuda" and share < 1:
+        torch.cuda.set_per_process_memory_fraction(share, device)
 
 
 def memory_of(device: torch.device, share: float = 1.0) -> DeviceMemory:

@@ -146,4 +146,6 @@ def _check(model: PreTrainedModel, wanted: str | list[str]) -> None:
         if not found or head in found:  # log-probabilities are computed in pieces from the head's own weight
             what = "is the output head, which takes none" if found else "names no linear layer of this model"
             known = sorted({name.split(".")[-1] for name, module in linear.items() if module is not head})
-            raise ConfigError(f"model.lora_targets: {target} {what}; choose {EVERY_LINEAR} or some of: {', '.join(known)}")
+            raise ConfigError(
+                f"model.lora_targets: {target} {what}; choose {EVERY_LINEAR} or some of: {', '.join(known)}"
+            )

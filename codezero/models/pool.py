@@ -5,6 +5,7 @@ The pool is of one family, so that its members share a tokenizer: peers' rollout
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ AUTO = "auto"
 SMALL, LARGE = "Qwen/Qwen2.5-Coder-0.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"
 LARGE_FROM = 40 * GIB
 """Memory of the whole device from which the large one is taken."""
-KNOWN = {
+KNOWN: dict[str, dict[str, Any]] = {
     SMALL: {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     LARGE: {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
 }
@@ -32,6 +33,7 @@ def choose_solver(total: int) -> str:
     return LARGE if total >= LARGE_FROM else SMALL
 
 
+@functools.lru_cache(16)
 def shape_of(name: str, role: str) -> Shape:
     """Of a directory, a hub id, or a member of the pool (for which nothing is read). Raises ModelError."""
     try:

@@ -50,4 +50,6 @@ def completion_logprobs(model: PreTrainedModel, inputs: Mapping[str, Tensor], te
 def head_is_plain(model: PreTrainedModel) -> bool:
     """Are the model's logits its head's output, unscaled?"""
     config = model.config.get_text_config()
-    return isinstance(model.get_output_embeddings(), nn.Linear) and not any(getattr(config, key, None) for key in SCALED)
+    return isinstance(model.get_output_embeddings(), nn.Linear) and not any(
+        getattr(config, key, None) for key in SCALED
+    )

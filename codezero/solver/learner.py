@@ -27,7 +27,7 @@ from trl.trainer.utils import add_fused_lm_head
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError
 from codezero.models.decode import is_lean
-from codezero.models.device import release_cached, ran_out_of_memory
+from codezero.models.device import ran_out_of_memory, release_cached
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Row, collate
@@ -153,7 +153,9 @@ class TrlLearner:
             for micro in self._micro_batches(live):
                 inputs = collate(micro, self.policy.pad_id, self.policy.device)
                 scores = self._forward(self._model, micro, inputs).tolist()
-                found.update((id(row), tuple(score[: len(row.logprobs)])) for row, score in zip(micro, scores, strict=True))
+                found.update(
+                    (id(row), tuple(score[: len(row.logprobs)])) for row, score in zip(micro, scores, strict=True)
+                )
 
         self._within_memory(score_all, len(live))
         return [found[id(row)] for row in rows]

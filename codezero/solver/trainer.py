@@ -1,6 +1,7 @@
 """A `trl.GRPOTrainer` to call the loss and the optimiser of: it writes nothing, prints nothing and never generates."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateImportUsage=false
 
 import tempfile
 
