@@ -8,6 +8,7 @@ from pathlib import Path
 from codezero import commands
 from codezero.commands import FAILED, INTERRUPTED, USAGE
 from codezero.errors import CodeZeroError, ConfigError
+from codezero.models.cpu_only import hide_devices
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 
@@ -207,6 +208,7 @@ def _add_settings(command: Command) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
+    hide_devices()
     parser = build_parser()
     options, left = parser.parse_known_args(arguments)
     if left:  # argparse takes KEY=VALUE only before the first option that follows FILE

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     folder = open_run_folder(config)
     from codezero.wiring import run_node  # torch, hivemind and TRL load only now
 
-    return INTERRUPTED if run_node(config, folder) else DONE
+    return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
 
 
 def swarm_up(options: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def swarm_up(options: argparse.Namespace) -> int:
 
     if not 1 <= options.nodes <= 64:
         raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
-    config = compose(["profile=peer", *options.overrides])
+    config = compose(["network=peer", *options.overrides])
     from codezero.fleet import run_fleet
 
     return run_fleet(config, options.overrides, options.nodes)
@@ -41,7 +41,7 @@ def swarm_up(options: argparse.Namespace) -> int:
 def swarm_create(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
-    config = compose(["profile=peer", *options.overrides])
+    config = compose(["network=peer", *options.overrides])
     from codezero.inviting import create_swarm, summary
 
     for line in summary(create_swarm(config, options.out), options.out):
@@ -53,7 +53,7 @@ def swarm_create(options: argparse.Namespace) -> int:
 def swarm_join(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
-    config = compose(["profile=peer", *options.overrides])
+    config = compose(["network=peer", *options.overrides])
     from codezero.inviting import joined
 
     options.overrides = [*joined(options.file, config), *options.overrides]
@@ -194,7 +194,7 @@ def _progress(doing: str) -> Generator[Callable[[float], None]]:
 def swarm_bootnode(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
-    config = compose(["profile=peer", *options.overrides])
+    config = compose(["network=peer", *options.overrides])
     from codezero.bootnode import run_bootnode
 
     run_bootnode(config)
