@@ -24,7 +24,7 @@ ROWS = [
     {"wiring_evaluator", "wiring_chain"},
     {"wiring"},
     {"run_view", "page_routes"},
-    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
+    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status", "beginning"},
     {"wiring_page", "signing_in"},
     {"commands"},
     {"cli"},
