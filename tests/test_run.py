@@ -109,14 +109,17 @@ def test_kill_9_at_50_moments_changes_nothing(tmp_path: Path) -> None:
     chance, run_folder, inside = random.Random(0), tmp_path / "killed", 0
     with lives() as nodes:
         for number in range(50):
-            done, drawn = newest(run_folder), ids_drawn(run_folder)
-            saving, life = number % 2 == 1, settings(tmp_path, "killed")
-            if number % 5 == 0:
+            done, drawn, before = newest(run_folder), ids_drawn(run_folder), inode(run_folder)
+            when, life = (
+                ("running", "saving", "running", "saving", "starting")[number % 5],
+                settings(tmp_path, "killed"),
+            )
+            if number % 6 == 0 or number == 1:
                 with subprocess.Popen([sys.executable, "-m", "codezero", "run", *life]) as process:
-                    kill_somewhere(process.pid, run_folder, done, saving, chance)
+                    kill_somewhere(process.pid, run_folder, when, chance, before)
                 assert process.returncode == -signal.SIGKILL
             else:
-                kill_somewhere(nodes.begin(life), run_folder, done, saving, chance)
+                kill_somewhere(nodes.begin(life), run_folder, when, chance, before)
                 assert nodes.end() == -signal.SIGKILL
             inside += bool(unfinished(run_folder))
             made = [row["iteration"] for row in logged(run_folder)]
@@ -136,19 +139,26 @@ def test_kill_9_at_50_moments_changes_nothing(tmp_path: Path) -> None:
     assert len(drawn) + len(stream["proposals"]) == 4 * last, "an iteration that counts drew too much or too little"
 
 
-def kill_somewhere(process: int, run_folder: Path, done: int, saving: bool, chance: random.Random) -> None:
-    """After the first new row at a random moment, or as soon as a checkpoint after it is being written."""
-    wait_for("the next row", 300, lambda: (run_folder / "metrics.jsonl").is_file() and rows_seen(run_folder) > done)
-    time.sleep(chance.uniform(0, 1.5))
-    if saving:
+def kill_somewhere(process: int, run_folder: Path, when: str, chance: random.Random, before: int) -> None:
+    """While it starts; at any moment after its first row; or while it writes a checkpoint after that.
+
+    before: the inode of metrics.jsonl, which a start that has loaded a checkpoint replaces.
+    """
+    if when == "starting":
+        time.sleep(chance.uniform(0, 8))
+    else:
+        done = newest(run_folder)
+        wait_for("the next row", 300, lambda: inode(run_folder) not in (0, before) and len(logged(run_folder)) > done)
+        time.sleep(chance.uniform(0, 1.5))
+    if when == "saving":
         wait_for("a checkpoint being written", 60, lambda: unfinished(run_folder))
         time.sleep(chance.uniform(0, 0.01))
     kill(process)
 
 
-def rows_seen(run_folder: Path) -> int:
-    """Rows that are written whole. After a kill one may be there that `started` is about to drop: it says nothing."""
-    return (run_folder / "metrics.jsonl").read_bytes().count(b"\n") if (run_folder / ".lock").exists() else 0
+def inode(run_folder: Path) -> int:
+    path = run_folder / "metrics.jsonl"
+    return path.stat().st_ino if path.exists() else 0
 
 
 def newest(run_folder: Path) -> int:
