@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,7 +46,7 @@ class Lives:
     """Starts lives, one at a time."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
+        self._life = 0
         assert process.stdin is not None and process.stdout is not None
         self._in: IO[str] = process.stdin
         self._out: IO[str] = process.stdout
@@ -55,11 +55,20 @@ class Lives:
         """The process id of a node that runs with these arguments."""
         self._in.write("\t".join(settings) + "\n")
         self._in.flush()
-        return int(self._out.readline())
+        self._life = int(self._out.readline())
+        return self._life
 
     def end(self) -> int:
         """Wait for the present life to end; its exit code, negative when a signal ended it."""
-        return int(self._out.readline())
+        code = int(self._out.readline())
+        self._life = 0
+        return code
+
+    def give_up(self) -> None:
+        """End the present life, if there is one."""
+        if self._life:
+            with contextlib.suppress(ProcessLookupError):
+                kill(self._life)
 
     def live(self, settings: Sequence[str]) -> None:
         """One whole life."""
@@ -74,10 +83,12 @@ def lives() -> Generator[Lives]:
     words = [sys.executable, "-c", LOADER]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         made = Lives(process)
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        yield made
-        assert process.stdin is not None
-        process.stdin.close()
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield made
+        finally:
+            made.give_up()
+            process.kill()  # it holds nothing but libraries
 
 
 def settings(base: Path, name: str, *overrides: str) -> list[str]:
@@ -120,9 +131,9 @@ def kill(process: int) -> None:
     os.kill(process, signal.SIGKILL)
 
 
-def wait_for(what: str, seconds: float, there: Any) -> None:
-    """Look every millisecond until `there()` is true."""
+def wait_for(what: str, seconds: float, there: Callable[[], object], *, every: float) -> None:
+    """Look `every` so many seconds until `there()` is true."""
     deadline = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.001)
+        time.sleep(every)

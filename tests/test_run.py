@@ -110,13 +110,14 @@ def test_kill_9_at_50_moments_changes_nothing(tmp_path: Path) -> None:
     with lives() as nodes:
         for number in range(50):
             done, drawn, before = newest(run_folder), ids_drawn(run_folder), inode(run_folder)
-            when, life = (
-                ("running", "saving", "running", "saving", "starting")[number % 5],
-                settings(tmp_path, "killed"),
-            )
+            when = ("running", "saving", "running", "saving", "starting")[number % 5]
+            life = settings(tmp_path, "killed")
             if number % 6 == 0 or number == 1:
                 with subprocess.Popen([sys.executable, "-m", "codezero", "run", *life]) as process:
-                    kill_somewhere(process.pid, run_folder, when, chance, before)
+                    try:
+                        kill_somewhere(process.pid, run_folder, when, chance, before)
+                    finally:
+                        process.kill()
                 assert process.returncode == -signal.SIGKILL
             else:
                 kill_somewhere(nodes.begin(life), run_folder, when, chance, before)
@@ -148,10 +149,11 @@ def kill_somewhere(process: int, run_folder: Path, when: str, chance: random.Ran
         time.sleep(chance.uniform(0, 8))
     else:
         done = newest(run_folder)
-        wait_for("the next row", 300, lambda: inode(run_folder) not in (0, before) and len(logged(run_folder)) > done)
+        wait_for("a start", 300, lambda: inode(run_folder) not in (0, before), every=0.05)
+        wait_for("the next row", 300, lambda: len(logged(run_folder)) > done, every=0.05)
         time.sleep(chance.uniform(0, 1.5))
     if when == "saving":
-        wait_for("a checkpoint being written", 60, lambda: unfinished(run_folder))
+        wait_for("a checkpoint being written", 60, lambda: unfinished(run_folder), every=0.001)
         time.sleep(chance.uniform(0, 0.01))
     kill(process)
 
