@@ -16,19 +16,22 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def run(options: argparse.Namespace) -> int:
+    from codezero.beginning import begin
     from codezero.compose import check_directories, compose
-    from codezero.run_folder import open_run_folder
 
     config = compose(options.overrides)
     check_directories(config)
-    folder = open_run_folder(config)
+    folder = begin(config, fresh=options.fresh, fork=options.fork)
     from codezero.wiring import run_node  # torch, hivemind and TRL load only now
 
     return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
 
 
 def swarm_up(options: argparse.Namespace) -> int:
+    from codezero.beginning import refuse_options
     from codezero.compose import compose
+
+    refuse_options("up", fresh=options.fresh, fork=options.fork)
 
     if not 1 <= options.nodes <= 64:
         raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
@@ -39,7 +42,10 @@ def swarm_up(options: argparse.Namespace) -> int:
 
 
 def swarm_create(options: argparse.Namespace) -> int:
+    from codezero.beginning import refuse_options
     from codezero.compose import compose
+
+    refuse_options("create", fresh=options.fresh, fork=options.fork)
 
     config = compose(["network=peer", *options.overrides])
     from codezero.inviting import create_swarm, summary

@@ -26,7 +26,7 @@ class RunConfig:
     logs: str = "logs"
     """Folder of the log files."""
     resume: bool = True
-    """Go on from the newest checkpoint; False refuses a folder that has one."""
+    """Go on from the newest checkpoint; False refuses a folder that has one. `codezero run --fresh` begins anew."""
     checkpoint_seconds: float = _bounded(0.0, ge=0)
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: int = _bounded(2, ge=1)

@@ -158,6 +158,8 @@ def build_node(
     from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
     from codezero.solver.checkpoint import CheckpointStore
+    from codezero.solver.generators import GlobalGenerators
+    from codezero.solver.kind import kind_of
     from codezero.solver.solver import GrpoSolver
 
     policy = load_policy(config, monitor.busy)
@@ -193,7 +195,13 @@ def build_node(
         outbox=parts.outbox,
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
-        checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
+        checkpoints=CheckpointStore(
+            folder.checkpoints,
+            keep=config.run.keep_checkpoints,
+            resume=config.run.resume,
+            kind=kind_of(policy),
+            also={"random": GlobalGenerators()},
+        ),
         proposals_per_iteration=config.proposer.problems_per_iteration,
         propose_every=config.proposer.every,
         max_iterations=config.run.max_iterations,

@@ -26,7 +26,7 @@ ROWS = [
     {"wiring_models"},
     {"wiring"},
     {"run_view", "page_routes"},
-    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
+    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status", "beginning"},
     {"wiring_page", "signing_in"},
     {"commands"},
     {"cli"},
