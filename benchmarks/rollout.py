@@ -9,7 +9,8 @@ cannot be made its figures are null and `genrl_missing` says why. `genrl` is as 
 activations checkpointed), `genrl_tuned` takes as many steps as the others and checkpoints nothing.
 
 Prints JSON: for each shape and way tokens per second, [median, least, most] over the rounds, and how many times faster
-the node is (sampling and updating together), likewise. Usage: python benchmarks/rollout.py --json [--repeats 5]
+the node is (sampling and updating together), likewise; `cpu_ratio` by processor time, which other work on the machine
+does not stretch. Usage: python benchmarks/rollout.py --json [--repeats 5]
 """
 
 import argparse
@@ -42,6 +43,8 @@ class Turn:
 
     sample: float
     update: float
+    cpu: float
+    """Of all threads, for both together."""
 
 
 class Way:
@@ -68,7 +71,7 @@ class Way:
             raise RuntimeError(f"{self.command[1]} made {said['tokens']} tokens instead of {tokens}")
         if not self.stay:
             self.close()
-        return Turn(said["sample"], said["update"])
+        return Turn(said["sample"], said["update"], said["cpu"])
 
     def close(self) -> None:
         if self.process is not None:
@@ -129,9 +132,11 @@ def report(took: dict[str, list[Turn]], tokens: int) -> Report:
     }
     made |= {name: None for name in ("genrl", "genrl_tuned") if name not in took}
     for name in ("genrl", "genrl_tuned", "trl"):
-        pairs = zip(took["ours"], took.get(name, []), strict=False)
+        pairs = list(zip(took["ours"], took.get(name, []), strict=False))
         ratios = [(other.sample + other.update) / (own.sample + own.update) for own, other in pairs]
         made[f"ratio_vs_{name}"] = spread(ratios, 2) if ratios else None
+        by_cpu = [other.cpu / own.cpu for own, other in pairs]
+        made[f"cpu_ratio_vs_{name}"] = spread(by_cpu, 2) if by_cpu else None
     return made
 
 

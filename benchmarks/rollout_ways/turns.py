@@ -1,12 +1,14 @@
 """What every way of `rollout.py` has in common: what it is to do, and turns that it takes one at a time.
 
 Standard library alone: genrl's environment reads it too. A way is a process of its own. It says once that it is ready,
-then answers each line of its standard input with one line of JSON: how long sampling and updating took, in seconds.
+then answers each line of its standard input with one line of JSON: how long sampling and updating took, the processor
+time of both, in seconds, and how many tokens were made.
 """
 
 import json
 import os
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +56,21 @@ class Turns:
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
+        self._cpu = 0.0
 
-    def report(self, **values: Any) -> None:
-        self._out.write(json.dumps(values) + "\n")
-        self._out.flush()
+    def ready(self) -> None:
+        self._say(ready=True)
 
     def wanted(self) -> bool:
-        """Waits. Is another turn wanted?"""
-        return bool(sys.stdin.readline())
+        """Waits. Is another turn wanted? It begins when this returns."""
+        line = sys.stdin.readline()
+        self._cpu = time.process_time()
+        return bool(line)
+
+    def done(self, *, sample: float, update: float, tokens: int) -> None:
+        """The turn is over."""
+        self._say(sample=sample, update=update, tokens=tokens, cpu=time.process_time() - self._cpu)
+
+    def _say(self, **values: Any) -> None:
+        self._out.write(json.dumps(values) + "\n")
+        self._out.flush()

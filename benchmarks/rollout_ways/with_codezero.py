@@ -28,7 +28,7 @@ def main() -> None:
     learner, sampler = TrlLearner(loaded, config), Sampler(loaded)
     prompts = encode_prompts(loaded.tokenizer, job.prompts)
     mean = sum(map(job.reward, range(job.group_size))) / job.group_size
-    turns.report(ready=True)
+    turns.ready()
     while turns.wanted():
         began = time.perf_counter()
         groups = sampler.sample(
@@ -45,7 +45,7 @@ def main() -> None:
             for place, completion in enumerate(group)
         ]
         learner.update(Batch(tuple(rows)))
-        turns.report(
+        turns.done(
             sample=sampled - began, update=time.perf_counter() - sampled, tokens=sum(len(r.logprobs) for r in rows)
         )
 

@@ -53,7 +53,7 @@ def main() -> None:
             processing_class=tokenizer,
             log_dir=nowhere,
         )
-        turns.report(ready=True)
+        turns.ready()
         while turns.wanted():
             began = time.perf_counter()
             texts = trainer.generate(messages(job.prompts))
@@ -61,7 +61,7 @@ def main() -> None:
             trainer.train(played(job, texts), data, rewards)
             ended = time.perf_counter()
             counted = sum(len(ids) for texts_ in texts for ids in tokenizer(texts_)["input_ids"])
-            turns.report(sample=sampled - began, update=ended - sampled, tokens=counted)
+            turns.done(sample=sampled - began, update=ended - sampled, tokens=counted)
 
 
 if __name__ == "__main__":

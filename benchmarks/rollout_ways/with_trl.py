@@ -44,14 +44,14 @@ class TurnByTurn(TrainerCallback):
         self.began = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.turns.report(ready=True)
+        self.turns.ready()
         self._wait(control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.global_step % self.optimizer_steps == 0:
             assert self.trainer is not None
             whole, sampling = time.perf_counter() - self.began, self.trainer.seconds
-            self.turns.report(sample=sampling, update=whole - sampling, tokens=self.trainer.generated)
+            self.turns.done(sample=sampling, update=whole - sampling, tokens=self.trainer.generated)
             self.trainer.seconds = 0.0
             self._wait(control)
 
