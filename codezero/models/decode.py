@@ -141,7 +141,8 @@ class LeanDecoder:
         return linear(self._normed(hidden, self.norm), self.head)
 
     def _with_room(self, states: Tensor, repeats: int, total: int) -> Tensor:
-        buffer = states.new_zeros(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
+        # What is not written yet is never read, so it need not be zero.
+        buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
         buffer[:, :, : states.shape[2]] = states.repeat_interleave(repeats, 0)
         return buffer
 
