@@ -25,7 +25,7 @@ def test_without_cards_the_machine_is_shared():
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("", []), ("0", ["0"]), ("1, 3", ["1", "3"]), ("-1", []), ("2,-1,0", ["2"]), ("GPU-a", ["GPU-a"])],
+    [("", []), ("0", ["0"]), ("1, 3", ["1", "3"]), ("-1", []), ("2,-1,0", ["2"])],
 )
 def test_what_the_user_shows_is_what_there_is(value: str, expected: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CPU_ONLY", raising=False)

@@ -65,7 +65,8 @@ def load_model(
     """The model called `name`, ready for `role` (which only words the errors).
 
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
-    `for_training` the parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model, role and remedy.
+    `for_training` the parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model,
+    role and remedy.
     """
     where = choose_device(device, role)
     _check_directory(name, role)

@@ -125,14 +125,14 @@ def _own_names(model: nn.Module) -> Iterator[tuple[str, str]]:
     """(module, name within it) of every tensor that an adapter brought along."""
     for name, module in model.named_modules():
         if isinstance(module, BaseTunerLayer):
-            for own, _ in module.named_parameters():
+            for own, _ in cast(nn.Module, module).named_parameters():
                 if not own.startswith("base_layer."):
                     yield name, own
 
 
 def _state(model: PreTrainedModel) -> dict[str, Tensor]:
     """The adapter's tensors themselves, by the names that peft gives them."""
-    return cast("dict[str, Tensor]", get_peft_model_state_dict(model, adapter_name=NAME))
+    return get_peft_model_state_dict(model, adapter_name=NAME)
 
 
 def _check(model: PreTrainedModel, wanted: str | list[str]) -> None:

@@ -1,4 +1,4 @@
-"""How much memory a node will need at its peak, from shapes alone: no weights are loaded and nothing is downloaded twice.
+"""How much memory a node will need at its peak, from shapes alone: no weights are loaded.
 
 Legend: n parameters, n_t trained ones, L layers, H hidden size, A heads x head size, K key-value heads x head size,
 I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (prompt + completion); b bytes of a number
@@ -8,11 +8,12 @@ Always there: weights, 4 n when all are trained (float32, see `solver.learner`),
 Adam's two moments, 8 n_t; the KL leash, 4 n when all are trained and nothing with an adapter; judge and proposer, b n
 each. Only one of the following is there at a time:
 
-* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; activations
-  B S (L a + a) or with checkpointing B S (L 4 H + 2 a), where a layer keeps a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes
-  of a token (two norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their
-  activation and product), and one layer's worth of gradients is on its way back; with an adapter also its inputs in
-  precision b, and while a layer is passed the adapter's outputs and the sums beside the plain ones; logits in pieces, see `_logits`; the gradient of a head that is trained, 4 V H, before it is added
+* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; activations B S (L a + a), or with
+  checkpointing B S (L 4 H + 2 a), where a layer keeps a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two
+  norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their activation and
+  product), and one layer's worth of gradients is on its way back; with an adapter also its inputs in precision b, and
+  while a layer is passed its outputs and the sums beside the plain ones; logits in pieces, see `_logits`; the gradient
+  of a head that is trained, 4 V H, before it is added
 * sampling or proposing: keys and values, 2 L K b for each token, and one layer's more while they grow; 16 V a row
 * judging: keys and values of a batch, its widest layer, its logits
 
@@ -24,8 +25,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from codezero.models.logprobs import LOGIT_BUDGET
+from codezero.models.own import CACHE_BUDGET
 from codezero.models.prefix import TOKENS_PER_BATCH
-from codezero.models.sampler import CACHE_BUDGET
 
 GIB = 2**30
 MARGIN = 1.1

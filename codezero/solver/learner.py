@@ -33,7 +33,7 @@ from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Row, collate
 from codezero.solver.head import completion_logprobs, head_is_plain
 from codezero.solver.packed import packed_logprobs
-from codezero.solver.trainer import make_trainer
+from codezero.solver.trainer import learning_rate, make_trainer
 from codezero.solver.weights import load_policy, read_counters, save_policy
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ TRL_CONTRACT = (
     "GRPOTrainer.current_gradient_accumulation_steps divides every loss",
     "GRPOTrainer.beta weighs the KL to ref_per_token_logps",
     "GRPOTrainer._metrics['train'] receives the share of clipped tokens",
-    "trl.trainer.utils.add_fused_lm_head makes a model answer that call",
+    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction",
 )
 COUNTERS = "learner.json"
 
@@ -93,6 +93,8 @@ class TrlLearner:
         self.updates = 0
         self.micro_batch_rows = config.micro_batch_rows
         """Rows in one forward pass; less than configured once memory ran out."""
+        self.halvings = 0
+        """How often it did."""
         half = policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
@@ -212,12 +214,9 @@ class TrlLearner:
                 self.micro_batch_rows = tried // 2
             # Outside the handler: while the error lives, so do the frames that hold the tensors.
             release_cached(self.policy.device)
+            self.halvings += 1
             logger.warning(
-                "out of memory with %d rows in one forward pass; %d from here on (solver.micro_batch_rows=%d avoids "
-                "the detour)",
-                tried,
-                self.micro_batch_rows,
-                self.micro_batch_rows,
+                "out of memory with %d rows in a forward pass; %d from here on", tried, self.micro_batch_rows
             )
 
     def _backward(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> tuple[float, float]:
@@ -287,13 +286,6 @@ class TrlLearner:
         ordered = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)))
         for start in range(0, len(ordered), self.micro_batch_rows):
             yield ordered[start : start + self.micro_batch_rows]
-
-
-def learning_rate(config: SolverConfig, steps: int) -> float:
-    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
-    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
-    """
-    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
 
 
 def _frozen_copy(model: PreTrainedModel, temperature: float) -> PreTrainedModel:

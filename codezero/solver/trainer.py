@@ -55,5 +55,12 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
         )
 
 
+def learning_rate(config: SolverConfig, steps: int) -> float:
+    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
+    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
+    """
+    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
+
+
 def _never_asked(**_: object) -> list[float | None]:
     raise AssertionError("rewards come from the evaluator")
