@@ -3,17 +3,13 @@
 YAML under `configs/` holds values only; these classes are the schema that `compose.py` checks it against.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from codezero.config_model import ModelConfig
+from codezero.config_model import bounded as _bounded
 
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
 """What a judge can be asked."""
-
-
-def _bounded(default: Any, *, one_of: Sequence[str] = (), **bounds: float) -> Any:
-    """A field that `compose.check` holds to `bounds` (keys of BOUNDS there) or to a choice."""
-    return field(default=default, metadata={"one_of": tuple(one_of), **bounds})
 
 
 @dataclass(kw_only=True)
@@ -30,23 +26,10 @@ class RunConfig:
     logs: str = "logs"
     """Folder of the log files."""
     resume: bool = True
-    """Go on from the newest checkpoint; False refuses a folder that has one."""
+    """Go on from the newest checkpoint; False refuses a folder that has one. `codezero run --fresh` begins anew."""
     checkpoint_seconds: float = _bounded(0.0, ge=0)
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: int = _bounded(2, ge=1)
-
-
-@dataclass(kw_only=True)
-class ModelConfig:
-    """The policy that learns, and where models run."""
-
-    solver: str = "nano"
-    """`nano` (embedded), a directory, or a Hugging Face id."""
-    device: str = _bounded("auto", one_of=("auto", "cpu", "cuda", "mps"))
-    precision: str = _bounded("auto", one_of=("auto", "float32", "bfloat16", "float16"))
-    """auto: bfloat16 on CUDA, float32 elsewhere."""
-    threads: int = _bounded(0, ge=0)
-    """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
 
 
 @dataclass(kw_only=True)

@@ -183,6 +183,7 @@ class Node:
             "evaluator": self.evaluator,
             "difficulty": self.difficulty,
             "proposer": self.proposer,
+            "swarm": self.swarm,
             "round": self.known_round,
         }
 

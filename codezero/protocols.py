@@ -88,7 +88,7 @@ class Evaluator(Persistent, Protocol):
         ...
 
 
-class Swarm(Protocol):
+class Swarm(Persistent, Protocol):
     @property
     def peer_id(self) -> str: ...
 

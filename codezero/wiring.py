@@ -10,7 +10,7 @@ import logging
 import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from codezero.node import Node
 from codezero.page import Page, announce, wanted
 from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out
+from codezero.profiles import fit
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, Exam, GroupSampler, Proposer, Swarm
 from codezero.run_folder import RunFolder
@@ -35,23 +36,19 @@ from codezero.swarm.status import FOLDER
 from codezero.types import Metrics
 from codezero.wiring_chain import ChainParts, build_chain, throws_away, with_login
 from codezero.wiring_evaluator import Say, build_evaluator
+from codezero.wiring_models import build_learner, load, load_judge, load_policy
 
 if TYPE_CHECKING:
-    from codezero.models.load import LoadedModel
     from codezero.models.sampler import Sampler
 
 logger = logging.getLogger(__name__)
 
-NANO = "nano"
-"""The word for the embedded model of a role."""
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain."""
-LARGE_PARAMETERS = 200_000_000
-"""From here on memory is dearer than computing activations twice."""
 
 
-def run_node(config: NodeConfig, folder: RunFolder) -> bool:
-    """Build a node and run it to its end. True when SIGINT ended it."""
+def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = ()) -> bool:
+    """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
     end_with_parent()
     setup_logging(Path(config.run.logs))
     identity = Identity.load_or_create(Path(config.swarm.identity))
@@ -60,6 +57,7 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
         page = stack.enter_context(Page(config)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
+        config = fit(config, overrides, folder.path)
         known_round = KnownRound()
         chain = start_chain(config, identity.peer_id, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
@@ -105,7 +103,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
-    told = config.swarm
+    told = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
     if told.members == REGISTRY:
         from codezero.chain.registry import write_members
 
@@ -115,6 +113,12 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     swarm = HivemindSwarm(dataclasses.replace(told, port=port), identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
+
+
+def pulled_groups(config: NodeConfig) -> int:
+    """Peers' groups that are asked for; none where nobody would learn from them."""
+    wanted = config.external.policy != "off" and config.external.groups > 0
+    return config.swarm.pull_groups if wanted else 0
 
 
 def remembered_port(addresses: Path, host: str) -> int:
@@ -154,10 +158,11 @@ def build_node(
     from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
     from codezero.solver.checkpoint import CheckpointStore
-    from codezero.solver.learner import TrlLearner
+    from codezero.solver.generators import GlobalGenerators
+    from codezero.solver.kind import kind_of
     from codezero.solver.solver import GrpoSolver
 
-    policy = load(config, config.model.solver, "solver", monitor.busy, for_training=True)
+    policy = load_policy(config, monitor.busy)
     use_threads(policy.model, config.model.threads)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
@@ -166,9 +171,7 @@ def build_node(
     solver = GrpoSolver(
         config.solver,
         sampler=sampler,
-        learner=TrlLearner(
-            policy, config.solver, activation_checkpointing=policy.model.num_parameters() > LARGE_PARAMETERS
-        ),
+        learner=build_learner(config, policy),
         tokenizer=policy.tokenizer,
         peer_id=swarm.peer_id,
         seed=config.seed,
@@ -192,7 +195,13 @@ def build_node(
         outbox=parts.outbox,
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
-        checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
+        checkpoints=CheckpointStore(
+            folder.checkpoints,
+            keep=config.run.keep_checkpoints,
+            resume=config.run.resume,
+            kind=kind_of(policy),
+            also={"random": GlobalGenerators()},
+        ),
         proposals_per_iteration=config.proposer.problems_per_iteration,
         propose_every=config.proposer.every,
         max_iterations=config.run.max_iterations,
@@ -214,25 +223,6 @@ def examine(config: NodeConfig, say: Say) -> Metrics:
         exam = build_exam(config, Sampler(solver), evaluator, stack)
         say("attempting and executing the held-out problems")
         return exam.sit()
-
-
-def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":
-    """The judge that runs in this process. Raises ModelError."""
-    return load(config, config.evaluator.model, "judge", say)
-
-
-def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
-    """`nano`, a directory or a hub id. Raises ModelError."""
-    say(f"loading the {role}, {name}")
-    from codezero.models.load import load_model
-    from codezero.nano import weights_directory
-
-    path = str(weights_directory(role)) if name == NANO else name
-    loaded = load_model(
-        path, device=config.model.device, precision=config.model.precision, role=role, for_training=for_training
-    )
-    logger.info("%s: %s on %s", role, name, loaded.device)
-    return loaded
 
 
 def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:

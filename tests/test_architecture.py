@@ -14,17 +14,19 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "codezero"
 ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals"}
 ROWS = [
-    {"errors"},
+    {"errors", "config_model"},
     {"types", "config"},
     {"protocols", "compose"},
     {"run_folder", "known_round", "stopping", "recursion", "tally", "skill", "remote", "code", "models", "sandbox"},
+    {"cards"},
     ROLES,
     {"nano", "page"},
-    {"node", "fleet"},
+    {"node", "fleet", "profiles"},
     {"wiring_evaluator", "wiring_chain"},
+    {"wiring_models"},
     {"wiring"},
     {"run_view", "page_routes"},
-    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
+    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status", "beginning"},
     {"wiring_page", "signing_in"},
     {"commands"},
     {"cli"},
@@ -32,9 +34,11 @@ ROWS = [
 ]
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
 HOMES = {
-    "torch": {"models", "solver", "evaluator", "nano", "wiring"},
+    "torch": {"models", "solver", "evaluator", "nano", "wiring", "profiles"},
     "transformers": {"models", "solver", "nano"},
     "trl": {"solver"},
+    "peft": {"models"},
+    "psutil": {"models"},
     "accelerate": {"solver"},
     "datasets": {"problems", "solver"},
     "hivemind": {"swarm"},
@@ -53,7 +57,7 @@ HOMES = {
     "webauthn": {"login"},
     "cbor2": {"login"},
 }
-HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
+HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
