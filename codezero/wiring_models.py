@@ -41,9 +41,8 @@ def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
         policy, rank=told.lora_rank, alpha=told.lora_alpha, targets=told.lora_targets, seed=config.seed
     )
     trained = sum(one.numel() for one in policy.model.parameters() if one.requires_grad)
-    logger.info(
-        "solver: an adapter of %d numbers learns, beside %d frozen ones", trained, policy.model.num_parameters()
-    )
+    frozen = policy.model.num_parameters() - trained
+    logger.info("solver: an adapter of %d numbers learns, beside %d frozen ones", trained, frozen)
     return policy
 
 
