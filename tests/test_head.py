@@ -17,19 +17,21 @@ import resource, sys
 import torch
 from builders_models import random_rows, tiny_policy
 from codezero.config import SolverConfig
+from codezero.solver import head
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 
-learner = TrlLearner(tiny_policy(hidden=16, vocab=150_000), SolverConfig(minibatches=1, max_new_tokens=128))
+head.WHOLE = 2**21  # a smaller piece of a smaller whole: the same proportions in less time
+learner = TrlLearner(tiny_policy(hidden=16, vocab=60_000), SolverConfig(minibatches=1, max_new_tokens=128))
 assert learner._packed and learner._pieces
 learner._packed = sys.argv[1] == "packed"
 learner.update(Batch(tuple(random_rows(2))))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rows = tuple(random_rows(72, length=128, seed=1))
+rows = tuple(random_rows(40, length=128, seed=1))
 learner.update(Batch(rows))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 tokens = sum(len(row.completion_ids) for row in rows if row.advantage)
-print((after - before) * 1024, tokens * 150_000 * 4)
+print((after - before) * 1024, tokens * 60_000 * 4)
 """
 
 
@@ -59,7 +61,7 @@ def test_vocabulary_times_length_is_never_in_memory(path: str):
     )
     assert done.returncode == 0, done.stderr
     taken, whole = map(int, done.stdout.split())
-    assert whole > 1_000_000_000 and taken < 0.5 * whole, (taken, whole)
+    assert whole > 350_000_000 and taken < 0.5 * whole, (taken, whole)
 
 
 def test_a_head_whose_logits_are_changed_afterwards_is_left_to_trl():
