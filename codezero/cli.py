@@ -8,21 +8,12 @@ from pathlib import Path
 from codezero import commands
 from codezero.commands import FAILED, INTERRUPTED, USAGE
 from codezero.errors import CodeZeroError, ConfigError
-from codezero.models.cpu_only import hide_devices
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
-
-FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
-FORK = (
-    "begin a new run with the newest checkpoint of RUN, a name below run.directory or a folder; RUN stays as it is. "
-    "Without --fresh and --fork a run goes on where it stopped"
-)
 
 EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU
   codezero run run.max_minutes=3        stop after three minutes and write a report
-  codezero run --fresh run.name=mine    begin `mine` anew; what it was is kept beside it
-  codezero run --fork mine solver.learning_rate=1e-4    try something else from where `mine` is
   codezero swarm up --nodes 3           three nodes on this machine that learn from each other
   codezero swarm create --p2p-port 38331    found a swarm and write swarm.toml, the invitation to it
   codezero swarm join swarm.toml        join it
@@ -96,9 +87,6 @@ def _add_nodes(command: Command) -> None:
         networked.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
     for shown in (run, up, create, join):
         shown.add_argument("--login-port", type=int, metavar="PORT", help="the same as login.port=PORT")
-        one = shown in (run, join)  # the others know the two only to say in one line that they do not take them
-        shown.add_argument("--fresh", action="store_true", help=FRESH if one else argparse.SUPPRESS)
-        shown.add_argument("--fork", metavar="RUN", help=FORK if one else argparse.SUPPRESS)
 
 
 def _add_page(command: Command) -> None:
@@ -219,7 +207,6 @@ def _add_settings(command: Command) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    hide_devices()
     parser = build_parser()
     options, left = parser.parse_known_args(arguments)
     if left:  # argparse takes KEY=VALUE only before the first option that follows FILE

@@ -16,38 +16,32 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def run(options: argparse.Namespace) -> int:
-    from codezero.beginning import begin
     from codezero.compose import check_directories, compose
+    from codezero.run_folder import open_run_folder
 
     config = compose(options.overrides)
     check_directories(config)
-    folder = begin(config, fresh=options.fresh, fork=options.fork)
+    folder = open_run_folder(config)
     from codezero.wiring import run_node  # torch, hivemind and TRL load only now
 
-    return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
+    return INTERRUPTED if run_node(config, folder) else DONE
 
 
 def swarm_up(options: argparse.Namespace) -> int:
-    from codezero.beginning import refuse_options
     from codezero.compose import compose
-
-    refuse_options("up", fresh=options.fresh, fork=options.fork)
 
     if not 1 <= options.nodes <= 64:
         raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
-    config = compose(["network=peer", *options.overrides])
+    config = compose(["profile=peer", *options.overrides])
     from codezero.fleet import run_fleet
 
     return run_fleet(config, options.overrides, options.nodes)
 
 
 def swarm_create(options: argparse.Namespace) -> int:
-    from codezero.beginning import refuse_options
     from codezero.compose import compose
 
-    refuse_options("create", fresh=options.fresh, fork=options.fork)
-
-    config = compose(["network=peer", *options.overrides])
+    config = compose(["profile=peer", *options.overrides])
     from codezero.inviting import create_swarm, summary
 
     for line in summary(create_swarm(config, options.out), options.out):
@@ -59,7 +53,7 @@ def swarm_create(options: argparse.Namespace) -> int:
 def swarm_join(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
-    config = compose(["network=peer", *options.overrides])
+    config = compose(["profile=peer", *options.overrides])
     from codezero.inviting import joined
 
     options.overrides = [*joined(options.file, config), *options.overrides]
@@ -200,7 +194,7 @@ def _progress(doing: str) -> Generator[Callable[[float], None]]:
 def swarm_bootnode(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
-    config = compose(["network=peer", *options.overrides])
+    config = compose(["profile=peer", *options.overrides])
     from codezero.bootnode import run_bootnode
 
     run_bootnode(config)

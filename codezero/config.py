@@ -3,13 +3,17 @@
 YAML under `configs/` holds values only; these classes are the schema that `compose.py` checks it against.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from codezero.config_model import ModelConfig
-from codezero.config_model import bounded as _bounded
+from typing import Any
 
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
 """What a judge can be asked."""
+
+
+def _bounded(default: Any, *, one_of: Sequence[str] = (), **bounds: float) -> Any:
+    """A field that `compose.check` holds to `bounds` (keys of BOUNDS there) or to a choice."""
+    return field(default=default, metadata={"one_of": tuple(one_of), **bounds})
 
 
 @dataclass(kw_only=True)
@@ -26,10 +30,23 @@ class RunConfig:
     logs: str = "logs"
     """Folder of the log files."""
     resume: bool = True
-    """Go on from the newest checkpoint; False refuses a folder that has one. `codezero run --fresh` begins anew."""
+    """Go on from the newest checkpoint; False refuses a folder that has one."""
     checkpoint_seconds: float = _bounded(0.0, ge=0)
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: int = _bounded(2, ge=1)
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The policy that learns, and where models run."""
+
+    solver: str = "nano"
+    """`nano` (embedded), a directory, or a Hugging Face id."""
+    device: str = _bounded("auto", one_of=("auto", "cpu", "cuda", "mps"))
+    precision: str = _bounded("auto", one_of=("auto", "float32", "bfloat16", "float16"))
+    """auto: bfloat16 on CUDA, float32 elsewhere."""
+    threads: int = _bounded(0, ge=0)
+    """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
 
 
 @dataclass(kw_only=True)
@@ -58,31 +75,8 @@ class SolverConfig:
     """Weight of the KL leash to the initial model; 0: none is loaded."""
     grad_clip: float = _bounded(1.0, gt=0)
     """Largest gradient norm."""
-    refill: float = _bounded(2.0, ge=1, le=8)
-    """Most that is sampled in an iteration to replace groups without spread, in batches of problems_per_iteration;
-    1: they are not replaced."""
-    passes: int = _bounded(1, ge=1, le=16)
-    """Times an iteration's rows are learned from; from the second on weighed by `stale`."""
-    replay: float = _bounded(0.0, ge=0, le=4)
-    """Rows of earlier iterations in an update, for each fresh one; weighed by `stale`."""
-    stale: str = _bounded("tis", one_of=("tis", "m2po"))
-    """How tokens count that an earlier policy wrote. tis: by their probability ratio, at most 2 times. m2po: by the
-    ratio, without those that drifted furthest."""
-
-
-@dataclass(kw_only=True)
-class ExternalConfig:
-    """What is learned from peers' attempts, which the own judge has judged anew."""
-
-    policy: str = _bounded("positives", one_of=("positives", "weighted", "sapo", "off"))
-    """positives: attempts better than their group are pushed up, others are left alone. sapo: worse ones are pushed
-    down too. weighted: as sapo, but what the own policy finds less likely than its author did counts for less. off."""
-    gate: bool = True
-    """Learn from a peer only while the own judge finds its attempts at least as good as the own ones?"""
-    groups: int = _bounded(16, ge=0, le=1024)
+    external_groups: int = _bounded(16, ge=0, le=1024)
     """Most peers' groups in one update."""
-    share: float = _bounded(0.5, ge=0, le=0.95)
-    """Most of an update's attempts, own ones that teach nothing included, that may be of peers."""
 
 
 @dataclass(kw_only=True)
@@ -292,7 +286,6 @@ class NodeConfig:
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
-    external: ExternalConfig = field(default_factory=ExternalConfig)
     evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)

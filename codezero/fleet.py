@@ -1,7 +1,6 @@
 """`codezero swarm up`: N nodes on this machine, each a process with its own identity, seed and data order, in one DHT.
 
-The first node founds the swarm; the others join at the addresses it writes. One summary view shows them all. Cards are
-dealt to the nodes in turn; nodes that share one, or have none, each count on their part of the memory alone.
+The first node founds the swarm; the others join at the addresses it writes. One summary view shows them all.
 SIGINT and SIGTERM are passed on and every node saves, as it does when this process is killed; a node that dies is shown
 as dead and makes the exit code 1.
 """
@@ -16,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.cards import Seat, deal, find_cards, told
 from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import SwarmError
@@ -47,17 +45,14 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     stop = Stop()
     members: list[Member] = []
     page = Page(config) if wanted(config) else None
-    seats = deal(find_cards(config.model.device), count)
-    if sharing := told(seats):
-        print(f"codezero: {sharing}", flush=True)
     leash, held = os.pipe()  # what nobody but this process holds ends with it, and the nodes with that
     with stop.on_signals():
         try:
-            members.append(_start(config, overrides, base, 1, seats, config.swarm.bootstrap, leash))
+            members.append(_start(config, overrides, base, 1, count, config.swarm.bootstrap, leash))
             addresses = _founded(members[0], stop)
             for index in range(2, count + 1):
                 if not stop:
-                    members.append(_start(config, overrides, base, index, seats, addresses, leash))
+                    members.append(_start(config, overrides, base, index, count, addresses, leash))
             if page is not None:
                 announce(page)
             _watch(members, config.monitor.view, stop)
@@ -77,21 +72,20 @@ def _start(
     overrides: Sequence[str],
     base: Path,
     index: int,
-    seats: Sequence[Seat],
+    count: int,
     bootstrap: Sequence[str],
     leash: int,
 ) -> Member:
     folder = base / f"node-{index}"
     folder.mkdir(parents=True, exist_ok=True)
     # torch's own choice of threads would be all cores, in every node
-    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(seats)))}
-    seat = seats[index - 1]
+    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
     command = [
         sys.executable,
         "-m",
         "codezero",
         "run",
-        "network=peer",
+        "profile=peer",
         *overrides,
         f"run.directory={quoted(base)}",
         f"run.name={folder.name}",
@@ -100,7 +94,6 @@ def _start(
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(bootstrap)}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
-        f"model.memory_share={config.model.memory_share * seat.share}",
         "monitor.view=off",
         "login.page=off",
     ]
@@ -113,7 +106,7 @@ def _start(
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env=os.environ | share | seat.environment | {LEASH: str(leash)},
+            env=os.environ | share | {LEASH: str(leash)},
             pass_fds=[leash],
         )
     return Member(folder, began, process)

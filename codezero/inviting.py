@@ -32,9 +32,10 @@ from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, InviteError
 from codezero.models.revision import weights_digest
-from codezero.nano import NANO, weights_directory
+from codezero.nano import weights_directory
 from codezero.swarm.identity import Identity
 from codezero.swarm.schema import VERSION as PROTOCOL
+from codezero.wiring import NANO
 from codezero.wiring_chain import chain_access, open_wallet, with_login
 
 logger = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
     own = [address for address in network.bootnodes if address.endswith(f"/p2p/{me}")]
     others = [address for address in dict.fromkeys(bootnodes) if not address.endswith(f"/p2p/{me}")]
     overrides = [
-        "network=peer",
+        "profile=peer",
         f"swarm.name={quoted(network.name)}",
         f"swarm.bootstrap=[{','.join(map(quoted, others))}]",
         f"evaluator.model={quoted(invitation.judge.model)}",

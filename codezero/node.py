@@ -13,7 +13,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.known_round import KnownRound
 from codezero.protocols import (
     Checkpoints,
     Coordinator,
@@ -60,7 +59,6 @@ class Node:
     max_seconds: float = 0.0
     """Stop after this long in this process; 0: no limit."""
     checkpoint_seconds: float = 0.0
-    known_round: KnownRound = field(default_factory=KnownRound)
     stop: Stop = field(default_factory=Stop)
     tolerated: Counter[str] = field(default_factory=Counter[str])
 
@@ -80,12 +78,12 @@ class Node:
     def loop(self, iteration: int) -> str:
         """From `iteration`, the number already done. Returns why it ended."""
         began = saved = time.monotonic()
-        round_number = self.open_round()
+        round_number = self.open_round(0)
         if iteration == 0 and self.exam.due(0):
             self.monitor.observe(0, {"iteration": 0, "round": round_number} | self.sit_exam(), [])
         reason = self.reason_to_stop(iteration, began)
         while not reason:
-            round_number = self.open_round()
+            round_number = self.open_round(round_number)
             iteration += 1
             metrics, judged = self.iterate(iteration, round_number)
             reason = self.reason_to_stop(iteration, began)
@@ -108,11 +106,11 @@ class Node:
             return LIMITS[1]
         return ""
 
-    def open_round(self) -> int:
+    def open_round(self, last: int) -> int:
         """The round that is open now; the last known one while the coordinator cannot be asked."""
         with self.tolerate(ChainError, "playing on in the last known round"):
-            self.known_round.number = self.coordinator.current_round()
-        return self.known_round.number
+            return self.coordinator.current_round()
+        return last
 
     def sit_exam(self) -> Metrics:
         self.monitor.busy("attempting and executing the held-out problems")
@@ -126,16 +124,14 @@ class Node:
         proposals: list[Problem] = []
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
-        groups: list[RolloutGroup] = []
+        problems = self.problems.next_batch(proposals)
+        sampling = time.monotonic()
+        groups = self.solver.rollout(problems, round_number)
+        sampled = time.monotonic() - sampling
+
         scored: list[ScoredGroup] = []
-        sampled, problems = 0.0, self.problems.next_batch(proposals)
-        with self.tolerate((EvaluatorError, SandboxError), "not everything could be judged: less learned"):
-            while problems:
-                sampling = time.monotonic()
-                groups += self.solver.rollout(problems, round_number)
-                sampled += time.monotonic() - sampling
-                scored += self.evaluator.score(groups[-len(problems) :])
-                problems = self.problems.next_batch([], self.solver.short_of(scored))  # for groups that teach nothing
+        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: nothing learned this iteration"):
+            scored = self.evaluator.score(groups)
 
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):
@@ -183,8 +179,6 @@ class Node:
             "evaluator": self.evaluator,
             "difficulty": self.difficulty,
             "proposer": self.proposer,
-            "swarm": self.swarm,
-            "round": self.known_round,
         }
 
     @contextlib.contextmanager

@@ -37,11 +37,8 @@ class Persistent(Protocol):
 
 
 class ProblemStream(Persistent, Protocol):
-    def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
-        """The problems of one iteration: a share of `proposals`, the rest from the data sets; never an item twice.
-
-        count: how many; None: an iteration's.
-        """
+    def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
+        """The problems of one iteration: a share of `proposals`, the rest from the data sets; never an item twice."""
         ...
 
     def admits(self, problem: Problem) -> bool:
@@ -52,10 +49,6 @@ class ProblemStream(Persistent, Protocol):
 class Solver(Persistent, Protocol):
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """G completions for each problem, in order."""
-        ...
-
-    def short_of(self, scored: Sequence[ScoredGroup]) -> int:
-        """How many more problems to attempt in the iteration whose judged groups these are."""
         ...
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
@@ -84,7 +77,7 @@ class Evaluator(Persistent, Protocol):
         ...
 
 
-class Swarm(Persistent, Protocol):
+class Swarm(Protocol):
     @property
     def peer_id(self) -> str: ...
 

@@ -10,21 +10,17 @@ import logging
 import re
 import signal
 import socket
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.late import LateChain
 from codezero.config import NodeConfig
 from codezero.fleet import ADDRESSES
-from codezero.known_round import KnownRound
 from codezero.monitor.monitor import RunMonitor, setup_logging
 from codezero.node import Node
 from codezero.page import Page, announce, wanted
 from codezero.problems.stream import SyntheticStream
 from codezero.problems.synthetic import held_out
-from codezero.profiles import fit
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, Exam, Proposer, Swarm
 from codezero.run_folder import RunFolder
@@ -34,21 +30,25 @@ from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
 from codezero.types import Metrics
-from codezero.wiring_chain import ChainParts, build_chain, throws_away, with_login
+from codezero.wiring_chain import ChainParts, build_chain, with_login
 from codezero.wiring_evaluator import Say, build_evaluator
-from codezero.wiring_models import build_learner, load, load_judge, load_policy
 
 if TYPE_CHECKING:
+    from codezero.models.load import LoadedModel
     from codezero.models.sampler import Sampler
 
 logger = logging.getLogger(__name__)
 
+NANO = "nano"
+"""The word for the embedded model of a role."""
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain."""
+LARGE_PARAMETERS = 200_000_000
+"""From here on memory is dearer than computing activations twice."""
 
 
-def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = ()) -> bool:
-    """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
+def run_node(config: NodeConfig, folder: RunFolder) -> bool:
+    """Build a node and run it to its end. True when SIGINT ended it."""
     end_with_parent()
     setup_logging(Path(config.run.logs))
     identity = Identity.load_or_create(Path(config.swarm.identity))
@@ -57,12 +57,10 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         page = stack.enter_context(Page(config)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
-        config = fit(config, overrides, folder.path)
-        known_round = KnownRound()
-        chain = start_chain(config, identity.peer_id, folder, known_round, stack)
+        chain = start_chain(config, identity.peer_id, folder, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
-        node = build_node(config, folder, swarm, monitor, chain, known_round, stack)
+        node = build_node(config, folder, swarm, monitor, chain, stack)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         if page is not None:
@@ -72,27 +70,16 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
 
 def start_chain(
-    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: contextlib.ExitStack
-) -> Callable[[], ChainParts]:
-    """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
-
-    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain.
-    """
+    config: NodeConfig, peer_id: str, folder: RunFolder, stack: contextlib.ExitStack
+) -> "Future[ChainParts]":
+    """The chain's part, made in a thread while the models load: its libraries and its first block take a second."""
     members = members_file(folder) if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(contextlib.ExitStack())
-
-    def build() -> ChainParts:
-        return build_chain(config.chain, peer_id, folder.path, parts, members=members)
-
-    if config.chain.kind == "embedded" and config.swarm.kind == "local" and throws_away(config.chain):
-        late = LateChain(build, known_round)
-        stack.callback(late.close)
-        return lambda: ChainParts(late, late)
     with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-    made = with_thread.submit(build)
+    made = with_thread.submit(build_chain, config.chain, peer_id, folder.path, parts, members=members)
     stack.callback(wait, [made])
     with_thread.shutdown(wait=False)
-    return made.result
+    return made
 
 
 def members_file(folder: RunFolder) -> Path:
@@ -103,7 +90,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
-    told = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
+    told = config.swarm
     if told.members == REGISTRY:
         from codezero.chain.registry import write_members
 
@@ -113,12 +100,6 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     swarm = HivemindSwarm(dataclasses.replace(told, port=port), identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
-
-
-def pulled_groups(config: NodeConfig) -> int:
-    """Peers' groups that are asked for; none where nobody would learn from them."""
-    wanted = config.external.policy != "off" and config.external.groups > 0
-    return config.swarm.pull_groups if wanted else 0
 
 
 def remembered_port(addresses: Path, host: str) -> int:
@@ -150,19 +131,17 @@ def build_node(
     folder: RunFolder,
     swarm: Swarm,
     monitor: RunMonitor,
-    chain: Callable[[], ChainParts],
-    known_round: KnownRound,
+    chain: "Future[ChainParts]",
     stack: contextlib.ExitStack,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.models.load import use_threads
     from codezero.models.sampler import Sampler
     from codezero.solver.checkpoint import CheckpointStore
-    from codezero.solver.generators import GlobalGenerators
-    from codezero.solver.kind import kind_of
+    from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver
 
-    policy = load_policy(config, monitor.busy)
+    policy = load(config, config.model.solver, "solver", monitor.busy, for_training=True)
     use_threads(policy.model, config.model.threads)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
@@ -171,14 +150,15 @@ def build_node(
     solver = GrpoSolver(
         config.solver,
         sampler=sampler,
-        learner=build_learner(config, policy),
+        learner=TrlLearner(
+            policy, config.solver, activation_checkpointing=policy.model.num_parameters() > LARGE_PARAMETERS
+        ),
         tokenizer=policy.tokenizer,
         peer_id=swarm.peer_id,
         seed=config.seed,
-        external=config.external,
     )
     monitor.busy("waiting for the chain")
-    parts = chain()
+    parts = chain.result()
     return Node(
         problems=SyntheticStream(
             seed=config.seed,
@@ -195,19 +175,12 @@ def build_node(
         outbox=parts.outbox,
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
-        checkpoints=CheckpointStore(
-            folder.checkpoints,
-            keep=config.run.keep_checkpoints,
-            resume=config.run.resume,
-            kind=kind_of(policy),
-            also={"random": GlobalGenerators()},
-        ),
+        checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
         proposals_per_iteration=config.proposer.problems_per_iteration,
         propose_every=config.proposer.every,
         max_iterations=config.run.max_iterations,
         max_seconds=60 * config.run.max_minutes,
         checkpoint_seconds=config.run.checkpoint_seconds,
-        known_round=known_round,
     )
 
 
@@ -223,6 +196,25 @@ def examine(config: NodeConfig, say: Say) -> Metrics:
         exam = build_exam(config, Sampler(solver), evaluator, stack)
         say("attempting and executing the held-out problems")
         return exam.sit()
+
+
+def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":
+    """The judge that runs in this process. Raises ModelError."""
+    return load(config, config.evaluator.model, "judge", say)
+
+
+def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
+    """`nano`, a directory or a hub id. Raises ModelError."""
+    say(f"loading the {role}, {name}")
+    from codezero.models.load import load_model
+    from codezero.nano import weights_directory
+
+    path = str(weights_directory(role)) if name == NANO else name
+    loaded = load_model(
+        path, device=config.model.device, precision=config.model.precision, role=role, for_training=for_training
+    )
+    logger.info("%s: %s on %s", role, name, loaded.device)
+    return loaded
 
 
 def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:

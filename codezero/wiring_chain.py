@@ -188,13 +188,9 @@ def open_wallet(config: ChainConfig) -> "Wallet":
     if config.signer:
         return RemoteWallet(config.signer, Path(config.signer_token), config.account)
     path = Path(config.wallet)
-    return KeystoreWallet.throw_away(path) if throws_away(config) else KeystoreWallet.open(path, passphrase_of(config))
-
-
-def throws_away(config: ChainConfig) -> bool:
-    """Is the account one that the node makes and opens by itself?"""
-    path = Path(config.wallet)
-    return not config.signer and (not path.exists() or path.with_name(f"{path.name}.passphrase").exists())
+    if not path.exists() or path.with_name(f"{path.name}.passphrase").exists():
+        return KeystoreWallet.throw_away(path)
+    return KeystoreWallet.open(path, passphrase_of(config))
 
 
 def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:

@@ -14,19 +14,17 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "codezero"
 ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals"}
 ROWS = [
-    {"errors", "config_model"},
+    {"errors"},
     {"types", "config"},
     {"protocols", "compose"},
-    {"run_folder", "known_round", "stopping", "recursion", "tally", "skill", "code", "models", "sandbox"},
-    {"cards"},
+    {"run_folder", "stopping", "recursion", "tally", "skill", "code", "models", "sandbox"},
     ROLES,
     {"nano", "page"},
-    {"node", "fleet", "profiles"},
+    {"node", "fleet"},
     {"wiring_evaluator", "wiring_chain"},
-    {"wiring_models"},
     {"wiring"},
     {"run_view", "page_routes"},
-    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status", "beginning"},
+    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
     {"wiring_page", "signing_in"},
     {"commands"},
     {"cli"},
@@ -34,11 +32,9 @@ ROWS = [
 ]
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
 HOMES = {
-    "torch": {"models", "solver", "evaluator", "nano", "wiring", "profiles"},
+    "torch": {"models", "solver", "evaluator", "nano", "wiring"},
     "transformers": {"models", "solver", "nano"},
     "trl": {"solver"},
-    "peft": {"models"},
-    "psutil": {"models"},
     "accelerate": {"solver"},
     "datasets": {"problems", "solver"},
     "hivemind": {"swarm"},
@@ -57,7 +53,7 @@ HOMES = {
     "webauthn": {"login"},
     "cbor2": {"login"},
 }
-HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
+HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -51,10 +51,9 @@ class Parts:
     def hear(self, feedback: list[Feedback]) -> None:
         self.note(f"hear {len(feedback)}")
 
-    def next_batch(self, proposals: list[Problem], count: int | None = None) -> list[Problem]:
-        if count != 0:
-            self.note("next_batch")
-        return [PROBLEM] * (1 if count is None else count)
+    def next_batch(self, proposals: list[Problem]) -> list[Problem]:
+        self.note("next_batch")
+        return [PROBLEM]
 
     def admits(self, problem: Problem) -> bool:
         return problem.id != "exam"
@@ -98,9 +97,6 @@ class Parts:
 
     def offer(self, problems: list[Problem], round_number: int) -> None:
         self.note("offer")
-
-    def short_of(self, scored: list[ScoredGroup]) -> int:
-        return 0
 
     def current_round(self) -> int:
         return 7
@@ -253,34 +249,6 @@ def test_a_look_at_the_judge_that_fails_costs_nothing_else(error: type[Exception
     assert "step 1+1" in parts.calls and parts.saved == [1]
 
 
-def test_groups_that_teach_nothing_are_replaced_by_fresh_problems() -> None:
-    class Flat(Parts):
-        def short_of(self, scored: list[ScoredGroup]) -> int:
-            return max(0, 3 - len(scored))
-
-    parts = Flat()
-    make_node(parts).run()
-    first = parts.calls.index("next_batch")
-    assert parts.calls[first : first + 6] == ["next_batch", "rollout", "score"] * 2
-    assert "step 3+1" in parts.calls and len(parts.judged[-1]) == 4
-
-
-def test_a_judge_that_fails_at_the_replacements_leaves_what_it_judged() -> None:
-    class Failing(Parts):
-        def short_of(self, scored: list[ScoredGroup]) -> int:
-            return 1
-
-        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
-            if self.calls.count("score") == 1:
-                self.note("score")
-                raise EvaluatorError("the judge is gone")
-            return super().score(groups)
-
-    parts = Failing()
-    make_node(parts).run()
-    assert "step 1+1" in parts.calls and parts.rows[-1]["tolerated/EvaluatorError"] == 1
-
-
 def test_an_exploited_judge_ends_the_node_before_it_learns_more() -> None:
     class Exploited(Parts):
         def review(self, iteration: int, scored: list[ScoredGroup]) -> None:
@@ -306,20 +274,6 @@ def test_without_a_coordinator_the_last_round_is_played_on() -> None:
     parts = Flaky()
     make_node(parts, max_iterations=3).run()
     assert [row["round"] for row in parts.rows] == [9, 9, 9, 9]
-
-
-def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
-    class Away(Parts):
-        def restore(self, parts: Any) -> int:
-            parts["round"].number = 9
-            return 1
-
-        def current_round(self) -> int:
-            raise ChainError("timeout")
-
-    parts = Away()
-    make_node(parts, max_iterations=3).run()
-    assert [row["round"] for row in parts.rows] == [9, 9]
 
 
 def test_a_broken_update_ends_the_node_and_closes_the_swarm() -> None:

@@ -189,9 +189,6 @@ def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: Stati
 
             return [Reading((noisy(one), 9.0 if "+ 0" in one.code else 3 * honest(one))) for one in programs]
 
-        def forget(self) -> None:
-            """Remembers nothing."""
-
     judge = TwoScores()
     with MontySandbox() as sandbox:
         auditor = Auditor(sandbox, share=1.0, window=500, seed=0)

@@ -121,11 +121,6 @@ class Auditor:
         self.drawn += len(audited)
         return audited
 
-    def become(self, done: Sequence[Audited], drawn: int) -> None:
-        """As after these attempts."""
-        self.done = deque(done, self.done.maxlen)
-        self.drawn = drawn
-
     def report(self) -> AuditReport:
         return report(self.done)
 

@@ -114,9 +114,6 @@ class EndpointJudge(ABC):
             raise self._error(silence) from silence
         return [readings[program] for program in programs]
 
-    def forget(self) -> None:  # noqa: B027 - the whole of it, not a gap to fill
-        """Nothing: a server is asked one question at a time, and what it has answered need not be paid for again."""
-
     @abstractmethod
     def _chat(self, turns: Sequence[str]) -> Ask:
         """The server's first token after `turns`, as a margin."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from codezero.code.extract import extract_code
 from codezero.code.static import StaticReport
 from codezero.config import RewardConfig
-from codezero.evaluator.memory import Counts, read_counts, write_counts
 from codezero.evaluator.reading import Guard, program, request
 from codezero.evaluator.reward import DEFAULT, verdict
 from codezero.sandbox.execution import Execution, Job, Outcome, Sandbox
@@ -66,11 +65,10 @@ class ExecutedEvaluator:
         return shares | {"judge/identity": "rlvr"}
 
     def save(self, folder: Path) -> None:
-        write_counts(folder, Counts(dict(self._statuses), 0))
+        """Nothing to remember."""
 
     def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        self._statuses = Counter(read_counts(folder).statuses)
+        """Nothing was remembered."""
 
     def _verdict(self, report: StaticReport, shown: Execution, finished: bool) -> Verdict:
         correctness = CORRECTNESS[shown.outcome]

@@ -22,7 +22,7 @@ from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.canaries import BELIEF, Canary, CanarySource, Kind, transplants
 from codezero.evaluator.memory import Memory, read_memory, write_memory
 from codezero.evaluator.patient import read_all
-from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request, unread
+from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
 from codezero.evaluator.window import JudgedCanary, Window
 from codezero.types import Metrics
 
@@ -107,7 +107,6 @@ class Watch:
 
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward. It never enters calibration."""
-        self._judge.forget()
         self._look_at_gap("exam", gap_of(executed))
 
     def review(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
@@ -116,7 +115,6 @@ class Watch:
         Raises EvaluatorError, SandboxError, and AlarmError when the run should end.
         """
         self.calibrated()
-        self._judge.forget()
         self._prepare(iteration, reviewed)
         if self._auditor is not None:
             self._audit(self._auditor, iteration, reviewed)
@@ -160,13 +158,8 @@ class Watch:
                 first_auroc=self._first_auroc,
                 refits=self._refits,
                 canaries=list(self._window),
-                waiting=self._waiting,
                 looks=self._looks,
-                gaps=self._gaps,
-                tighten=self._tighten,
                 audited=[] if self._auditor is None else list(self._auditor.done),
-                drawn=0 if self._auditor is None else self._auditor.drawn,
-                looked_at=self._audited,
             ),
         )
 
@@ -177,14 +170,11 @@ class Watch:
             logger.info("the checkpoint was of another judge; this one is calibrated from the beginning")
             return
         self._calibration, self._first_auroc, self._refits = memory.calibration, memory.first_auroc, memory.refits
-        self._looks, self._gaps, self._tighten = memory.looks, memory.gaps, memory.tighten
+        self._looks = memory.looks
         self._window = Window(self._settings.canaries)
         self._window.add(memory.canaries)
-        self._waiting = list(memory.waiting)
-        self._judge.forget()  # what calibrating it at the start has read
         if self._auditor is not None:
-            self._auditor.become(memory.audited, memory.drawn)
-            self._audited = memory.looked_at
+            self._auditor.done.extend(memory.audited)
 
     def _prepare(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
         """The canaries that the next attempts are mixed with."""
@@ -225,7 +215,7 @@ class Watch:
         if made.fit is None:
             logger.warning(
                 "the judge has no proven skill and gets weight 0; rewards rest on the static pass alone (%s)",
-                "; ".join([*made.reasons, *unread(list(readings.values()))]),
+                "; ".join([*made.reasons, *_unread(list(readings.values()))]),
             )
         return made
 
@@ -296,3 +286,9 @@ class Watch:
             "judge/transplants_believed_share": self._window.believed(known, Kind.TRANSPLANT, right=False).share,
         }
         return measured | {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
+
+
+def _unread(readings: Sequence[Reading]) -> list[str]:
+    """Why the judge could not read some, where it could not."""
+    why = [reading.why_not for reading in readings if reading.scores is None]
+    return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []

@@ -41,16 +41,15 @@ class SyntheticStream:
         self._synthetic = _Recent()
         self._proposals = _Recent()
 
-    def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
-        """`count` problems (None: `batch`): the first usable `proposals` up to their share, then synthetic ones."""
-        wanted = self._batch if count is None else count
+    def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
+        """`batch` problems: the first usable `proposals` up to their share, then synthetic ones."""
         chosen: list[Problem] = []
         for proposal in proposals:
-            if len(chosen) == min(wanted, self._most_proposals):
+            if len(chosen) == self._most_proposals:
                 break
             if self.admits(proposal) and self._proposals.add(proposal.id):
                 chosen.append(proposal)
-        chosen.extend(self._fresh() for _ in range(wanted - len(chosen)))
+        chosen.extend(self._fresh() for _ in range(self._batch - len(chosen)))
         return chosen
 
     def admits(self, problem: Problem) -> bool:

@@ -20,14 +20,10 @@ class Row:
     logprobs: tuple[float, ...]
     """[T] nats at the training temperature, under the policy that the ratio is taken against."""
     advantage: float
-    weights: tuple[float, ...] = ()
-    """[T] what the advantage is multiplied with at each token; empty: 1 everywhere."""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or len(self.completion_ids) != len(self.logprobs):
             raise ValueError("a row needs a prompt, and one log-probability for each completion token")
-        if self.weights and len(self.weights) != len(self.completion_ids):
-            raise ValueError("a row has one weight for each completion token, or none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,6 @@ class Batch:
 def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 
-    Advantages are [B], and [B, T] where a row has weights of its own for its tokens.
     A left-padded prompt shifts a row's positions by a constant, which rotary embeddings cannot see.
     """
     longest = max(len(row.prompt_ids) for row in rows)
@@ -75,15 +70,5 @@ def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str,
             dtype=torch.float32,
             device=device,
         ),
-        "advantages": torch.tensor(_advantages(rows, room), dtype=torch.float32, device=device),
+        "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32, device=device),
     }
-
-
-def _advantages(rows: Sequence[Row], room: int) -> list[float] | list[list[float]]:
-    if not any(row.weights for row in rows):
-        return [row.advantage for row in rows]
-    weights = [row.weights or (1.0,) * len(row.completion_ids) for row in rows]
-    return [
-        [row.advantage * weight for weight in line] + [0.0] * (room - len(line))
-        for row, line in zip(rows, weights, strict=True)
-    ]

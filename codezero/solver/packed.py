@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from codezero.solver.batch import Row
-from codezero.solver.head import chosen_logprobs
 
 PADDING = -1
 """Segment of padding; the prompt's is 0, the completions' count from 1."""
@@ -66,8 +66,9 @@ def packed_logprobs(model: PreTrainedModel, rows: Sequence[Row], pad_id: int, te
     ).last_hidden_state
     sources = torch.tensor([i * longest + place for i, one in enumerate(packs) for place in one.sources])
     head: Any = model.get_output_embeddings()
+    logits = head(hidden.flatten(0, 1).index_select(0, sources)).float() / temperature
     targets = torch.tensor([token for row in rows for token in row.completion_ids])
-    flat = chosen_logprobs(hidden.flatten(0, 1).index_select(0, sources), head, targets, temperature)
+    flat = -cross_entropy(logits, targets, reduction="none")
     real = torch.zeros(len(rows), max(len(row.completion_ids) for row in rows), dtype=torch.bool)
     for i, row in enumerate(rows):
         real[i, : len(row.completion_ids)] = True

@@ -16,7 +16,6 @@ from typing import TypeVar
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.kept import Kept, read_kept, write_kept
 from codezero.swarm.link import Heard, Playing, Publish, Tell, Told
 from codezero.swarm.offers import OwnOffers
 from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Refusal
@@ -151,17 +150,6 @@ class HivemindSwarm:
         }
         always = ("groups_received", "bytes_in", "bytes_out")
         return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
-
-    def save(self, folder: Path) -> None:
-        """Proposals and which groups were handed on; the totals of `metrics` are of a process."""
-        write_kept(folder, Kept(offers=list(self._offers.values()), own=self._own.state(), seen=list(self._seen)))
-
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        kept = read_kept(folder)
-        self._offers = OrderedDict((problem.id, problem) for problem in kept.offers)
-        self._own.become(kept.own)
-        self._seen = OrderedDict.fromkeys(kept.seen)
 
     def close(self) -> None:
         """End the network process."""

@@ -5,9 +5,7 @@ What crosses the hub went through the wire format, so a local swarm refuses what
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 
-from codezero.swarm.kept import Kept, read_kept, write_kept
 from codezero.swarm.offers import OwnOffers
 from codezero.swarm.schema import MAX_ITEMS, Refusal
 from codezero.swarm.wire import claimed, decode_body, decode_feedback, encode_body, encode_feedback
@@ -108,18 +106,6 @@ class LocalSwarm:
         refused = self._counts["refused_stale"]
         counted: Metrics = {f"swarm/{name}": self._counts[name] for name in names}
         return {"swarm/peers": len(self._heard), "swarm/refused": refused} | counted
-
-    def save(self, folder: Path) -> None:
-        """All but what has arrived since the last `gather`."""
-        offers, heard = list(self._offers.values()), sorted(self._heard)
-        write_kept(folder, Kept(offers=offers, own=self._own.state(), heard=heard, counts=dict(self._counts)))
-
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        kept = read_kept(folder)
-        self._offers = OrderedDict((problem.id, problem) for problem in kept.offers)
-        self._own.become(kept.own)
-        self._heard, self._counts = set(kept.heard), Counter(kept.counts)
 
     def close(self) -> None:
         """Leave the hub."""

@@ -1,7 +1,7 @@
 """The problems that this node proposed, and who has said what became of them."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from codezero.types import Problem
 
@@ -23,14 +23,6 @@ class OwnOffers:
             self._heard.setdefault(problem.id, (problem, set()))
         while len(self._heard) > OWN_KEPT:
             self._heard.popitem(last=False)
-
-    def state(self) -> list[tuple[Problem, list[str]]]:
-        """Oldest first, each with the peers that were heard about it."""
-        return [(problem, sorted(peers)) for problem, peers in self._heard.values()]
-
-    def become(self, state: Sequence[tuple[Problem, Sequence[str]]]) -> None:
-        """What `state` told."""
-        self._heard = OrderedDict((problem.id, (problem, set(peers))) for problem, peers in state)
 
     def heard(self, problem_id: str, peer: str) -> Problem | None:
         """The problem, the first time that `peer` speaks of it; None when it is not ours or enough was said."""
