@@ -42,7 +42,8 @@ from codezero.sandbox.monty import MontySandbox
 from codezero.skill import auroc, auroc_interval, brier, ece
 from codezero.solver.solver import solver_prompt
 from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
-from codezero.wiring import build_evaluator, load, load_judge
+from codezero.wiring_evaluator import build_evaluator
+from codezero.wiring_models import load, load_judge
 
 BELIEF = 0.5
 BINS = 10

@@ -1,4 +1,4 @@
-"""Overrides -> checked settings: the values of `configs/`, then what the command line says, held to the schema.
+"""Overrides -> checked settings: the values of `configs/`, the user's own, then the command line's; held to the schema.
 
 Whatever is wrong is said in one line that names the key and the nearest right one.
 """
@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from codezero.config import QUESTIONS, NodeConfig
+from codezero.config_data import source_weights
+from codezero.config_hub import REPOSITORY
 from codezero.errors import ConfigError
+from codezero.local_settings import local_file, read_local
 
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "ge": ("at least", operator.ge),
@@ -56,10 +59,79 @@ def check_together(config: NodeConfig) -> None:
     if unknown or not judge.questions:
         what = f"has the unknown {unknown[0]}" if unknown else "is empty"
         raise ConfigError(f"evaluator.questions {what}; choose some of: {', '.join(QUESTIONS)}")
-    if judge.kind != "local" and not judge.url.startswith(("http://", "https://")):
+    for section, asked in (("evaluator", judge), ("proposer", config.proposer)):
+        if "@" in asked.url.partition("://")[2].partition("/")[0]:  # before anything could show it
+            raise ConfigError(f"{section}.url must hold no password; its key comes from an environment variable")
+        if asked.kind != "local" and asked.model != "off" and not asked.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"{section}.url='{asked.url}' is no address; {section}.kind={asked.kind} needs http://HOST:PORT"
+            )
+    check_backend(config)
+    check_role(config)
+    try:
+        source_weights(config.data.sources)
+    except ValueError as error:
+        raise ConfigError(f"data.sources: {error}") from error
+    if config.proposer.train:
+        check_proposer_training(config)
+    check_hub(config)
+
+
+def check_hub(config: NodeConfig) -> None:
+    """Raise ConfigError unless what is to be pushed has a place to go."""
+    if config.hub.repository and not REPOSITORY.fullmatch(config.hub.repository):
+        raise ConfigError(f"hub.repository={config.hub.repository} is no repository of the hub; write OWNER/NAME")
+
+
+def check_backend(config: NodeConfig) -> None:
+    """vLLM decodes for one rank, and not in the greedy limit. Raises ConfigError."""
+    if config.model.backend != "vllm":
+        return
+    if config.model.gpus != 1:
         raise ConfigError(
-            f"evaluator.url='{judge.url}' is no address; evaluator.kind={judge.kind} needs http://HOST:PORT"
+            f"model.gpus={config.model.gpus} with model.backend=vllm: the engine decodes on one card; "
+            "set model.gpus=1, or model.backend=own"
         )
+    if config.solver.temperature < 0.01:
+        raise ConfigError(
+            f"solver.temperature={config.solver.temperature:g} is below 0.01, where vLLM does not go; "
+            "raise it, or set model.backend=own"
+        )
+
+
+def check_role(config: NodeConfig) -> None:
+    """A proposer without a model, a swarm or attempts of its own has nothing to do. Raises ConfigError."""
+    if config.role != "proposer":
+        return
+    if config.proposer.model == "off":
+        raise ConfigError("role=proposer with proposer.model=off would do nothing; name a model")
+    if config.proposer.train:
+        raise ConfigError("role=proposer attempts nothing that a proposer could learn from; drop proposer.train")
+    if config.swarm.kind == "local":
+        raise ConfigError("role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer")
+
+
+def check_proposer_training(config: NodeConfig) -> None:
+    """It needs weights at hand, and enough attempts at its own proposals to compare. Raises ConfigError."""
+    told = config.proposer
+    if told.kind != "local":
+        raise ConfigError(
+            f"proposer.train=true needs a model in this process, and proposer.kind={told.kind} is behind an endpoint; "
+            "set proposer.kind=local or drop proposer.train"
+        )
+    if told.model == "off" or not told.problems_per_iteration:
+        which = "proposer.model=off" if told.model == "off" else "proposer.problems_per_iteration=0"
+        raise ConfigError(f"proposer.train=true with {which} has nothing to train; drop one of them")
+    if proposal_places(config) * min(told.every, told.wait) < 2:
+        raise ConfigError(
+            "proposer.train=true needs two proposals attempted to compare them; raise data.proposer_share, "
+            "solver.problems_per_iteration, proposer.every or proposer.wait"
+        )
+
+
+def proposal_places(config: NodeConfig) -> int:
+    """Most proposals that an iteration's problems hold."""
+    return int(config.solver.problems_per_iteration * config.data.proposer_share)
 
 
 def check_directories(config: NodeConfig) -> None:
@@ -67,7 +139,7 @@ def check_directories(config: NodeConfig) -> None:
     models = {
         "model.solver": config.model.solver,
         "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
-        "proposer.model": config.proposer.model,
+        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
     }
     for key, name in models.items():
         if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
@@ -83,36 +155,86 @@ def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
 
 
 def compose(overrides: Sequence[str] = ()) -> NodeConfig:
-    """The shipped values, then `overrides`, as checked dataclasses.
+    """The shipped values, the user's own (`local_settings`), then `overrides`, as checked dataclasses.
 
-    Raises ConfigError with one line that names the key and the nearest right one.
+    Raises ConfigError with one line that names the key and the nearest right one, and the user's file if it is there.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    ConfigStore.instance().store(name="schema", node=NodeConfig)
     directory = config_directory()
     for override in overrides:
         _check_key(override, directory)
+    own = in_force(overrides)
     try:
-        with initialize_config_dir(str(directory), version_base=None):
-            raw = hydra_compose("node", overrides=list(overrides))
-            config = cast(NodeConfig, OmegaConf.to_object(raw))
-    except (HydraException, OmegaConfBaseException) as error:
+        return _composed([*own, *overrides])
+    except ConfigError as error:
+        if own and _refusal(own) == str(error):
+            raise ConfigError(f"{local_file()}: {error}") from error
+        raise
+
+
+def in_force(overrides: Sequence[str]) -> list[str]:
+    """The user's own settings as overrides, without those that `overrides` say otherwise. Raises ConfigError."""
+    path, typed = local_file(), {_key(override) for override in overrides}
+    own, sections = list[str](), {key.rpartition(".")[0] for key in keys()}
+    try:
+        for key, value in read_local(path).items():
+            _check_key(f"{key}=", config_directory())
+            if value is None and key not in sections:  # a section may have all its lines commented out
+                raise ConfigError(f"{key} has no value; write one, or drop the line")
+            if isinstance(value, list) and any(isinstance(one, dict | list) for one in cast("list[object]", value)):
+                raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
+            if value is not None and key not in typed:
+                own.append(f"{key}={_written(cast(object, value))}")
+    except ConfigError as error:
+        raise ConfigError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
+    return own
+
+
+def _composed(overrides: Sequence[str]) -> NodeConfig:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    raw = hydra_composed(overrides)
+    try:
+        config = cast(NodeConfig, OmegaConf.to_object(raw))
+    except OmegaConfBaseException as error:
         raise ConfigError(_one_line(error, overrides)) from error
     check(config)
     check_together(config)
     return config
 
 
+def _refusal(overrides: Sequence[str]) -> str:
+    """Why these alone are refused; empty when they are not."""
+    try:
+        _composed(overrides)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def hydra_composed(overrides: Sequence[str], *, with_hydra: bool = False) -> Any:
+    """What Hydra makes of the shipped values and `overrides`; with_hydra: and its own notes. Raises ConfigError."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    ConfigStore.instance().store(name="schema", node=NodeConfig)
+    try:
+        with initialize_config_dir(str(config_directory()), version_base=None):
+            return hydra_compose("node", overrides=list(overrides), return_hydra_config=with_hydra)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error, overrides)) from error
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
 def _check_key(override: str, directory: Path) -> None:
     """Name the nearest right key for a misspelt one, which Hydra does not."""
-    key, equals, _ = override.partition("=")
-    key = key.lstrip("+~")
+    key, equals = _key(override), "=" in override
     groups = sorted(path.name for path in directory.iterdir() if path.is_dir())
     known = sorted({*keys(), *groups})
     if not equals:
@@ -127,15 +249,8 @@ def _one_line(error: Exception, overrides: Sequence[str]) -> str:
     lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
     key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
     what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
-    given = next((override for override in overrides if key and override.startswith(key + "=")), key)
+    given = next((override for override in reversed(overrides) if key and override.startswith(key + "=")), key)
     return f"{given}: {what}" if given else what
-
-
-def to_yaml(config: NodeConfig) -> str:
-    """Every setting and its value."""
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
 def overrides_of(config: NodeConfig, *sections: str) -> list[str]:

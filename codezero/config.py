@@ -3,17 +3,17 @@
 YAML under `configs/` holds values only; these classes are the schema that `compose.py` checks it against.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from codezero.config_data import DataConfig
+from codezero.config_hub import HubConfig
+from codezero.config_model import ModelConfig
+from codezero.config_model import bounded as _bounded
+from codezero.config_monitor import MonitorConfig
+from codezero.config_proposer import ProposerConfig
 
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
 """What a judge can be asked."""
-
-
-def _bounded(default: Any, *, one_of: Sequence[str] = (), **bounds: float) -> Any:
-    """A field that `compose.check` holds to `bounds` (keys of BOUNDS there) or to a choice."""
-    return field(default=default, metadata={"one_of": tuple(one_of), **bounds})
 
 
 @dataclass(kw_only=True)
@@ -30,23 +30,17 @@ class RunConfig:
     logs: str = "logs"
     """Folder of the log files."""
     resume: bool = True
-    """Go on from the newest checkpoint; False refuses a folder that has one."""
+    """Go on from the newest checkpoint; False refuses a folder that has one. `codezero run --fresh` begins anew."""
     checkpoint_seconds: float = _bounded(0.0, ge=0)
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: int = _bounded(2, ge=1)
-
-
-@dataclass(kw_only=True)
-class ModelConfig:
-    """The policy that learns, and where models run."""
-
-    solver: str = "nano"
-    """`nano` (embedded), a directory, or a Hugging Face id."""
-    device: str = _bounded("auto", one_of=("auto", "cpu", "cuda", "mps"))
-    precision: str = _bounded("auto", one_of=("auto", "float32", "bfloat16", "float16"))
-    """auto: bfloat16 on CUDA, float32 elsewhere."""
-    threads: int = _bounded(0, ge=0)
-    """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
+    max_failures: int = _bounded(20, ge=1, le=1000)
+    """In a row, after which the node stops: iterations in which judging its own attempts, or with role=proposer
+    proposing, failed."""
+    max_deaths: int = _bounded(6, ge=1, le=1000)
+    """With --supervise: in a row, without an iteration saved between them, after which the node is given up."""
+    restart_seconds: float = _bounded(1.0, ge=0, le=300)
+    """With --supervise: from the first of them to the next start; twice as long each time, up to 300."""
 
 
 @dataclass(kw_only=True)
@@ -75,8 +69,31 @@ class SolverConfig:
     """Weight of the KL leash to the initial model; 0: none is loaded."""
     grad_clip: float = _bounded(1.0, gt=0)
     """Largest gradient norm."""
-    external_groups: int = _bounded(16, ge=0, le=1024)
+    refill: float = _bounded(2.0, ge=1, le=8)
+    """Most that is sampled in an iteration to replace groups without spread, in batches of problems_per_iteration;
+    1: they are not replaced."""
+    passes: int = _bounded(1, ge=1, le=16)
+    """Times an iteration's rows are learned from; from the second on weighed by `stale`."""
+    replay: float = _bounded(0.0, ge=0, le=4)
+    """Rows of earlier iterations in an update, for each fresh one; weighed by `stale`."""
+    stale: str = _bounded("tis", one_of=("tis", "m2po"))
+    """How tokens count that an earlier policy wrote. tis: by their probability ratio, at most 2 times. m2po: by the
+    ratio, without those that drifted furthest."""
+
+
+@dataclass(kw_only=True)
+class ExternalConfig:
+    """What is learned from peers' attempts, which the own judge has judged anew."""
+
+    policy: str = _bounded("positives", one_of=("positives", "weighted", "sapo", "off"))
+    """positives: attempts better than their group are pushed up, others are left alone. sapo: worse ones are pushed
+    down too. weighted: as sapo, but what the own policy finds less likely than its author did counts for less. off."""
+    gate: bool = True
+    """Learn from a peer only while the own judge finds its attempts at least as good as the own ones?"""
+    groups: int = _bounded(16, ge=0, le=1024)
     """Most peers' groups in one update."""
+    share: float = _bounded(0.5, ge=0, le=0.95)
+    """Most of an update's attempts, own ones that teach nothing included, that may be of peers."""
 
 
 @dataclass(kw_only=True)
@@ -135,29 +152,6 @@ class AuditConfig:
     """auto: the Monty interpreter, and bubblewrap where that could not tell and the kernel allows it."""
     window: int = _bounded(2000, ge=50, le=100_000)
     """Newest executed attempts that the figures are of."""
-
-
-@dataclass(kw_only=True)
-class ProposerConfig:
-    """Who writes new problems."""
-
-    model: str = "nano"
-    """`nano` (embedded), a directory, a Hugging Face id, or `off`."""
-    problems_per_iteration: int = _bounded(2, ge=0, le=64)
-    every: int = _bounded(4, ge=1)
-    """Propose each this many iterations."""
-    max_new_tokens: int = _bounded(192, ge=16, le=8192)
-    temperature: float = _bounded(1.0, gt=0, le=2)
-    attempts: int = _bounded(2, ge=1, le=16)
-    """Tries for one problem before it is left out this time."""
-
-
-@dataclass(kw_only=True)
-class DataConfig:
-    """Where problems come from."""
-
-    proposer_share: float = _bounded(0.25, ge=0, le=1)
-    """Share of an iteration's problems taken from proposers when there are enough."""
 
 
 @dataclass(kw_only=True)
@@ -248,6 +242,8 @@ class LoginConfig:
     """auto: served, unless nobody is to see anything (monitor.view=off)."""
     port: int = _bounded(3000, ge=1, le=65535)
     """On 127.0.0.1 and ::1, and nowhere else."""
+    publish: bool = False
+    """For a container: also where a port that its engine publishes arrives, and there for the host alone."""
     directory: str = "runs/login"
     """Where it keeps who the owner is, and his account's key as cipher text."""
     days: float = _bounded(30.0, gt=0, le=3650)
@@ -271,21 +267,16 @@ class EvalsConfig:
 
 
 @dataclass(kw_only=True)
-class MonitorConfig:
-    """What a person sees."""
-
-    view: str = _bounded("auto", one_of=("auto", "live", "plain", "off"))
-    """auto: live on a terminal, plain lines elsewhere."""
-
-
-@dataclass(kw_only=True)
 class NodeConfig:
     """One node."""
 
+    role: str = _bounded("node", one_of=("node", "proposer"))
+    """node: attempts, judges, learns, proposes. proposer: only proposes, for a swarm (`codezero propose`)."""
     seed: int = _bounded(0, ge=0)
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
+    external: ExternalConfig = field(default_factory=ExternalConfig)
     evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
@@ -294,5 +285,6 @@ class NodeConfig:
     swarm: SwarmConfig = field(default_factory=SwarmConfig)
     chain: ChainConfig = field(default_factory=ChainConfig)
     login: LoginConfig = field(default_factory=LoginConfig)
+    hub: HubConfig = field(default_factory=HubConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)

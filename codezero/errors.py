@@ -3,12 +3,15 @@
 * CodeZeroError
   - ConfigError       the run cannot start as configured
   - ModelError        a model or tokenizer cannot be loaded or does not fit its role
+  - RankError         another process of this node, which computes with another card, is gone
   - ProblemError      a problem is malformed or unusable
   - ProposalError     the proposer's output broke its contract
+  - EndpointError     a server that was asked did not answer as it should
   - EvaluatorError    the frozen judge could not be asked
   - AlarmError        the judge was found exploited and cannot be mended: learning on would only make it worse
   - SandboxError      the sandbox itself failed (never: the code in it failed)
   - CheckpointError   a checkpoint is missing a part or cannot be read
+  - DiskFullError     there is no room left to write to
   - SwarmError        peers or the network process unreachable
     - UnreachableError  a peer, or the network as a whole, did not answer in time
     - WireError       bytes from a peer broke the schema or a bound
@@ -32,12 +35,20 @@ class ModelError(CodeZeroError):
     """A model or tokenizer cannot be loaded, or does not fit its role."""
 
 
+class RankError(CodeZeroError):
+    """Another process of this node, which computes with another card, is gone or does not answer. Ends the run."""
+
+
 class ProblemError(CodeZeroError, ValueError):
     """A problem is malformed or unusable."""
 
 
 class ProposalError(CodeZeroError, ValueError):
     """The proposer's output broke its contract."""
+
+
+class EndpointError(CodeZeroError):
+    """A server that was asked did not answer as it should. The message reads on after its name."""
 
 
 class EvaluatorError(CodeZeroError):
@@ -54,6 +65,10 @@ class SandboxError(CodeZeroError):
 
 class CheckpointError(CodeZeroError):
     """A checkpoint is missing a part or cannot be read."""
+
+
+class DiskFullError(CodeZeroError):
+    """There is no room left to write to; what was to be written is not there in part either."""
 
 
 class SwarmError(CodeZeroError):

@@ -22,8 +22,8 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.protocols import Evaluator
 from codezero.sandbox.execution import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Style, problem_id
-from codezero.wiring import load_judge
 from codezero.wiring_evaluator import build_evaluator
+from codezero.wiring_models import load_judge
 
 MAX_LINE = 8 << 20
 """Bytes."""

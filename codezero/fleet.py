@@ -1,13 +1,16 @@
 """`codezero swarm up`: N nodes on this machine, each a process with its own identity, seed and data order, in one DHT.
 
-The first node founds the swarm; the others join at the addresses it writes. One summary view shows them all.
+The first node founds the swarm; the others join at the addresses it writes. One summary view shows them all. Cards are
+dealt to the nodes in turn; nodes that share one, or have none, each count on their part of the memory alone.
 SIGINT and SIGTERM are passed on and every node saves, as it does when this process is killed; a node that dies is shown
 as dead and makes the exit code 1.
 """
 
 import contextlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,14 +18,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codezero.cards import Seat, deal, find_cards, told
 from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import SwarmError
+from codezero.monitor.logs import set_aside
 from codezero.monitor.swarm_view import SwarmView, summarise
+from codezero.monitor.text import clean
 from codezero.page import Page, announce, wanted
 from codezero.stopping import LEASH, Stop
 
-FOUNDING_SECONDS = 120.0
+SILENT_SECONDS = 300.0
+"""A first node that says nothing new for so long is given up; the limits of its start itself are its own."""
+TELLING_SECONDS = 15.0
+"""From one line that says what is waited for to the next."""
+MOST_WORDS = 4096
+"""Bytes at the end of a file in which its last line is looked for."""
 LEAVING_SECONDS = 30.0
 LOOKING_SECONDS = 1.0
 ADDRESSES = "addresses.txt"
@@ -45,14 +56,17 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     stop = Stop()
     members: list[Member] = []
     page = Page(config) if wanted(config) else None
+    seats = deal(find_cards(config.model.device), count)
+    if sharing := told(seats):
+        print(f"codezero: {sharing}", flush=True)
     leash, held = os.pipe()  # what nobody but this process holds ends with it, and the nodes with that
     with stop.on_signals():
         try:
-            members.append(_start(config, overrides, base, 1, count, config.swarm.bootstrap, leash))
-            addresses = _founded(members[0], stop)
+            members.append(_start(config, overrides, base, 1, seats, config.swarm.bootstrap, leash))
+            addresses = founded(members[0], stop)
             for index in range(2, count + 1):
                 if not stop:
-                    members.append(_start(config, overrides, base, index, count, addresses, leash))
+                    members.append(_start(config, overrides, base, index, seats, addresses, leash))
             if page is not None:
                 announce(page)
             _watch(members, config.monitor.view, stop)
@@ -72,20 +86,21 @@ def _start(
     overrides: Sequence[str],
     base: Path,
     index: int,
-    count: int,
+    seats: Sequence[Seat],
     bootstrap: Sequence[str],
     leash: int,
 ) -> Member:
     folder = base / f"node-{index}"
     folder.mkdir(parents=True, exist_ok=True)
     # torch's own choice of threads would be all cores, in every node
-    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
+    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(seats)))}
+    seat = seats[index - 1]
     command = [
         sys.executable,
         "-m",
         "codezero",
         "run",
-        "profile=peer",
+        "network=peer",
         *overrides,
         f"run.directory={quoted(base)}",
         f"run.name={folder.name}",
@@ -94,11 +109,12 @@ def _start(
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(bootstrap)}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
+        f"model.memory_share={config.model.memory_share * seat.share}",
         "monitor.view=off",
         "login.page=off",
     ]
     began = time.time()
-    with (folder / "output.log").open("ab") as output:
+    with set_aside(folder / "output.log").open("ab") as output:
         # A session of its own: Ctrl-C reaches the fleet alone, which passes it on once.
         process = subprocess.Popen(
             command,
@@ -106,25 +122,53 @@ def _start(
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env=os.environ | share | {LEASH: str(leash)},
+            env=os.environ | share | seat.environment | {LEASH: str(leash)},
             pass_fds=[leash],
         )
     return Member(folder, began, process)
 
 
-def _founded(first: Member, stop: Stop) -> list[str]:
-    """The first node's addresses, once others can join there."""
+def founded(first: Member, stop: Stop) -> list[str]:
+    """The first node's addresses, once others can join there; none after a wish to stop.
+
+    However busy the machine is, a node that lives and goes on saying something is waited for. Raises SwarmError.
+    """
     path = first.folder / ADDRESSES
-    deadline = time.monotonic() + FOUNDING_SECONDS
-    while time.monotonic() < deadline and not stop:
+    began = heard = told = time.monotonic()
+    known = (0, "")
+    while not stop:
         if path.is_file() and path.stat().st_mtime >= first.began:  # else it is of an earlier start
             return path.read_text().split()
         if first.process.poll() is not None:
             raise SwarmError(f"the first node ended before it could be joined; see {first.folder / 'output.log'}")
+        now = time.monotonic()
+        if (words := said(first)) != known:
+            known, heard = words, now
+        if now - heard > SILENT_SECONDS:
+            raise SwarmError(
+                f"the first node cannot be joined yet and has said nothing new for {SILENT_SECONDS:g} s; see "
+                f"{first.folder / 'output.log'} and {first.folder / 'logs'}"
+            )
+        if now - told > TELLING_SECONDS:
+            last = f"; its last words: {known[1]}" if known[1] else ""
+            print(f"codezero: waiting for the first node, {now - began:.0f} s so far{last}", flush=True)
+            told = now
         stop.event.wait(0.2)
-    if stop:
-        return []
-    raise SwarmError(f"the first node could not be joined within {FOUNDING_SECONDS:g} s; see {first.folder}/output.log")
+    return []
+
+
+def said(member: Member) -> tuple[int, str]:
+    """How many bytes its screen and its log hold, and the newest line of those written since it was started."""
+    size, newest = 0, (0.0, "")
+    for path in (member.folder / "output.log", member.folder / "logs" / "swarm.log"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            size += about.st_size
+            file.seek(max(0, about.st_size - MOST_WORDS))
+            lines = file.read(MOST_WORDS).decode(errors="replace").strip().splitlines()
+            if about.st_mtime >= member.began and lines:
+                newest = max(newest, (about.st_mtime, lines[-1]))
+    return size, clean(newest[1])
 
 
 def _watch(members: Sequence[Member], view: str, stop: Stop) -> None:
@@ -152,3 +196,17 @@ def _leave(members: Sequence[Member]) -> list[int]:
             member.process.kill()
             member.process.wait()
     return [member.process.returncode for member in members]
+
+
+def remembered_port(addresses: Path, host: str) -> int:
+    """The port of the last start if it is still free, so that peers who know it find this node again; else 0."""
+    found = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
+    port = int(found[1]) if found else 0
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError):
+            return 0
+    return port

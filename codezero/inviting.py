@@ -32,10 +32,9 @@ from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, InviteError
 from codezero.models.revision import weights_digest
-from codezero.nano import weights_directory
+from codezero.nano import NANO, weights_directory
 from codezero.swarm.identity import Identity
 from codezero.swarm.schema import VERSION as PROTOCOL
-from codezero.wiring import NANO
 from codezero.wiring_chain import chain_access, open_wallet, with_login
 
 logger = logging.getLogger(__name__)
@@ -46,9 +45,10 @@ MOST_BOOTNODES = 16
 """Of the contract's list that a joiner dials; what it holds is strangers' text."""
 
 
-def create_swarm(config: NodeConfig, out: Path) -> Invitation:
+def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> Invitation:
     """Deploy a contract, name this node as the way in, and write the invitation to `out`.
 
+    chain: an embedded one is served until this is closed, so that whoever has the invitation at once finds it there.
     Raises ConfigError, WalletError, ModelError, ChainError.
     """
     if out.exists():
@@ -66,7 +66,7 @@ def create_swarm(config: NodeConfig, out: Path) -> Invitation:
                 "an invitation is signed with a keystore, and this account is kept by a signer or the login; name "
                 "a keystore of your own with chain.wallet=FILE"
             )
-        rpc = chain_access(config.chain, wallet, stack)
+        rpc = chain_access(config.chain, wallet, chain)
         sender = Sender(rpc, wallet)
         contract = config.chain.contract or deploy(sender)
         coordinator = Coordinator(rpc, contract, sender)
@@ -110,7 +110,7 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
     own = [address for address in network.bootnodes if address.endswith(f"/p2p/{me}")]
     others = [address for address in dict.fromkeys(bootnodes) if not address.endswith(f"/p2p/{me}")]
     overrides = [
-        "profile=peer",
+        "network=peer",
         f"swarm.name={quoted(network.name)}",
         f"swarm.bootstrap=[{','.join(map(quoted, others))}]",
         f"evaluator.model={quoted(invitation.judge.model)}",
@@ -220,5 +220,5 @@ def summary(invitation: Invitation, out: Path) -> Sequence[str]:
     return [
         f"swarm {invitation.network.name}: contract {invitation.chain.contract} on chain {invitation.chain.id}",
         f"invitation: {out}; whoever has it joins with `codezero swarm join {out.name}`",
-        *(["it leads to this machine only; see README.md, Found and join a swarm"] if local else []),
+        *(["it leads to this machine only; docs/swarm.md says how others get there"] if local else []),
     ]

@@ -1,116 +1,47 @@
 """THE ROUND LOOP: problems -> rollout -> judge -> exchange -> learn -> difficulty -> propose -> measure -> save.
 
 Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiring.py` chooses the implementations.
-A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; any other
-error ends the node.
+A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; a judge that fails
+again and again, and any other error, ends the node.
 """
 
-import contextlib
-import logging
 import time
-from collections import Counter
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from codezero.errors import ChainError, CodeZeroError, EvaluatorError, ProposalError, SandboxError, SwarmError
+from codezero.errors import EvaluatorError, ProposalError, SandboxError, SwarmError
+from codezero.iterating import LIMITS, Iterating
 from codezero.protocols import (
-    Checkpoints,
-    Coordinator,
     Difficulty,
     Evaluator,
     Exam,
-    Monitor,
     Outbox,
     Persistent,
     ProblemStream,
     Proposer,
     Solver,
-    Swarm,
 )
-from codezero.stopping import FAILED, Stop
-from codezero.tally import best_proposer, count_tokens, mean_reward
-from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup
-
-logger = logging.getLogger(__name__)
-
-ASKED = "asked to stop"
-LIMITS = ("max_iterations reached", "max_minutes reached")
+from codezero.tally import best_proposer, count_tokens, mean_reward, success_at_proposals
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 
 @dataclass(kw_only=True)
-class Node:
+class Node(Iterating):
     """The parts of a node and the loop that drives them."""
 
     problems: ProblemStream
     solver: Solver
     evaluator: Evaluator
-    swarm: Swarm
     difficulty: Difficulty
     proposer: Proposer
-    coordinator: Coordinator
     outbox: Outbox
     exam: Exam
-    monitor: Monitor
-    checkpoints: Checkpoints
     proposals_per_iteration: int
     propose_every: int
-    max_iterations: int = 0
-    """Stop after this many in all; 0: no limit."""
-    max_seconds: float = 0.0
-    """Stop after this long in this process; 0: no limit."""
-    checkpoint_seconds: float = 0.0
-    stop: Stop = field(default_factory=Stop)
-    tolerated: Counter[str] = field(default_factory=Counter[str])
 
-    def run(self) -> str:
-        """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why."""
-        iteration = self.checkpoints.restore(self.parts)
-        self.monitor.started(iteration)
-        reason = FAILED
-        try:
-            with self.stop.on_signals():
-                reason = self.loop(iteration)
-        finally:
-            self.swarm.close()
-            self.monitor.close(reason)
-        return reason
-
-    def loop(self, iteration: int) -> str:
-        """From `iteration`, the number already done. Returns why it ended."""
-        began = saved = time.monotonic()
-        round_number = self.open_round(0)
-        if iteration == 0 and self.exam.due(0):
-            self.monitor.observe(0, {"iteration": 0, "round": round_number} | self.sit_exam(), [])
-        reason = self.reason_to_stop(iteration, began)
-        while not reason:
-            round_number = self.open_round(round_number)
-            iteration += 1
-            metrics, judged = self.iterate(iteration, round_number)
-            reason = self.reason_to_stop(iteration, began)
-            if self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0)):  # the end closes the curve
-                metrics |= self.sit_exam()
-            # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
-            self.monitor.observe(iteration, metrics | self.tolerated, judged)
-            if reason or time.monotonic() - saved >= self.checkpoint_seconds:
-                self.checkpoints.save(iteration, self.parts)
-                saved = time.monotonic()
-        return reason
-
-    def reason_to_stop(self, iteration: int, began: float) -> str:
-        """Empty while there is none."""
-        if self.stop:
-            return ASKED
-        if self.max_iterations and iteration >= self.max_iterations:
-            return LIMITS[0]
-        if self.max_seconds and time.monotonic() - began >= self.max_seconds:
-            return LIMITS[1]
-        return ""
-
-    def open_round(self, last: int) -> int:
-        """The round that is open now; the last known one while the coordinator cannot be asked."""
-        with self.tolerate(ChainError, "playing on in the last known round"):
-            return self.coordinator.current_round()
-        return last
+    def look(self, iteration: int, reason: str) -> Metrics:
+        due = self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0))  # the end closes the curve
+        return self.sit_exam() if due else {}
 
     def sit_exam(self) -> Metrics:
         self.monitor.busy("attempting and executing the held-out problems")
@@ -124,14 +55,17 @@ class Node:
         proposals: list[Problem] = []
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
-        problems = self.problems.next_batch(proposals)
-        sampling = time.monotonic()
-        groups = self.solver.rollout(problems, round_number)
-        sampled = time.monotonic() - sampling
-
+        groups: list[RolloutGroup] = []
         scored: list[ScoredGroup] = []
-        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: nothing learned this iteration"):
-            scored = self.evaluator.score(groups)
+        sampled, problems = 0.0, self.problems.next_batch(proposals)
+        judging = "not everything could be judged: less learned"
+        with self.tolerate((EvaluatorError, SandboxError), judging, most=self.max_failures):
+            while problems:
+                sampling = time.monotonic()
+                groups += self.solver.rollout(problems, round_number)
+                sampled += time.monotonic() - sampling
+                scored += self.evaluator.score(groups[-len(problems) :])
+                problems = self.problems.next_batch([], self.solver.short_of(scored))  # for groups that teach nothing
 
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):
@@ -146,12 +80,16 @@ class Node:
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
 
-        learned = self.solver.step(scored, scored_peers)
-        self.difficulty.observe(scored)
+        learned = self.solver.step(scored, scored_peers) | self.proposer.learn(scored)
+        self.difficulty.observe(scored, self.evaluator.rates())
+        told: list[Feedback] = []
         with self.tolerate(SwarmError, "no feedback this iteration"):
-            self.difficulty.hear(self.swarm.feedback())
+            told = self.swarm.feedback()
+            self.difficulty.hear(told)
+        with self.tolerate((EvaluatorError, SandboxError, SwarmError), "no problem was taken back this iteration"):
+            self.swarm.withdraw(self.proposer.broken(scored, told), round_number)
         if self.proposals_per_iteration and iteration % self.propose_every == 0:
-            with self.tolerate((ProposalError, SwarmError), "nothing proposed this iteration"):
+            with self.tolerate((ProposalError, EvaluatorError, SandboxError, SwarmError), "nothing proposed this time"):
                 written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
                 self.swarm.offer(written, round_number)
 
@@ -164,10 +102,11 @@ class Node:
             "seconds": time.monotonic() - began,
             "reward/mean": reward,
             "difficulty/level": self.difficulty.level,
+            "difficulty/success": success_at_proposals(scored),
             "tokens/sampled_per_second": count_tokens(groups) / max(sampled, 1e-9),
         }
         metrics |= learned | self.evaluator.metrics() | self.swarm.metrics()
-        metrics |= self.difficulty.metrics() | self.proposer.metrics()
+        metrics |= self.difficulty.metrics() | self.proposer.metrics() | self.problems.metrics()
         return metrics, judged
 
     @property
@@ -179,15 +118,6 @@ class Node:
             "evaluator": self.evaluator,
             "difficulty": self.difficulty,
             "proposer": self.proposer,
+            "swarm": self.swarm,
+            "round": self.known_round,
         }
-
-    @contextlib.contextmanager
-    def tolerate(
-        self, errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...], consequence: str
-    ) -> Generator[None]:
-        """The only place an error is survived: log it, count it, go on."""
-        try:
-            yield
-        except errors as error:
-            self.tolerated[f"tolerated/{type(error).__name__}"] += 1
-            logger.warning("%s: %s", consequence, error)

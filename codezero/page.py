@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from codezero.compose import overrides_of
 from codezero.config import NodeConfig
+from codezero.monitor.logs import set_aside
 from codezero.stopping import LEASH
 
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Page:
         settings = overrides_of(config, "run", "login", "chain", "swarm")
         leash, self._held = os.pipe()  # its end is the end of the page, however this process ends
         try:
-            with (logs / LOG).open("ab") as log:
+            with set_aside(logs / LOG).open("ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "codezero", "dashboard", "--json", *settings],
                     stdin=subprocess.DEVNULL,

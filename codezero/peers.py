@@ -24,7 +24,7 @@ def newest_status(base: Path, name: str) -> NetworkStatus:
         return read_status(base / name / FOLDER)
     found = [*base.glob(f"*/{FOLDER}/{FILE}"), *base.glob(f"*/*/{FOLDER}/{FILE}")]
     if not found:
-        raise SwarmError(f"no run below {base} has a network; start one with `codezero run profile=peer`")
+        raise SwarmError(f"no run below {base} has a network; start one with `codezero run network=peer`")
     return read_status(max(found, key=lambda path: path.stat().st_mtime).parent)
 
 

@@ -4,7 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from codezero.types import Completion, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import (
+    Completion,
+    Feedback,
+    JudgeRates,
+    Metrics,
+    Problem,
+    RewardedGroup,
+    RolloutGroup,
+    ScoredGroup,
+    Screened,
+)
 
 
 class GroupSampler(Protocol):
@@ -36,19 +46,44 @@ class Persistent(Protocol):
         ...
 
 
+class GroupLearner(Persistent, Protocol):
+    """A policy that learns from rewarded groups by GRPO."""
+
+    def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
+        """One update, none where no group has spread; returns what it did, by names without a prefix."""
+        ...
+
+
+class ProblemScreen(Persistent, Protocol):
+    """The rules for problems, and a memory of those that passed."""
+
+    def look(self, problem: Problem) -> Screened: ...
+
+
 class ProblemStream(Persistent, Protocol):
-    def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
-        """The problems of one iteration: a share of `proposals`, the rest from the data sets; never an item twice."""
+    def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
+        """The problems of one iteration: a share of `proposals`, the rest from the data sets; never an item twice.
+
+        count: how many; None: an iteration's.
+        """
         ...
 
     def admits(self, problem: Problem) -> bool:
         """May a stranger's problem be learned from? False for what the exam asks: it has to stay unseen."""
         ...
 
+    def metrics(self) -> Metrics:
+        """`problems/...`: where they came from, and which were refused why."""
+        ...
+
 
 class Solver(Persistent, Protocol):
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """G completions for each problem, in order."""
+        ...
+
+    def short_of(self, scored: Sequence[ScoredGroup]) -> int:
+        """How many more problems to attempt in the iteration whose judged groups these are."""
         ...
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
@@ -72,12 +107,16 @@ class Evaluator(Persistent, Protocol):
         """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
         ...
 
+    def rates(self) -> JudgeRates | None:
+        """How often the judge is mistaken, to correct what it says of success; None where attempts are executed."""
+        ...
+
     def metrics(self) -> Metrics:
         """`judge/...`: how far this judge can be believed; `audit/...` where attempts are executed to see it."""
         ...
 
 
-class Swarm(Protocol):
+class Swarm(Persistent, Protocol):
     @property
     def peer_id(self) -> str: ...
 
@@ -101,6 +140,13 @@ class Swarm(Protocol):
         """Announce own proposals. Raises SwarmError."""
         ...
 
+    def withdraw(self, problem_ids: Sequence[str], round_number: int) -> None:
+        """Take back own proposals: never offered again, and peers are told. Once an iteration, mostly with none.
+
+        Raises SwarmError; the problems are taken back all the same, and peers are told at a later call.
+        """
+        ...
+
     def metrics(self) -> Metrics:
         """`swarm/...`: peers, bytes, refusals by reason."""
         ...
@@ -112,8 +158,8 @@ class Difficulty(Persistent, Protocol):
     @property
     def level(self) -> int: ...
 
-    def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Learn from the judged success of problems whose level is known."""
+    def observe(self, groups: Sequence[ScoredGroup], judge: JudgeRates | None) -> None:
+        """Learn from the judged success of problems whose level is known; `judge` is what `Evaluator.rates` says."""
         ...
 
     def hear(self, feedback: Sequence[Feedback]) -> None:
@@ -131,7 +177,18 @@ class Difficulty(Persistent, Protocol):
 
 class Proposer(Persistent, Protocol):
     def propose(self, levels: Sequence[int]) -> list[Problem]:
-        """At most one problem for each level; output that breaks the contract is dropped and counted."""
+        """Problems of these levels; output that breaks the contract is dropped and counted."""
+        ...
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        """Once an iteration: learn from how the solver fared with own problems, where proposing is trained."""
+        ...
+
+    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
+        """Once an iteration: ids of own problems that turned out broken, by own attempts or by what peers say.
+
+        Each is told once and not written again. Raises EvaluatorError and SandboxError.
+        """
         ...
 
     def metrics(self) -> Metrics:

@@ -1,21 +1,29 @@
 """Which folder a run lives in: chosen, locked and labelled before anything heavy loads.
 
-`<run.directory>/<run.name>/` holds run.json (the choices that cannot change within a run), checkpoints/,
-metrics.jsonl, report.md and curve.png. One process owns it at a time; the lock goes with the process.
+`<run.directory>/<run.name>/` holds run.json (the choices that cannot change within a run, and whose checkpoint it began
+with, if anybody's), checkpoints/, metrics.jsonl, report.md and curve.png; besides, what no checkpoint takes back: trust
+in peers (swarm/) and the outbox. One process owns it at a time; the lock goes with the process.
 """
 
 import fcntl
 import json
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
 
 from codezero.config import NodeConfig
-from codezero.errors import ConfigError
+from codezero.errors import CheckpointError, ConfigError
 
 LABEL = "run.json"
+MOST_LABEL_BYTES = 1 << 16
+ORIGIN = "forked_from"
+"""In the label of a run that began with another's checkpoint."""
+CHECKPOINTS = "checkpoints"
+STAGING = ".fork"
+"""Where a forked run is put together before it gets its name."""
 
 
 class RunFolder:
@@ -28,7 +36,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     def release(self) -> None:
         self._lock.close()
@@ -50,30 +58,101 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
     if config.run.name:
         path = base / config.run.name
         made = _read_label(path)
-        if made is not None and made != choices:
+        if made is not None and not _agree(made, choices):
             key = next(key for key in choices if made.get(key) != choices[key])
             raise ConfigError(
                 f"{key}={choices[key]}, but {path} was begun with {made.get(key)}; choose another run.name"
             )
-        folder = _lock(path)
-        if folder is None:
-            raise ConfigError(f"run.name={config.run.name} is in use by another process; choose another run.name")
-        return _labelled(folder, choices)
+        return _labelled(_locked(path), choices)
     if config.run.resume:
         for path in _newest_first(base):
-            if _read_label(path) == choices and (folder := _lock(path)) is not None:
+            made = _read_label(path)
+            if made is not None and _agree(made, choices) and (folder := _lock(path)) is not None:
                 return folder
-    return _labelled(_fresh(base), choices)
+    return _labelled(_new(base), choices)
+
+
+def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
+    """A run without a past, and where the run that had its name is now.
+
+    All that was there is moved aside and stays a run: nothing is deleted. Without a name there is nothing in the way.
+    Raises ConfigError when the named one is in use.
+    """
+    base, choices = Path(config.run.directory), _choices(config)
+    if not config.run.name:
+        return _labelled(_new(base), choices), None
+    path, aside = base / config.run.name, None
+    if _is_run(path):
+        with _locked(path):
+            aside = next(one for one in _dated(path.parent, f"{path.name}.before-") if not one.exists())
+            path.rename(aside)
+    return _labelled(_locked(path), choices), aside
+
+
+def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path], str]) -> tuple[RunFolder, str]:
+    """A new run that begins with a checkpoint of `run`, a name or a folder; and which checkpoint that is.
+
+    copy: puts a checkpoint of one folder into another and returns its name. The new run appears at once or not at all.
+    Raises ConfigError for no such run, one of another solver, or a name that is taken; and CheckpointError.
+    """
+    base, choices = Path(config.run.directory), _choices(config)
+    source = _find(base, run)
+    learned = (_read_label(source) or {}).get("model.solver", config.model.solver)
+    if learned != config.model.solver:
+        raise ConfigError(f"model.solver={config.model.solver}, but {source} was begun with {learned}; give that one")
+    path = base / config.run.name if config.run.name else None
+    if path is not None and path.exists():
+        raise ConfigError(
+            f"--fork makes a new run, and {path} is there already; choose another run.name, or drop --fork to go on"
+        )
+    staging = base / STAGING
+    folder = _lock(staging)
+    if folder is None:
+        raise ConfigError(f"another --fork is under way in {staging}; wait for it to end")
+    try:
+        shutil.rmtree(staging / CHECKPOINTS, ignore_errors=True)  # of a process that was killed here
+        (staging / CHECKPOINTS).mkdir()
+        name = copy(source / CHECKPOINTS, staging / CHECKPOINTS)
+        _write_label(staging, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
+        path = path or next(one for one in _dated(base, "") if not one.exists())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging.rename(path)
+    except BaseException as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        folder.release()
+        if isinstance(error, CheckpointError):
+            raise CheckpointError(f"--fork={run}: {error}") from error
+        raise
+    folder.path = path
+    return folder, name
+
+
+def _find(base: Path, run: str) -> Path:
+    """A run by its name, or by its folder."""
+    for path in (base / run, Path(run)):
+        if run and _is_run(path):
+            return path
+    raise ConfigError(f"--fork={run}: there is no such run below {base}, and no folder of one by that name")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / LABEL).exists() or (path / CHECKPOINTS).is_dir()
 
 
 def _choices(config: NodeConfig) -> dict[str, Any]:
     """What stays the same for the whole run."""
     return {
+        "role": config.role,
         "seed": config.seed,
         "model.solver": config.model.solver,
         "evaluator.model": config.evaluator.model,
         "swarm.name": config.swarm.name,
     }
+
+
+def _agree(made: Mapping[str, Any], choices: Mapping[str, Any]) -> bool:
+    """What else a label has, such as where the run comes from, is no choice."""
+    return all(made.get(key) == choice for key, choice in choices.items())
 
 
 def _newest_first(base: Path) -> Iterator[Path]:
@@ -83,11 +162,22 @@ def _newest_first(base: Path) -> Iterator[Path]:
 
 def _read_label(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads((path / LABEL).read_text())
+        with (path / LABEL).open() as file:
+            made = cast(object, json.loads(file.read(MOST_LABEL_BYTES)))
+        if not isinstance(made, dict):
+            raise ValueError("it is no JSON object")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path / LABEL} cannot be read ({error}); remove it or choose another run.name") from error
+    return {"role": "node"} | cast("dict[str, Any]", made)  # labels of earlier versions name no role
+
+
+def _locked(path: Path) -> RunFolder:
+    folder = _lock(path)
+    if folder is None:
+        raise ConfigError(f"run.name={path.name} is in use by another process; choose another run.name")
+    return folder
 
 
 def _lock(path: Path) -> RunFolder | None:
@@ -105,22 +195,30 @@ def _lock(path: Path) -> RunFolder | None:
     return RunFolder(path, lock)
 
 
-def _fresh(base: Path) -> RunFolder:
+def _new(base: Path) -> RunFolder:
     """A folder named after the present moment that nobody has."""
-    stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
-    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
-        path = base / f"{stamp}{suffix}"
+    for path in _dated(base, ""):
         if not path.exists() and (folder := _lock(path)) is not None:
             return folder
-    raise ConfigError(f"run.directory: no free name like {stamp} below {base}; give run.name")
+    raise ConfigError(f"run.directory: no free name for this second below {base}; give run.name")
+
+
+def _dated(base: Path, prefix: str) -> Iterator[Path]:
+    """Names that tell the present moment."""
+    stamp = prefix + time.strftime("%Y-%m-%d_%H-%M-%S")
+    return (base / f"{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
 
 
 def _labelled(folder: RunFolder, choices: dict[str, Any]) -> RunFolder:
     """Write the label if it is missing, and mark the folder as the newest."""
     label = folder.path / LABEL
     if not label.exists():
-        part = label.with_suffix(".part")
-        part.write_text(json.dumps(choices, indent=2) + "\n")
-        os.replace(part, label)
+        _write_label(folder.path, choices)
     os.utime(label)
     return folder
+
+
+def _write_label(path: Path, label: dict[str, Any]) -> None:
+    part = (path / LABEL).with_suffix(".part")
+    part.write_text(json.dumps(label, indent=2) + "\n")
+    os.replace(part, path / LABEL)

@@ -12,6 +12,17 @@ LEASH = "CODEZERO_LEASH"
 
 FAILED = "stopped by an error"
 """Why a run ended that no limit and nobody ended."""
+LEAVING_SECONDS = 30.0
+"""From the wish to stop to the end of a process; whoever asked may kill it then."""
+FINISHING_SECONDS = 20.0
+"""Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
+
+
+class Overdue(BaseException):
+    """What was to be finished before the end takes too long. Raised in the main thread.
+
+    Like KeyboardInterrupt no error: nothing that survives errors survives it.
+    """
 
 
 class Stop:
@@ -26,20 +37,32 @@ class Stop:
         return self.event.is_set()
 
     @contextlib.contextmanager
-    def on_signals(self) -> Generator[None]:
-        """The first SIGINT or SIGTERM only sets the wish, a second has its usual effect; the end restores both."""
-        old = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
+    def on_signals(self, seconds: float = 0.0) -> Generator[None]:
+        """The first SIGINT or SIGTERM only sets the wish, a second has its usual effect; the end restores both.
+
+        seconds: after which, since the wish, Overdue is raised inside; 0: never. For the main thread.
+        """
+        asked = (signal.SIGINT, signal.SIGTERM)
+        old = {which: signal.getsignal(which) for which in (*asked, signal.SIGALRM)}
 
         def ask(which: int, _frame: object) -> None:
             self.received = signal.Signals(which)
             self.event.set()
             signal.signal(which, old[self.received])
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
-        for which in old:
+        def overdue(_which: int, _frame: object) -> None:
+            raise Overdue
+
+        for which in asked:
             signal.signal(which, ask)
+        if seconds:
+            signal.signal(signal.SIGALRM, overdue)
         try:
             yield
         finally:
+            if seconds:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
             for which, handler in old.items():
                 signal.signal(which, handler)
 

@@ -12,6 +12,10 @@ Metrics = dict[str, float | int | str | None]
 """One row of measurements: `name/part` -> value; None means "not measured this time"."""
 
 
+BELIEF = 0.5
+"""Correctness from which a judge is taken to say "right"."""
+
+
 class Standing(StrEnum):
     """How far a problem's expected values can be believed."""
 
@@ -113,6 +117,29 @@ class RolloutGroup:
     """Optimiser steps the sampling policy had taken."""
 
 
+@dataclass(frozen=True, slots=True)
+class RewardedGroup:
+    """Completions of one prompt and what each earned, whatever they are for; advantages are centred over the group."""
+
+    prompt: str
+    """The user's turn."""
+    completions: tuple[Completion, ...]
+    """[G]"""
+    rewards: tuple[float | None, ...]
+    """[G] None: not known, and masked out. Never a 0."""
+
+
+class Screened(StrEnum):
+    """What the rules for problems say of a proposal."""
+
+    USABLE = "usable"
+    BROKEN = "broken"
+    REPEATED = "repeated"
+    """Nearly one that was written before."""
+    WITHHELD = "withheld"
+    """The exam asks it: it may not be attempted, and is neither good nor bad."""
+
+
 class Status(StrEnum):
     """How a verdict came about."""
 
@@ -159,6 +186,22 @@ class Feedback:
     attempts: int
     success: float
     """[0, 1]: mean correctness of the attempts, as that peer judged them."""
+    trust: float = 1.0
+    """(0, 1]: how well-behaved this node's network has found that peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRates:
+    """How often a judge was mistaken on answers whose truth is known; an attempt is believed from BELIEF on."""
+
+    false_positive: float
+    """[0, 1]: share of the wrong ones that it believed."""
+    false_negative: float
+    """[0, 1]: share of the right ones that it did not believe."""
+    wrong: int
+    """How many the first is a share of, at least one."""
+    right: int
+    """How many the second is a share of, at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,4 +216,10 @@ class ScoredGroup:
     def success(self) -> float | None:
         """Mean judged correctness over the trainable verdicts; None when there is none."""
         judged = [verdict.correctness for verdict in self.verdicts if verdict.trainable]
+        return sum(judged) / len(judged) if judged else None
+
+    @property
+    def believed(self) -> float | None:
+        """Share of the trainable verdicts that believe the attempt; None when there is none."""
+        judged = [verdict.correctness >= BELIEF for verdict in self.verdicts if verdict.trainable]
         return sum(judged) / len(judged) if judged else None

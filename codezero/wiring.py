@@ -6,61 +6,86 @@ starts in parallel and must exist before CUDA does.
 
 import contextlib
 import dataclasses
+import importlib
 import logging
-import re
 import signal
-import socket
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codezero.chain.late import LateChain
 from codezero.config import NodeConfig
-from codezero.fleet import ADDRESSES
-from codezero.monitor.monitor import RunMonitor, setup_logging
+from codezero.config_data import source_weights
+from codezero.fleet import ADDRESSES, remembered_port
+from codezero.known_round import KnownRound
+from codezero.monitor.monitor import RunMonitor
 from codezero.node import Node
 from codezero.page import Page, announce, wanted
-from codezero.problems.stream import SyntheticStream
+from codezero.problems.stream import MixedStream
 from codezero.problems.synthetic import held_out
+from codezero.profiles import fit
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Evaluator, Exam, Proposer, Swarm
+from codezero.protocols import Evaluator, Exam, Swarm
+from codezero.ranks import Crew
 from codezero.run_folder import RunFolder
 from codezero.stopping import end_with_parent
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
-from codezero.types import Metrics
-from codezero.wiring_chain import ChainParts, build_chain, with_login
+from codezero.types import Metrics, Problem
+from codezero.wiring_chain import ChainParts, build_chain, open_wallet, throws_away, with_login
 from codezero.wiring_evaluator import Say, build_evaluator
+from codezero.wiring_hub import pushed
+from codezero.wiring_models import (
+    build_learner,
+    build_sampler,
+    hire,
+    load,
+    load_judge,
+    load_policy,
+    tell_beginning,
+    use_share_of_threads,
+)
+from codezero.wiring_monitor import build_monitor, start_logging
+from codezero.wiring_proposer import build_proposer
+from codezero.wiring_proposing import build_proposer_node, vetted
 
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
     from codezero.models.sampler import Sampler
+    from codezero.solver.learner import TrlLearner
+    from codezero.solver.solver import GrpoSolver
 
 logger = logging.getLogger(__name__)
 
-NANO = "nano"
-"""The word for the embedded model of a role."""
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain."""
-LARGE_PARAMETERS = 200_000_000
-"""From here on memory is dearer than computing activations twice."""
 
 
-def run_node(config: NodeConfig, folder: RunFolder) -> bool:
-    """Build a node and run it to its end. True when SIGINT ended it."""
+def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = ()) -> bool:
+    """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
     end_with_parent()
-    setup_logging(Path(config.run.logs))
+    start_logging(config)
     identity = Identity.load_or_create(Path(config.swarm.identity))
-    config = with_login(config)
+    config, proposes = with_login(config), config.role == "proposer"
     with contextlib.ExitStack() as stack:
+        crew = None
+        if not proposes:
+            config, overrides, crew = hire(config, overrides, stack)
         page = stack.enter_context(Page(config)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder)
         stack.callback(swarm.close)
-        chain = start_chain(config, identity.peer_id, folder, stack)
+        config = config if proposes else fit(config, overrides, folder.path)
+        known_round = KnownRound()
+        chain = start_chain(config, identity.peer_id, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
-        node = build_node(config, folder, swarm, monitor, chain, stack)
+        if proposes:
+            node = build_proposer_node(config, folder, swarm, monitor, chain, known_round, stack)
+        else:
+            node = build_node(config, folder, swarm, monitor, chain, known_round, stack, crew)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         if page is not None:
@@ -70,16 +95,32 @@ def run_node(config: NodeConfig, folder: RunFolder) -> bool:
 
 
 def start_chain(
-    config: NodeConfig, peer_id: str, folder: RunFolder, stack: contextlib.ExitStack
-) -> "Future[ChainParts]":
-    """The chain's part, made in a thread while the models load: its libraries and its first block take a second."""
+    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: contextlib.ExitStack
+) -> Callable[[], ChainParts]:
+    """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
+
+    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain, and may
+    have an owner by then.
+    """
     members = members_file(folder) if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(contextlib.ExitStack())
+
+    def build() -> ChainParts:
+        if config.chain.kind == "clock":
+            return build_chain(config.chain, peer_id, folder.path, parts)
+        importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
+        place = with_login(config).chain
+        return build_chain(place, peer_id, folder.path, parts, members=members, wallet=open_wallet(place))
+
+    if config.chain.kind == "embedded" and config.swarm.kind == "local" and throws_away(config.chain):
+        late = LateChain(build, known_round)
+        stack.callback(late.close)
+        return lambda: ChainParts(late, late)
     with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-    made = with_thread.submit(build_chain, config.chain, peer_id, folder.path, parts, members=members)
+    made = with_thread.submit(build)
     stack.callback(wait, [made])
     with_thread.shutdown(wait=False)
-    return made
+    return made.result
 
 
 def members_file(folder: RunFolder) -> Path:
@@ -90,7 +131,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     """The exchange, starting; its addresses come when it is ready."""
     if config.swarm.kind == "local":
         return LocalSwarm(identity.peer_id)
-    told = config.swarm
+    told = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
     if told.members == REGISTRY:
         from codezero.chain.registry import write_members
 
@@ -102,28 +143,10 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Sw
     return swarm
 
 
-def remembered_port(addresses: Path, host: str) -> int:
-    """The port of the last start if it is still free, so that peers who know it find this node again; else 0."""
-    found = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
-    port = int(found[1]) if found else 0
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError):
-            return 0
-    return port
-
-
-def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
-    return RunMonitor(
-        folder=folder.path,
-        view=config.monitor.view,
-        identity=swarm.peer_id,
-        swarm_kind=config.swarm.kind,
-        facts={"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model},
-    )
+def pulled_groups(config: NodeConfig) -> int:
+    """Peers' groups that are asked for; none where nobody would learn from them."""
+    wanted = config.role == "node" and config.external.policy != "off" and config.external.groups > 0
+    return config.swarm.pull_groups if wanted else 0
 
 
 def build_node(
@@ -131,90 +154,110 @@ def build_node(
     folder: RunFolder,
     swarm: Swarm,
     monitor: RunMonitor,
-    chain: "Future[ChainParts]",
+    chain: Callable[[], ChainParts],
+    known_round: KnownRound,
     stack: contextlib.ExitStack,
+    crew: Crew | None = None,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
-    from codezero.models.load import use_threads
-    from codezero.models.sampler import Sampler
     from codezero.solver.checkpoint import CheckpointStore
-    from codezero.solver.learner import TrlLearner
-    from codezero.solver.solver import GrpoSolver
+    from codezero.solver.generators import GlobalGenerators
+    from codezero.solver.kind import kind_of
 
-    policy = load(config, config.model.solver, "solver", monitor.busy, for_training=True)
-    use_threads(policy.model, config.model.threads)
+    tell_beginning(config, crew)
+    policy = load_policy(config, monitor.busy)
+    use_share_of_threads(config, policy, crew.size if crew else 1)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
-    sampler = Sampler(policy)
+    sampler = build_sampler(config, policy, monitor.busy, stack, crew=crew)
     evaluator = build_evaluator(config, stack, monitor.busy, lambda: load_judge(config, monitor.busy))
-    solver = GrpoSolver(
-        config.solver,
-        sampler=sampler,
-        learner=TrlLearner(
-            policy, config.solver, activation_checkpointing=policy.model.num_parameters() > LARGE_PARAMETERS
-        ),
-        tokenizer=policy.tokenizer,
-        peer_id=swarm.peer_id,
-        seed=config.seed,
-    )
+    learner = build_learner(config, policy, crew=crew)
+    fits = holding(config, policy)
+    proposing = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
     monitor.busy("waiting for the chain")
-    parts = chain.result()
+    parts = chain()
+    store = CheckpointStore(
+        folder.checkpoints,
+        keep=config.run.keep_checkpoints,
+        resume=config.run.resume,
+        kind=kind_of(policy, proposing.policy),
+        also={"random": GlobalGenerators()},
+    )
     return Node(
-        problems=SyntheticStream(
-            seed=config.seed,
-            peer_id=swarm.peer_id,
-            batch=config.solver.problems_per_iteration,
-            proposer_share=config.data.proposer_share,
-        ),
-        solver=solver,
+        problems=build_stream(config, swarm.peer_id, fits),
+        solver=build_solver(config, policy, sampler, learner, swarm.peer_id),
         evaluator=evaluator,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
-        proposer=build_proposer(config, swarm.peer_id, monitor.busy),
+        proposer=vetted(config, proposing.proposer, sampler, evaluator, swarm.peer_id, stack),
         coordinator=parts.coordinator,
         outbox=parts.outbox,
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
-        checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
+        checkpoints=pushed(config, store, folder.path, folder.checkpoints, known_round, stack),
         proposals_per_iteration=config.proposer.problems_per_iteration,
         propose_every=config.proposer.every,
         max_iterations=config.run.max_iterations,
         max_seconds=60 * config.run.max_minutes,
         checkpoint_seconds=config.run.checkpoint_seconds,
+        max_failures=config.run.max_failures,
+        known_round=known_round,
+    )
+
+
+def build_solver(
+    config: NodeConfig, policy: "LoadedModel", sampler: "Sampler", learner: "TrlLearner", peer_id: str
+) -> "GrpoSolver":
+    from codezero.solver.solver import GrpoSolver
+
+    return GrpoSolver(
+        config.solver,
+        sampler=sampler,
+        learner=learner,
+        tokenizer=policy.tokenizer,
+        peer_id=peer_id,
+        seed=config.seed,
+        external=config.external,
+    )
+
+
+def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bool]:
+    """Can the solver's context hold a problem?"""
+    from codezero.models.chat import encode_prompts
+    from codezero.solver.solver import solver_prompt
+
+    def fits(problem: Problem) -> bool:
+        most = config.solver.max_prompt_tokens
+        return len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
+
+    return fits
+
+
+def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool]) -> MixedStream:
+    """The problems' sources; nothing is read before the first iteration. Raises ProblemError."""
+    return MixedStream(
+        seed=config.seed,
+        peer_id=peer_id,
+        batch=config.solver.problems_per_iteration,
+        proposer_share=config.data.proposer_share,
+        sources=source_weights(config.data.sources),
+        fits=fits,
+        wait_seconds=config.data.wait_seconds,
     )
 
 
 def examine(config: NodeConfig, say: Say) -> Metrics:
     """One exam of the solver named in the config, without training. Writes nothing."""
     from codezero.models.load import use_threads
-    from codezero.models.sampler import Sampler
 
     with contextlib.ExitStack() as stack:
         solver = load(config, config.model.solver, "solver", say)
         use_threads(solver.model, config.model.threads)
+        sampler = build_sampler(config, solver, say, stack)
         evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
-        exam = build_exam(config, Sampler(solver), evaluator, stack)
+        exam = build_exam(config, sampler, evaluator, stack)
         say("attempting and executing the held-out problems")
         return exam.sit()
-
-
-def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":
-    """The judge that runs in this process. Raises ModelError."""
-    return load(config, config.evaluator.model, "judge", say)
-
-
-def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
-    """`nano`, a directory or a hub id. Raises ModelError."""
-    say(f"loading the {role}, {name}")
-    from codezero.models.load import load_model
-    from codezero.nano import weights_directory
-
-    path = str(weights_directory(role)) if name == NANO else name
-    loaded = load_model(
-        path, device=config.model.device, precision=config.model.precision, role=role, for_training=for_training
-    )
-    logger.info("%s: %s on %s", role, name, loaded.device)
-    return loaded
 
 
 def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:
@@ -235,21 +278,4 @@ def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, sta
         seed=config.evals.seed,
         prompt=solver_prompt,
         extract=lambda text: extract_code(text).code,
-    )
-
-
-def build_proposer(config: NodeConfig, peer_id: str, say: Say) -> Proposer:
-    from codezero.models.sampler import Sampler
-    from codezero.proposer.proposer import ModelProposer, NoProposer
-
-    settings = config.proposer
-    if settings.model == "off":
-        return NoProposer()
-    return ModelProposer(
-        Sampler(load(config, settings.model, "proposer", say)),
-        peer_id=peer_id,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        attempts=settings.attempts,
-        seed=config.seed,
     )

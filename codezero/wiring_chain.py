@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 OUTBOX = "outbox-{chain}-{contract}.db"
 """Below a run's folder: one for each contract, so that a chain that begins anew takes no points of the old one."""
 KEEPING_SECONDS = 5.0
+FILLING_SECONDS = 5.0
+"""Between two tries to reach a chain that may have a faucet for a poor account."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,18 @@ class ChainParts:
 
 
 def build_chain(
-    config: ChainConfig, peer: str, folder: Path, stack: contextlib.ExitStack, *, members: Path | None = None
+    config: ChainConfig,
+    peer: str,
+    folder: Path,
+    stack: contextlib.ExitStack,
+    *,
+    members: Path | None = None,
+    wallet: "Wallet | None" = None,
 ) -> ChainParts:
     """The chain that the config names; what holds a process, thread or file is closed by `stack`.
 
-    members: file to keep the registered peers in. Raises ConfigError, WalletError, ForeignOwnerError, and ChainError
-    when the embedded chain does not start.
+    members: file to keep the registered peers in. wallet: the account; None: the config's. Raises ConfigError,
+    WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
     """
     if config.kind == "clock":
         return ChainParts(ClockCoordinator(config.round_seconds), NoOutbox())
@@ -55,7 +64,7 @@ def build_chain(
     from codezero.chain.stages import EVERY as STAGE_SECONDS
     from codezero.chain.stages import StageManager
 
-    coordinator = connect(config, stack)
+    coordinator = connect(config, stack, wallet)
     usual_recursion_limit()
     try:
         coordinator.register(peer)
@@ -118,6 +127,7 @@ def sender_of(config: ChainConfig, rpc: "Rpc", wallet: "Wallet", stack: contextl
 
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "Rpc":
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
+    from codezero.chain.background import Repeating
     from codezero.chain.embedded import fund
     from codezero.chain.rpc import Rpc
 
@@ -132,6 +142,8 @@ def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitSt
         if config.kind == "embedded":
             raise
         logger.warning("the account %s could not be looked at: %s", wallet.address, error)
+        filling = partial(fund, rpc, wallet.address)
+        stack.callback(Repeating("looking at the account", filling, FILLING_SECONDS, once=True).close)
     return rpc
 
 
@@ -156,12 +168,8 @@ def with_login(config: NodeConfig) -> NodeConfig:
     Raises LoginError.
     """
     chain = config.chain
-    if (
-        chain.kind == "clock"
-        or chain.signer
-        or Path(chain.wallet).exists()
-        or not Path(config.login.directory).is_dir()
-    ):
+    own = chain.signer or not throws_away(chain)
+    if chain.kind == "clock" or own or not Path(config.login.directory).is_dir():
         return config
     from codezero.login.login import TOKEN
     from codezero.login.store import Folder
@@ -188,9 +196,13 @@ def open_wallet(config: ChainConfig) -> "Wallet":
     if config.signer:
         return RemoteWallet(config.signer, Path(config.signer_token), config.account)
     path = Path(config.wallet)
-    if not path.exists() or path.with_name(f"{path.name}.passphrase").exists():
-        return KeystoreWallet.throw_away(path)
-    return KeystoreWallet.open(path, passphrase_of(config))
+    return KeystoreWallet.throw_away(path) if throws_away(config) else KeystoreWallet.open(path, passphrase_of(config))
+
+
+def throws_away(config: ChainConfig) -> bool:
+    """Is the account one that the node makes and opens by itself?"""
+    path = Path(config.wallet)
+    return not config.signer and (not path.exists() or path.with_name(f"{path.name}.passphrase").exists())
 
 
 def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:

@@ -21,6 +21,7 @@ from codezero.login.hardening import harden
 from codezero.login.legacy import LegacyClients
 from codezero.login.login import Login
 from codezero.login.node_api import NodeApi
+from codezero.login.published import find_entry
 from codezero.login.refusal import Refusal
 from codezero.login.server import build_app, serve
 from codezero.login.store import Folder
@@ -31,7 +32,7 @@ from codezero.page_routes import OTHER_ROUTES
 from codezero.recursion import usual_recursion_limit
 from codezero.run_view import RunFiles
 from codezero.stopping import Stop, end_with_parent
-from codezero.wiring_chain import connect, open_wallet
+from codezero.wiring_chain import connect, open_wallet, throws_away
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -90,6 +91,8 @@ async def _serve(
         chain_id=lambda: _chain_id(config),
         days=config.login.days,
     )
+    if config.chain.kind == "embedded" and login.vault.owner() is None and throws_away(config.chain):
+        open_wallet(config.chain)  # a node trains before it needs an account; whoever claims it is to take one over
     app = build_page(config, run, login, stack)
 
     async def tell_owner(_: "web.Application") -> None:
@@ -97,7 +100,7 @@ async def _serve(
             served()
 
     app.on_startup.append(tell_owner)
-    await serve(app, config.login.port)
+    await serve(app, config.login.port, find_entry() if config.login.publish else None)
 
 
 def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contextlib.ExitStack) -> "web.Application":

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Make .venv/ hold exactly what uv.lock names (argument "dev": test tools too). Safe to repeat; does nothing when nothing changed.
+# Make .venv/ hold what uv.lock names. Arguments: "dev" for the test tools, and extras of pyproject.toml, such as "otel".
+# Safe to repeat; does nothing when nothing changed.
 # torch is installed apart from the rest, so that a machine without a GPU gets the small CPU build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 groups=(--no-dev)
-if [[ "${1:-}" == dev ]]; then groups=(--group dev); fi
+for word in "$@"; do
+  if [[ $word == dev ]]; then groups[0]=--group=dev; else groups+=("--extra=$word"); fi
+done
 
 python=${PYTHON:-}
 if [[ -z $python ]]; then
@@ -21,11 +24,19 @@ if [[ -z $python ]]; then
   exit 2
 fi
 
-# The stamp says which lock, project file and tool set the environment was made from.
+# The stamp says which lock and project file the environment was made from, then what was asked for. More than is wanted
+# now is enough, so that a plain start after a start with extras needs no network.
 stamp=.venv/codezero-installed
-wanted="${groups[*]} $(cat uv.lock pyproject.toml scripts/install.sh | sha256sum | cut -d' ' -f1)"
-if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then exit 0; fi
-if [[ -f $stamp && "${1:-}" != dev && $(<"$stamp") == "--group dev ${wanted#--no-dev }" ]]; then exit 0; fi
+made_from=$(cat uv.lock pyproject.toml scripts/install.sh | sha256sum | cut -d' ' -f1)
+enough() {
+  local had word
+  [[ -f $stamp ]] || return 1
+  read -r had <"$stamp"
+  for word in "$made_from" "${groups[@]}"; do
+    [[ $word == --no-dev || " $had " == *" $word "* ]] || return 1
+  done
+}
+if enough; then exit 0; fi
 
 echo "codezero: installing into .venv/ (the first time takes some minutes)"
 [[ -x .venv/bin/python ]] || "$python" -m venv .venv
@@ -45,4 +56,4 @@ if ! .venv/bin/python -m pip show --quiet "${torch%%==*}" 2>/dev/null; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check "$torch"
 fi
 "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .
-echo "$wanted" >"$stamp"
+echo "$made_from ${groups[*]}" >"$stamp"

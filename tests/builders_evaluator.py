@@ -60,6 +60,9 @@ class ToldJudge:
         self.asked += programs
         return [Reading((self.rule(program),)) for program in programs]
 
+    def forget(self) -> None:
+        """Remembers nothing."""
+
 
 FILTER = problem(
     "Write a function pick_item(nums) that returns the numbers in nums that are greater than 3.",

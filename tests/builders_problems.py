@@ -8,7 +8,7 @@ from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Sourc
 def proposed(number: int, question: str = "", level: int = 2) -> Problem:
     """A proposal; another for each number."""
     question = question or f"Return the answer {number} of f(x)."
-    tests = (f"assert f({number}) == 1", "assert f(1) == 2")
+    tests = (f"assert f({number}) == 1", "assert f(-1) == 2")
     return Problem(
         id=problem_id(question, tests),
         question=question,

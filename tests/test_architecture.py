@@ -14,46 +14,79 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "codezero"
 ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals"}
 ROWS = [
-    {"errors"},
+    {"errors", "config_model"},
+    {"config_data", "config_proposer", "config_hub", "config_monitor", "local_settings"},
     {"types", "config"},
     {"protocols", "compose"},
-    {"run_folder", "stopping", "recursion", "tally", "skill", "code", "models", "sandbox"},
+    {
+        "origins",
+        "room",
+        "run_folder",
+        "known_round",
+        "stopping",
+        "recursion",
+        "tally",
+        "skill",
+        "remote",
+        "code",
+        "models",
+        "sandbox",
+    },
+    {"cards", "ranks", "hub", "hub_push", "hub_card"},
     ROLES,
     {"nano", "page"},
-    {"node", "fleet"},
-    {"wiring_evaluator", "wiring_chain"},
-    {"wiring"},
+    {"iterating"},
+    {"node", "proposing", "fleet", "supervising", "profiles"},
+    {"wiring_evaluator", "wiring_chain", "wiring_hub", "wiring_monitor"},
+    {"wiring_models"},
+    {"wiring_proposer"},
+    {"wiring_proposing"},
+    {"wiring", "wiring_rank"},
     {"run_view", "page_routes"},
-    {"evaluate", "bootnode", "peers", "inviting", "leaderboard", "status"},
-    {"wiring_page", "signing_in"},
+    {"evaluate", "data_command", "bootnode", "peers", "inviting", "leaderboard", "status", "beginning", "rank"},
+    {"wiring_page", "signing_in", "measured_policy", "doctor", "watching"},
+    {"measuring"},
+    {"measuring_text"},
     {"commands"},
     {"cli"},
     {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
 HOMES = {
-    "torch": {"models", "solver", "evaluator", "nano", "wiring"},
+    "torch": {"models", "solver", "evaluator", "nano", "wiring", "wiring_models", "profiles", "doctor"},
     "transformers": {"models", "solver", "nano"},
     "trl": {"solver"},
+    "peft": {"models"},
+    "psutil": {"models"},
+    "vllm": {"models"},
+    "llguidance": {"models"},
     "accelerate": {"solver"},
     "datasets": {"problems", "solver"},
+    "datasketch": {"problems"},
+    "pyarrow": {"problems", "evals"},
     "hivemind": {"swarm"},
-    "httpx2": {"evaluator"},
-    "hydra": {"compose"},
-    "omegaconf": {"compose"},
+    "httpx2": {"remote", "problems"},
+    "huggingface_hub": {"models", "hub_push", "doctor"},
+    "hydra": {"compose", "origins"},
+    "omegaconf": {"compose", "local_settings"},
+    "yaml": {"local_settings", "origins"},
     "pydantic_monty": {"sandbox"},
     "pyflakes": {"code"},
-    "rich": {"monitor", "nano", "commands", "peers", "leaderboard", "status"},
+    "rich": {"monitor", "nano", "commands", "peers", "leaderboard", "status", "watching"},
     "web3": {"chain"},
     "eth": {"chain"},
     "eth_abi": {"chain"},
     "eth_account": {"chain", "login"},
     "aiohttp": {"chain", "login", "monitor", "wiring_page"},
     "matplotlib": {"monitor"},
+    "wandb": {"monitor"},
+    "opentelemetry": {"monitor"},
+    "tensorboardX": {"monitor"},
     "webauthn": {"login"},
     "cbor2": {"login"},
 }
-HEAVY = {"torch", "transformers", "trl", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3"}
+HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3",
+         "wandb", "opentelemetry", "tensorboardX"}  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -93,8 +126,9 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert (path.name == "__init__.py" and not source.strip()) or ast.get_docstring(ast.parse(source))
 
 
-JOINING = {"wiring", "wiring_evaluator", "wiring_chain", "wiring_page", "page_routes", "run_view", "evaluate", "nano",
-           "commands", "bootnode", "peers", "inviting", "leaderboard", "status"}  # fmt: skip
+JOINING = {"wiring", "wiring_evaluator", "wiring_proposer", "wiring_proposing", "wiring_chain", "wiring_page",
+           "run_view", "page_routes", "evaluate", "nano", "commands", "bootnode", "peers", "inviting", "leaderboard",
+           "status", "measuring", "measured_policy", "wiring_hub", "doctor"}  # fmt: skip
 
 
 def test_only_wiring_names_parts_of_several_roles() -> None:

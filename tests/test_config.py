@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
-from codezero.compose import compose, config_directory, keys, quoted, to_yaml
+from codezero.compose import compose, config_directory, keys, quoted
 from codezero.config import NodeConfig
+from codezero.config_data import source_weights
 from codezero.errors import ConfigError
+from codezero.origins import as_yaml, trace
 
 SHIPPED = sorted(config_directory().glob("*/*.yaml"))
 
@@ -33,6 +36,10 @@ def test_shipped_files_hold_values_only() -> None:
         ("solver.group_size=2.5", "could not be converted to Integer"),
         ("solver.loss=ppo", "choose one of: dapo, grpo"),
         ("solver=3", "solver=3"),
+        ("data.sources=[mbp]", "data.sources: mbp is unknown; choose some of: synthetic, mbpp"),
+        ("data.sources=[mbpp:0]", "data.sources: mbpp:0 has no weight above 0"),
+        ("data.sources=[mbpp,mbpp:2]", "data.sources: mbpp is named twice"),
+        ("data.sources=[]", "data.sources: 0 sources"),
         ("profile=nowhere", "profile/nowhere"),
         ("seed", "write key=value"),
         ("seed=[1", "[1"),
@@ -49,10 +56,25 @@ def test_an_override_wins_over_the_profile() -> None:
 
 
 def test_the_settings_can_be_printed_and_read_back() -> None:
-    shown = to_yaml(compose(["solver.learning_rate=0.001"]))
+    shown = as_yaml(trace(["solver.learning_rate=0.001", "data.sources=[mbpp:3,'./x y']", "run.logs='a: #b'"]))
     assert "learning_rate: 0.001" in shown and all(key.split(".")[-1] + ":" in shown for key in keys())
+    read = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(NodeConfig), OmegaConf.create(shown)))
+    assert read == compose(["solver.learning_rate=0.001", "data.sources=[mbpp:3,'./x y']", "run.logs='a: #b'"])
+
+
+def test_sources_have_weights_and_paths_may_hold_colons() -> None:
+    told = compose(["data.sources=[mbpp:3,'a/b:c',synthetic,'x.jsonl:0.5']"]).data.sources
+    assert source_weights(told) == {"mbpp": 3.0, "a/b:c": 1.0, "synthetic": 1.0, "x.jsonl": 0.5}
 
 
 @pytest.mark.parametrize("value", ["plain", "a b", "a,b=c", "it's", "[x]"])
 def test_any_path_can_be_passed_on(value: str) -> None:
     assert compose([f"run.directory={quoted(value)}"]).run.directory == value
+
+
+def test_a_proposer_behind_an_endpoint_needs_its_address() -> None:
+    with pytest.raises(ConfigError, match=r"proposer\.url='' is no address; proposer\.kind=openai"):
+        compose(["proposer.kind=openai", "proposer.model=name"])
+    settings = compose(["proposer.kind=openai", "proposer.url=http://127.0.0.1:8000", "proposer.model=/served/name"])
+    assert settings.proposer.url and settings.proposer.taken == 0
+    assert compose(["proposer.kind=openai", "proposer.model=off"]).proposer.model == "off"

@@ -1,6 +1,9 @@
 """BandTS against a simulated solver: it settles, follows, stays in bounds and resumes."""
 
+import json
 import math
+import runpy
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,8 +15,11 @@ from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
 from codezero.proposer.difficulty import BandTS
+from codezero.proposer.judged import Rates
 from codezero.protocols import Difficulty
-from codezero.types import Feedback, Status
+from codezero.types import Feedback, JudgeRates, Status
+
+BENCH = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "difficulty.py"))
 
 
 def simulate(skill: Callable[[float], float], seed: int, updates: int = 400) -> tuple[float, int, list[int]]:
@@ -40,6 +46,99 @@ def test_at_a_fixed_skill_it_settles_where_problems_teach() -> None:
     runs = [simulate(lambda _: 3.0, seed) for seed in range(6)]
     assert sum(learnability for learnability, _, _ in runs) / 6 > 0.65
     assert sum(changes for _, changes, _ in runs) / 6 <= 4  # the rule it replaces changes 252 times
+
+
+TRUE = {1: 0.95, 2: 0.62, 3: 0.28, 4: 0.05, 5: 0.0}
+"""A solver that learns most at level 2; judged with these mistakes, level 3 looks better."""
+MISTAKEN = JudgeRates(false_positive=0.2, false_negative=0.1, wrong=200, right=200)
+
+
+def asked_for(seed: int, judge: JudgeRates | None) -> Counter[int]:
+    """How often each level is, in 200 updates of two problems whose judge is MISTAKEN; `judge`: as it is known."""
+    random, rule = Random(seed), BandTS(seed=seed)
+    asked = Counter[int]()
+    for _ in range(200):
+        drawn = rule.draw(2)
+        asked.update(drawn)
+        shares = [MISTAKEN.false_positive + TRUE[level] * 0.7 for level in drawn]
+        attempts = [[float(random.random() < share) for _ in range(8)] for share in shares]
+        rule.observe([scored(level, one) for level, one in zip(drawn, attempts, strict=True)], judge)
+    return asked
+
+
+def test_a_mistaken_judge_moves_the_level_to_the_wrong_place_unless_its_mistakes_are_known() -> None:
+    corrected, fooled = (sum((asked_for(s, judge) for s in range(5)), Counter()) for judge in (MISTAKEN, None))
+    assert fooled.most_common(1)[0][0] == 3, "else there is nothing to correct"
+    assert corrected.most_common(1)[0][0] == 2
+
+
+def test_what_is_told_is_the_true_success_with_a_wider_interval() -> None:
+    exact, told = BandTS(seed=0), BandTS(seed=0)
+    random = Random(0)
+    for _ in range(300):
+        exact.observe([scored(2, [float(random.random() < 0.5) for _ in range(8)])])
+        told.observe([scored(2, [float(random.random() < 0.2 + 0.5 * 0.7) for _ in range(8)])], MISTAKEN)
+    (mean, low, high), (its_mean, its_low, its_high) = (
+        [float(rule.metrics()[f"difficulty/success_2{part}"] or 0) for part in ("", "_low", "_high")]
+        for rule in (exact, told)
+    )
+    assert mean == pytest.approx(0.5, abs=0.05) and its_mean == pytest.approx(0.5, abs=0.08)
+    assert its_high - its_low > 1.3 * (high - low) and its_low < its_mean < its_high
+
+
+def test_a_judge_that_tells_nothing_teaches_nothing() -> None:
+    rule = BandTS(seed=0)
+    for _ in range(20):
+        rule.observe([scored(2, [1.0] * 8)], JudgeRates(1.0, 0.0, 200, 200))
+    assert rule.level == 2 and rule.draw(20) == BandTS(seed=0).draw(20)
+
+
+def test_the_judges_mistakes_are_saved(tmp_path: Path) -> None:
+    rule, again = BandTS(seed=1), BandTS(seed=2)
+    rule.observe([scored(2, [1.0, 0.0, 0.0, 0.0])] * 6, MISTAKEN)
+    rule.save(tmp_path)
+    again.load(tmp_path)
+    assert rule.metrics() == again.metrics() and rule.draw(100) == again.draw(100)
+
+
+def test_a_checkpoint_of_before_judges_were_corrected_is_read(tmp_path: Path) -> None:
+    rule, again = BandTS(seed=1), BandTS(seed=2)
+    rule.observe([scored(2, [1.0, 0.0, 0.0, 0.0])])
+    rule.save(tmp_path)
+    state = json.loads((tmp_path / "difficulty.json").read_text())
+    (tmp_path / "difficulty.json").write_text(
+        json.dumps({key: value for key, value in state.items() if key not in ("better", "worse", "judge")})
+    )
+    again.load(tmp_path)
+    assert rule.draw(100) == again.draw(100)
+
+
+def test_a_change_of_skill_is_noticed_within_a_few_problems() -> None:
+    rule = BandTS(seed=0)
+    for number in range(200):
+        rule.observe([scored(3, [1.0, 0.0] if number % 2 else [1.0, 1.0])])
+    before = rule.metrics()["difficulty/success_3"]
+    for _ in range(5):
+        rule.observe([scored(3, [0.0, 0.0])])
+    after = rule.metrics()["difficulty/success_3"]
+    assert isinstance(before, float) and isinstance(after, float)
+    assert before == pytest.approx(0.75, abs=0.03) and after < 0.6
+
+
+@given(st.floats(0, 1), st.floats(0, 0.45), st.floats(0, 0.45))
+def test_the_correction_undoes_the_judges_mistakes(truth: float, false_positive: float, false_negative: float) -> None:
+    rates = Rates(false_positive, false_negative)
+    assert rates.truth(rates.judged(truth)) == pytest.approx(truth, abs=1e-9)
+    assert rates.judged(truth) == pytest.approx(truth * (1 - false_negative) + (1 - truth) * false_positive)
+
+
+@pytest.mark.parametrize("scenario", list(BENCH["SCENARIOS"]))
+def test_it_reaches_94_percent_of_what_an_oracle_does(scenario: str) -> None:
+    """Two seeds of the benchmark, which has many more."""
+    told = BENCH["compare"](BENCH["SCENARIOS"][scenario], 2, 400)
+    bandts, original, oracle = (told[name] for name in ("bandts", "original", "oracle"))
+    assert isinstance(bandts, float) and isinstance(original, float) and isinstance(oracle, float)
+    assert bandts >= 0.93 * oracle and bandts > original + 0.1
 
 
 def hints(peer: str, level: int, success: float, count: int = 1) -> list[Feedback]:
@@ -70,6 +169,22 @@ def test_peers_word_counts_a_little_where_this_node_has_seen_some_too() -> None:
         return sum(rule.draw(2000))
 
     assert easier(0.0) != easier(1.0)
+
+
+def test_who_attempts_nothing_goes_by_what_peers_say_of_each_problem() -> None:
+    rule = BandTS(seed=1, told_only=True)
+    for number in range(60):
+        said = [Feedback(f"{peer}", f"{number:064x}", rule.level, 8, 0.95) for peer in range(3)]
+        rule.hear(said)
+    assert rule.level == 5
+
+
+def test_a_crowd_without_trust_is_outvoted_by_who_has_it() -> None:
+    rule = BandTS(seed=1, told_only=True)
+    for number in range(60):
+        honest = [Feedback("friend", f"{number:064x}", 2, 8, 0.5, 1.0)]
+        rule.hear([*honest, *(Feedback(f"liar {i}", f"{number:064x}", 2, 8, 1.0, 0.1) for i in range(5))])
+    assert rule.level == 2 and rule.metrics()["difficulty/success_2"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_hearsay_is_saved(tmp_path: Path) -> None:

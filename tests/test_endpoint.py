@@ -18,16 +18,17 @@ from hypothesis import given, settings
 from judge_server import CHAT, MODEL, OLLAMA, TEXT, Judge, Server, serving
 from test_endpoint_wire import answers
 
+from codezero import remote
 from codezero.code.tests import Example
 from codezero.errors import ConfigError, EvaluatorError
-from codezero.evaluator import endpoint, endpoint_client
+from codezero.evaluator import endpoint
 from codezero.evaluator.endpoint import EndpointJudge, OllamaJudge, OpenAIJudge
-from codezero.evaluator.endpoint_client import KEY_VARIABLE, LONGEST_PAUSE, Breaker
 from codezero.evaluator.endpoint_questions import GAPS, TESTS, YES_MARGIN
 from codezero.evaluator.evaluator import Program, Reading
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.models.load import load_model
 from codezero.nano import weights_directory
+from codezero.remote import LONGEST_PAUSE, Breaker
 
 QUESTION = "Write a function pick_item(nums) that returns the numbers in nums that are greater than 3."
 TEST = Example("pick_item([1, 5, 7])", "[5, 7]")
@@ -292,7 +293,7 @@ def test_trouble_that_passes_does_not_cost_likelihood_for_ever(server: Server) -
         server.state.mode, server.state.body = "bytes", b"{}"
         judge.read([RIGHT], frozenset(GAPS))
         server.state.mode = "ok"
-        time.sleep(endpoint_client.FIRST_PAUSE)
+        time.sleep(remote.FIRST_PAUSE)
         assert set(of(judge, judge.read([RIGHT], frozenset(GAPS))[0])) == {*GAPS}
 
 
@@ -307,7 +308,7 @@ def test_a_dead_judge_costs_nothing_and_comes_back_by_itself(closed_port: int, b
             for _ in range(20):
                 assert "next try in" in refusal(judge)
             assert time.monotonic() - begun < 1 and not server.state.paths, "it is left alone"
-            time.sleep(endpoint_client.FIRST_PAUSE)
+            time.sleep(remote.FIRST_PAUSE)
             assert judge.read([RIGHT], YES)[0].scores
             assert judge._breaker.closed
         refusal(judge, WRONG)
@@ -317,7 +318,7 @@ def test_a_dead_judge_costs_nothing_and_comes_back_by_itself(closed_port: int, b
 
 
 def test_a_slow_judge_is_tried_beside_the_training(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_client, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(endpoint, "PATIENCE", 0.2)
     with OllamaJudge(server.url, MODEL, seconds=1) as judge:
         server.state.mode, server.state.seconds = "slow", 60
@@ -365,7 +366,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv(KEY_VARIABLE, f" {KEY}\n")
+    monkeypatch.setenv(endpoint.JUDGE.key_variable, f" {KEY}\n")
     written_down = ""
     for mode in ("ok", "401", "closes", "redirects", "huge"):
         server.state.mode = mode
@@ -381,8 +382,8 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
 
 @pytest.mark.parametrize("key", ["sk-secret\r\nX-Evil: 1", "sk-secret\x00", "sk-sécret", "sk-secret and more"])
 def test_a_key_that_is_none_is_not_repeated(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.environ", {KEY_VARIABLE: key})
-    with pytest.raises(ConfigError, match=KEY_VARIABLE) as caught:
+    monkeypatch.setattr("os.environ", {endpoint.JUDGE.key_variable: key})
+    with pytest.raises(ConfigError, match=endpoint.JUDGE.key_variable) as caught:
         OllamaJudge("http://127.0.0.1:1", MODEL)
     assert "cret" not in "".join(traceback.format_exception(caught.value)).replace("test_a_key", "")
 
@@ -394,7 +395,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 
 def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ConfigError, match=KEY_VARIABLE) as caught:
+    with pytest.raises(ConfigError, match=endpoint.JUDGE.key_variable) as caught:
         OpenAIJudge("http://me:hunter2@127.0.0.1:8000", MODEL)
     assert "hunter2" not in str(caught.value)
 
@@ -402,7 +403,7 @@ def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
 def test_a_key_that_would_travel_in_the_open_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    monkeypatch.setenv(endpoint.JUDGE.key_variable, KEY)
     OpenAIJudge("http://10.0.0.1:8000", MODEL)
     assert "unencrypted" in caplog.text and KEY not in caplog.text
 

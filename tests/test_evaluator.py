@@ -263,6 +263,9 @@ class SilentJudge:
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         raise EvaluatorError("out of memory")
 
+    def forget(self) -> None:
+        """Remembers nothing."""
+
 
 def test_a_judge_that_cannot_be_asked_masks_every_row_and_is_asked_again(guard: StaticGuard):
     evaluator = build_evaluator(SilentJudge(), guard)

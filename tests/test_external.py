@@ -10,7 +10,16 @@ from builders_models import EOS, judged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.solver.external import MAX_PEERS, Candidate, External, Reader, choose, external
+from codezero.solver.external import (
+    MAX_PEERS,
+    Candidate,
+    External,
+    Reader,
+    Rules,
+    choose,
+    external,
+    merged_advantages,
+)
 from codezero.types import Completion, Problem, ScoredGroup, Status
 
 
@@ -35,9 +44,12 @@ def reader(logprob: float = -1.0, max_prompt_tokens: int = 100, max_new_tokens: 
     return Reader(prompt_ids, completion_ids, logprobs, max_prompt_tokens, max_new_tokens)
 
 
-def read(peers: Sequence[ScoredGroup], source: Reader | None = None, **changes: Any) -> External:
-    options = {"own_peer_id": "me", "max_groups": 16, "max_rows": 1000, "scale": "none", "chance": random.Random(0)}
-    return external(peers, source or reader(), **(options | changes))
+def read(
+    peers: Sequence[ScoredGroup], source: Reader | None = None, local: Sequence[ScoredGroup] = (), **changes: Any
+) -> External:
+    options: dict[str, Any] = {"own_peer_id": "me", "policy": "positives", "max_groups": 16, "max_rows": 1000}
+    rules = Rules(**(options | {"scale": "none", "least_rows": 2} | changes))
+    return external(peers, local, source or reader(), rules, random.Random(0))
 
 
 def test_only_rows_with_positive_advantage_push_and_the_others_count():
@@ -46,13 +58,13 @@ def test_only_rows_with_positive_advantage_push_and_the_others_count():
         ((*b"right", EOS), 0.5),
         ((*b"fine", EOS), 0.5),
     ]
-    assert (found.groups, found.idle_rows, found.idle_tokens) == (1, 2, len("wrong") + len("bad") + 2)
+    assert (len(found.chosen), found.idle_rows, found.idle_tokens) == (1, 2, len("wrong") + len("bad") + 2)
 
 
 def test_a_sender_s_ids_and_logprobs_are_never_used():
     honest = judged(0, [1.0, 0.0], ["right", "wrong"])
     lying = judged(0, [1.0, 0.0], ["right", "wrong"], tokens=[(7, 7, 7), (9,)])
-    assert read([honest]) == read([lying])
+    assert read([honest]).rows == read([lying]).rows
     assert read([honest]).rows[0].logprobs == (-1.0,) * 6
 
 
@@ -93,11 +105,15 @@ def test_what_the_policy_would_never_write_is_dropped():
     assert not read([judged(0, [1.0, 0.0])], reader(logprob=-4.01)).rows
 
 
+def test_what_a_group_says_twice_pushes_twice():
+    assert len(read([judged(7, [1.0, 1.0, 0.0], ["same", "same", "wrong"])]).rows) == 2
+
+
 def test_the_same_answer_pushes_once_however_many_send_it():
     groups = [judged(7, [1.0, 0.0], ["same", f"wrong {i}"], peer_id=f"peer {i}") for i in range(6)]
     found = read(groups)
-    assert len(found.rows) == 1 and dict(found.refused)["row_duplicate"] == found.groups - 1
-    assert found.idle_rows == 2 * found.groups - 1
+    assert len(found.rows) == 1 and dict(found.refused)["row_duplicate"] == len(found.chosen) - 1
+    assert found.idle_rows == 2 * len(found.chosen) - 1
     other = read([judged(7, [1.0, 0.0], ["same", "x"]), judged(8, [1.0, 0.0], ["same", "x"])])
     assert len(other.rows) == 2  # the same words to another question are another answer
 
@@ -139,12 +155,12 @@ GROUPS = st.lists(st.tuples(st.integers(0, 7), st.integers(2, 8)), max_size=40)
 @given(GROUPS, st.integers(0, 20), st.integers(0, 60), st.integers(0, 9))
 def test_bounds_hold_whatever_peers_send(sent: list[tuple[int, int]], max_groups: int, max_rows: int, seed: int):
     candidates = [
-        Candidate(judged(i, [1.0] + [0.0] * (size - 1), peer_id=f"peer {peer}"), (1,), (0.0,) * size)
+        Candidate(judged(i, [1.0] + [0.0] * (size - 1), peer_id=f"peer {peer}"), (1,))
         for i, (peer, size) in enumerate(sent)
     ]
     chosen = choose(candidates, max_groups, max_rows, random.Random(seed))
     assert len(chosen) <= max_groups
-    assert sum(len(one.advantages) for one in chosen) <= max_rows
+    assert sum(one.rows for one in chosen) <= max_rows
     assert len({one.group.group.problem.id for one in chosen}) == len(chosen)
     peers = [one.group.group.peer_id for one in chosen]
     if len({peer for peer, _ in sent}) >= 4:
@@ -157,4 +173,52 @@ def test_a_flood_from_one_peer_leaves_the_others_their_turns():
     found = read([*flood, *quiet], max_groups=8)
     pushed = {row.prompt_ids for row in found.rows}
     assert {tuple(one.group.problem.question.encode()) for one in quiet} <= pushed
-    assert found.groups == 5  # a fourth of eight, and three
+    assert len(found.chosen) == 5  # a fourth of eight, and three
+
+
+def test_groups_at_one_problem_are_one_group_whoever_sampled_them():
+    own = judged(3, [0.0, 0.0], peer_id="me")
+    found = read([judged(3, [1.0, 0.0], ["right", "wrong"], peer_id="other")], local=[own])
+    assert [row.advantage for row in found.rows] == [0.75]
+    assert merged_advantages(found.chosen, [own], "none")[id(own)] == [-0.25, -0.25]
+    strangers = [judged(4, [1.0, 1.0], ["a", "b"], peer_id="one"), judged(4, [1.0, 0.0], ["c", "d"], peer_id="two")]
+    assert [row.advantage for row in read(strangers[1:]).rows] == [0.5]
+    spread = [strangers[1], dataclasses.replace(strangers[1], group=strangers[0].group)]
+    assert {row.advantage for row in read(spread).rows} == {0.5}
+
+
+def test_without_peers_own_groups_keep_their_own_mean():
+    own = [judged(3, [1.0, 0.0], peer_id="me"), judged(4, [1.0, 1.0], peer_id="me")]
+    weights = merged_advantages([], own, "none")
+    assert [weights[id(one)] for one in own] == [[0.5, -0.5], [0.0, 0.0]]
+
+
+def test_few_attempts_say_too_little():
+    assert dict(read([judged(0, [1.0, 0.0, 0.0])], least_rows=4).refused) == {"few_rows": 1}
+    assert read([judged(0, [1.0, 0.0, 0.0])], local=[judged(0, [0.0], peer_id="me")], least_rows=4).rows
+
+
+def test_policies_differ_in_what_they_push_down():
+    texts = ["right", "wrong"]
+    told = [(*text.encode(), EOS) for text in texts]
+    groups = [judged(0, [1.0, 0.0], texts, tokens=told)]
+    assert [row.advantage for row in read(groups, policy="sapo").rows] == [0.5, -0.5]
+    assert [row.advantage for row in read(groups, policy="weighted").rows] == [0.5, -0.5]
+    unknown = [judged(0, [1.0, 0.0], texts)]
+    assert [row.advantage for row in read(unknown, policy="weighted").rows] == [0.5]
+    assert read(groups, policy="off") == External(refused=(("off", 1),), peers=(("peer", 1, 0),))
+
+
+@pytest.mark.parametrize(("own", "weight"), [(-1.0, 1.0), (-0.1, 1.0), (-3.0, pytest.approx(0.1353, abs=1e-4))])
+def test_a_sender_s_word_only_lowers_what_its_tokens_weigh(own: float, weight: float):
+    """Its log-probabilities are all -1."""
+    texts = ["right", "wrong"]
+    groups = [judged(0, [1.0, 0.0], texts, tokens=[(*text.encode(), EOS) for text in texts])]
+    for row in read(groups, reader(logprob=own), policy="weighted").rows:
+        assert row.weights == (weight,) * 6
+
+
+def test_peers_that_do_not_pass_are_left_out():
+    groups = [judged(0, [1.0, 0.0], peer_id="good"), judged(1, [1.0, 0.0], peer_id="bad")]
+    found = read(groups, passing=lambda peers: set(peers) - {"bad"})
+    assert [one.group.peer_id for one in found.chosen] == ["good"] and dict(found.refused)["gate"] == 1

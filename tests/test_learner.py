@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,15 @@ from codezero.solver.learner import TrlLearner, learning_rate
 from codezero.solver.packed import packed_logprobs
 
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo")
-PATHS = pytest.mark.parametrize("packed", [True, False], ids=["packed", "trl"])
+PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])
+"""packed: small models. pieces: others off CUDA. trl: TRL's fused head, for CUDA; it computes the same here."""
 
 
-def make(packed: bool = True, policy: LoadedModel | None = None, **config: Any) -> TrlLearner:
+def make(path: str = "packed", policy: LoadedModel | None = None, **config: Any) -> TrlLearner:
     settings = {"minibatches": 1, "grad_clip": 1e9, "max_new_tokens": 10} | config
     learner = TrlLearner(policy or tiny_policy(), SolverConfig(**settings))
-    assert learner._packed  # what this model gets on its own
-    learner._packed = packed
+    assert learner._packed and learner._pieces  # what this model gets on its own
+    learner._packed, learner._pieces = path == "packed", path == "pieces"
     return learner
 
 
@@ -97,8 +99,8 @@ def near_policy(learner: TrlLearner, rows: Sequence[Row], seed: int = 1) -> list
 
 @PATHS
 @pytest.mark.parametrize("loss", LOSSES)
-def test_loss_and_gradient_are_those_of_the_written_objective(loss: str, packed: bool):
-    learner = make(packed, loss=loss, temperature=0.8)
+def test_loss_and_gradient_are_those_of_the_written_objective(loss: str, path: str):
+    learner = make(path, loss=loss, temperature=0.8)
     batch = Batch(tuple(near_policy(learner, random_rows(15))), idle_rows=3, idle_tokens=20)
     expected_loss, expected = oracle(learner.policy, learner.config, batch)
     found_loss, found = gradients(learner, batch)
@@ -107,9 +109,27 @@ def test_loss_and_gradient_are_those_of_the_written_objective(loss: str, packed:
 
 
 @PATHS
-def test_the_leash_is_that_of_the_written_objective_and_holds_rows_of_advantage_zero_too(packed: bool):
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_of_single_tokens_are_those_of_the_written_objective(loss: str, path: str):
+    learner = make(path, loss=loss)
+    rows = near_policy(learner, random_rows(12))
+    chance = random.Random(0)
+    weighed = [
+        dataclasses.replace(row, weights=tuple(chance.uniform(0, 2) for _ in row.completion_ids)) if i % 3 else row
+        for i, row in enumerate(rows)
+    ]
+    expected_loss, expected = oracle(learner.policy, learner.config, Batch(tuple(weighed)))
+    _, plain = oracle(learner.policy, learner.config, Batch(tuple(rows)))
+    found_loss, found = gradients(learner, Batch(tuple(weighed)))
+    assert found_loss == pytest.approx(expected_loss, abs=1e-6)
+    assert furthest(found[0], expected) < 1e-6 * max(1, *(float(g.abs().max()) for g in expected))
+    assert furthest(found[0], plain) > 1e-3
+
+
+@PATHS
+def test_the_leash_is_that_of_the_written_objective_and_holds_rows_of_advantage_zero_too(path: str):
     policy = tiny_policy()
-    learner = make(packed, policy, kl_beta=0.3)
+    learner = make(path, policy, kl_beta=0.3)
     reference = copy.deepcopy(tiny_policy().model)
     with torch.no_grad():
         for parameter in policy.model.parameters():
@@ -131,10 +151,10 @@ def test_activations_may_be_recomputed_instead_of_kept():
 
 @PATHS
 @pytest.mark.parametrize("loss", LOSSES)
-def test_micro_batches_bound_memory_and_change_nothing_else(loss: str, packed: bool):
+def test_micro_batches_bound_memory_and_change_nothing_else(loss: str, path: str):
     rows = tuple(random_rows(14))
-    whole_loss, whole = gradients(make(packed, loss=loss), Batch(rows))
-    cut_loss, cut = gradients(make(packed, loss=loss, micro_batch_rows=3), Batch(rows))
+    whole_loss, whole = gradients(make(path, loss=loss), Batch(rows))
+    cut_loss, cut = gradients(make(path, loss=loss, micro_batch_rows=3), Batch(rows))
     assert cut_loss == pytest.approx(whole_loss, abs=1e-5)
     assert furthest(cut[0], whole[0]) < 2e-6 * max(1, *(float(g.abs().max()) for g in whole[0]))
 
@@ -160,8 +180,8 @@ def test_rows_of_advantage_zero_only_count():
 
 
 @PATHS
-def test_logprobs_in_a_padded_batch_are_those_of_a_row_alone(packed: bool):
-    learner = make(packed, temperature=0.7, micro_batch_rows=5)
+def test_logprobs_in_a_padded_batch_are_those_of_a_row_alone(path: str):
+    learner = make(path, temperature=0.7, micro_batch_rows=5)
     rows = random_rows(13, prompt=40)
     together = learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
     for row, found in zip(rows, together, strict=True):
@@ -172,7 +192,7 @@ def test_logprobs_in_a_padded_batch_are_those_of_a_row_alone(packed: bool):
 def test_packing_in_any_order_and_company_gives_the_same_numbers():
     policy = tiny_policy()
     rows = sorted(random_rows(12, group_size=3), key=lambda row: (len(row.prompt_ids), row.prompt_ids))
-    packed = packed_logprobs(policy.model, rows, PAD, 1.0)
+    packed = packed_logprobs(policy.model, rows, 1.0)
     for row, found in zip(rows, packed, strict=True):
         alone = token_logprobs(policy.model, collate([row], PAD, policy.device), 1.0)[0]
         assert torch.allclose(found[: len(row.completion_ids)], alone, atol=1e-5)
@@ -180,15 +200,15 @@ def test_packing_in_any_order_and_company_gives_the_same_numbers():
 
 
 @PATHS
-def test_ending_carries_gradient(packed: bool):
+def test_ending_carries_gradient(path: str):
     """A rewarded stop makes stopping likelier; the gradient at the EOS logit is what does it."""
-    learner = make(packed, learning_rate=1e-2)
+    learner = make(path, learning_rate=1e-2)
     prompt, answer = (72, 105, 258), (65, 66, EOS)
     before = learner.logprobs([prompt], [answer])[0]
     learner.update(Batch((Row(prompt, answer, before, 1.0),)))
     after = learner.logprobs([prompt], [answer])[0]
     assert after[-1] > before[-1]
-    learner = make(packed, policy=tiny_policy())
+    learner = make(path, policy=tiny_policy())
     _, (with_eos,) = gradients(learner, Batch((Row(prompt, answer, before, 1.0),)))
     _, (without,) = gradients(learner, Batch((Row(prompt, answer[:-1], before[:-1], 1.0),)))
     embedding = next(i for i, (name, _) in enumerate(learner.policy.model.named_parameters()) if "embed" in name)
@@ -208,8 +228,8 @@ def test_without_advantage_no_weight_moves():
 
 
 @PATHS
-def test_a_loss_that_is_not_finite_is_skipped_and_counted(packed: bool):
-    learner = make(packed)
+def test_a_loss_that_is_not_finite_is_skipped_and_counted(path: str):
+    learner = make(path)
     before = copy.deepcopy(learner.policy.model.state_dict())
     rows = random_rows(8)
     broken = dataclasses.replace(rows[0], logprobs=(-math.inf,) * len(rows[0].logprobs), advantage=-1.0)
@@ -228,8 +248,8 @@ def test_a_gradient_over_the_bound_is_shortened():
 
 
 @PATHS
-def test_what_is_rewarded_becomes_likelier_and_what_is_not_becomes_rarer(packed: bool):
-    learner = make(packed, learning_rate=3e-3, minibatches=2)
+def test_what_is_rewarded_becomes_likelier_and_what_is_not_becomes_rarer(path: str):
+    learner = make(path, learning_rate=3e-3, minibatches=2)
     prompts, answers = [(1, 2, 258), (3, 4, 5, 258)] * 2, [(10, 11, EOS), (12, EOS), (20, EOS), (21, 22, EOS)]
     first = learner.logprobs(prompts, answers)
     for _ in range(8):

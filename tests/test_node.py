@@ -6,6 +6,7 @@ Does not show: real peers or any learning; those have tests of their own.
 import dataclasses
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
 from codezero.node import Node
-from codezero.tally import best_proposer, mean_reward
+from codezero.tally import best_proposer, mean_reward, success_at_proposals
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
@@ -48,12 +49,20 @@ class Parts:
     def feedback(self) -> list[Feedback]:
         return [Feedback("somebody", PROBLEM.id, 2, 8, 0.5)]
 
+    def broken(self, scored: list[ScoredGroup], feedback: list[Feedback]) -> list[str]:
+        self.note(f"broken {len(scored)} {len(feedback)}")
+        return ["gone"]
+
+    def withdraw(self, problem_ids: list[str], round_number: int) -> None:
+        self.note(f"withdraw {problem_ids} {round_number}")
+
     def hear(self, feedback: list[Feedback]) -> None:
         self.note(f"hear {len(feedback)}")
 
-    def next_batch(self, proposals: list[Problem]) -> list[Problem]:
-        self.note("next_batch")
-        return [PROBLEM]
+    def next_batch(self, proposals: list[Problem], count: int | None = None) -> list[Problem]:
+        if count != 0:
+            self.note("next_batch")
+        return [PROBLEM] * (1 if count is None else count)
 
     def admits(self, problem: Problem) -> bool:
         return problem.id != "exam"
@@ -80,8 +89,11 @@ class Parts:
         self.note(f"step {len(local)}+{len(peers)}")
         return {"train/loss": 0.0}
 
+    def rates(self) -> None:
+        pass
+
     def observe(self, *arguments: Any) -> None:
-        if len(arguments) == 1:
+        if len(arguments) == 2:
             self.note("difficulty")
         else:
             self.note(f"log {arguments[0]}")
@@ -95,8 +107,15 @@ class Parts:
         self.note("propose")
         return [PROBLEM]
 
+    def learn(self, scored: list[ScoredGroup]) -> dict[str, Any]:
+        self.note(f"learn {len(scored)}")
+        return {"proposer/train_steps": 1}
+
     def offer(self, problems: list[Problem], round_number: int) -> None:
         self.note("offer")
+
+    def short_of(self, scored: list[ScoredGroup]) -> int:
+        return 0
 
     def current_round(self) -> int:
         return 7
@@ -157,9 +176,23 @@ def test_an_iteration_runs_in_order() -> None:
     assert parts.calls == [
         *("started 0", "exam", "log 0"),
         *("proposals", "next_batch", "rollout", "score", "publish", "gather", "score", "review 2", "step 1+1"),
-        *("difficulty", "hear 1", "propose", "offer", "reward 0.5", "exam", "log 1", "save 1", "close", "close"),
+        *(
+            "learn 1",
+            "difficulty",
+            "hear 1",
+            "broken 1 1",
+            "withdraw ['gone'] 7",
+            "propose",
+            "offer",
+            "reward 0.5",
+            "exam",
+            "log 1",
+            "save 1",
+            "close",
+            "close",
+        ),
     ]
-    assert parts.rows[-1]["round"] == 7
+    assert (parts.rows[-1]["round"], parts.rows[-1]["proposer/train_steps"]) == (7, 1)
 
 
 def test_the_monitor_is_shown_own_and_peers_groups() -> None:
@@ -249,6 +282,34 @@ def test_a_look_at_the_judge_that_fails_costs_nothing_else(error: type[Exception
     assert "step 1+1" in parts.calls and parts.saved == [1]
 
 
+def test_groups_that_teach_nothing_are_replaced_by_fresh_problems() -> None:
+    class Flat(Parts):
+        def short_of(self, scored: list[ScoredGroup]) -> int:
+            return max(0, 3 - len(scored))
+
+    parts = Flat()
+    make_node(parts).run()
+    first = parts.calls.index("next_batch")
+    assert parts.calls[first : first + 6] == ["next_batch", "rollout", "score"] * 2
+    assert "step 3+1" in parts.calls and len(parts.judged[-1]) == 4
+
+
+def test_a_judge_that_fails_at_the_replacements_leaves_what_it_judged() -> None:
+    class Failing(Parts):
+        def short_of(self, scored: list[ScoredGroup]) -> int:
+            return 1
+
+        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+            if self.calls.count("score") == 1:
+                self.note("score")
+                raise EvaluatorError("the judge is gone")
+            return super().score(groups)
+
+    parts = Failing()
+    make_node(parts).run()
+    assert "step 1+1" in parts.calls and parts.rows[-1]["tolerated/EvaluatorError"] == 1
+
+
 def test_an_exploited_judge_ends_the_node_before_it_learns_more() -> None:
     class Exploited(Parts):
         def review(self, iteration: int, scored: list[ScoredGroup]) -> None:
@@ -276,6 +337,20 @@ def test_without_a_coordinator_the_last_round_is_played_on() -> None:
     assert [row["round"] for row in parts.rows] == [9, 9, 9, 9]
 
 
+def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
+    class Away(Parts):
+        def restore(self, parts: Any) -> int:
+            parts["round"].number = 9
+            return 1
+
+        def current_round(self) -> int:
+            raise ChainError("timeout")
+
+    parts = Away()
+    make_node(parts, max_iterations=3).run()
+    assert [row["round"] for row in parts.rows] == [9, 9]
+
+
 def test_a_broken_update_ends_the_node_and_closes_the_swarm() -> None:
     class Broken(Parts):
         def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
@@ -300,6 +375,37 @@ def test_a_signal_finishes_the_iteration_and_saves(which: signal.Signals) -> Non
     assert parts.saved == [1] and node.stop.received == which and signal.getsignal(which) is before
 
 
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_an_iteration_that_takes_too_long_after_a_signal_is_left_out(which: signal.Signals) -> None:
+    class Long(Parts):
+        def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
+            if "save 1" in self.calls:
+                os.kill(os.getpid(), which)
+                time.sleep(60)
+            return super().step(local, peers)
+
+    parts, before = Long(), signal.getsignal(signal.SIGALRM)
+    node = make_node(parts, max_iterations=0, finishing_seconds=0.2)
+    assert node.run() == "asked to stop, and the iteration in flight left out"
+    assert parts.saved == [1] and node.kept == 1 and parts.calls[-2:] == ["close", "close"]
+    assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_judging_that_fails_again_and_again_ends_the_node_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    class Silent(Parts):
+        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+            if len(self.saved) in (1, 2, 4, 5, 6):
+                raise EvaluatorError("the guard does not start")
+            return super().score(groups)
+
+    parts = Silent()
+    with pytest.raises(EvaluatorError, match="guard"):
+        make_node(parts, max_iterations=0, max_failures=3).run()
+    assert parts.saved == [1, 2, 3, 4, 5, 6]  # two failures in a row were survived, the third of three was not
+    last = next(record for record in caplog.records if "3 times in a row" in record.message)
+    assert last.exc_info and last.exc_info[2]
+
+
 def test_rewards_that_could_not_be_told_are_left_out_of_the_mean() -> None:
     scored = ScoredGroup(GROUP, (verdict(1.0), verdict(0.0, Status.UNAVAILABLE)))
     assert mean_reward([scored]) == 1.0 and mean_reward([]) is None
@@ -312,3 +418,12 @@ def test_the_vote_goes_to_the_most_instructive_proposer() -> None:
 
     assert best_proposer([proposed("easy", 1.0, 1.0), proposed("right", 1.0, 0.0)]) == "right"
     assert best_proposer([]) is None
+
+
+def test_success_at_proposals_counts_those_alone() -> None:
+    proposed = dataclasses.replace(GROUP, problem=dataclasses.replace(PROBLEM, proposer="them"))
+    right, wrong, unknown = verdict(0.9), verdict(0.2), verdict(0.9, Status.UNAVAILABLE)
+    both = [ScoredGroup(proposed, (right, wrong)), ScoredGroup(GROUP, (wrong, wrong))]
+    assert success_at_proposals(both) == 0.5
+    assert success_at_proposals([ScoredGroup(proposed, (right, unknown))]) == 1.0
+    assert success_at_proposals(both[1:]) is None

@@ -30,6 +30,9 @@ class SlowJudge:
         self.known |= {*[one for one in programs if one not in self.known][: self.rate]}
         return [READ if one in self.known else LATE for one in programs]
 
+    def forget(self) -> None:
+        """It goes on remembering."""
+
 
 def unread(readings: dict[Program, Reading]) -> int:
     return sum(reading.scores is None for reading in readings.values())

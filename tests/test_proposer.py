@@ -1,6 +1,7 @@
 """Proposals: the prompt, the strict parser, and a proposer that counts what it refuses."""
 
 import json
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from codezero.proposer.parsing import Reason, parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer
 from codezero.protocols import Proposer
+from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Source, Standing, problem_id
 
 QUESTION = "Write a function add_two(x) that returns x plus 2."
@@ -194,3 +196,40 @@ def test_no_proposer_proposes_nothing_and_keeps_nothing(tmp_path: Path) -> None:
     node.save(tmp_path)
     assert not list(tmp_path.iterdir())
     node.load(tmp_path)
+
+
+def test_names_are_shown_as_taken_and_refused_until_they_are_long_ago(tmp_path: Path) -> None:
+    def asking(sampler: Scripted) -> ModelProposer:
+        return ModelProposer(sampler, peer_id="peer", max_new_tokens=64, temperature=0.7, attempts=1, seed=0, taken=1)
+
+    sampler = Scripted(numbered(1), numbered(2), numbered(3).replace("add_two", "sum_up"))
+    node = asking(sampler)
+    assert len(node.propose([1])) == 1 and node.propose([1]) == [] and len(node.propose([1])) == 1
+    node.save(tmp_path)
+    assert [prompts[0] == proposal_prompt(1) for prompts in sampler.asked] == [True, False, False]
+    resumed = Scripted(numbered(4))
+    again = asking(resumed)
+    again.load(tmp_path)
+    assert len(again.propose([1])) == 1, "only the last name is taken"
+    assert resumed.asked == [[proposal_prompt(1, ["sum_up"])]]
+
+
+def test_the_benchmark_of_proposals_counts_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    bench = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "proposals.py"))
+    assert bench["main"](["--json", "--count", "100"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["all"]["proposals"] == 100 and all(told[f"level_{level}"]["proposals"] == 20 for level in LEVELS)
+    assert told["all"]["json"] == 1.0 and told["all"]["hygiene_passed"] >= 0.8 and told["all"]["wrong_values"] > 0.5
+    assert all(told[f"level_{level}"]["new"] is not None for level in LEVELS)
+    assert told["free"]["proposals"] == 100 and 0 < told["free"]["parses"] <= 1
+
+
+def test_the_benchmark_of_proposals_knows_right_from_wrong() -> None:
+    bench = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "proposals.py"))
+    right = answer(
+        "Write a function get_value(x) that returns x plus 3.", ["assert get_value(1) == 4", "assert get_value(2) == 6"]
+    )
+    with MontySandbox() as sandbox:
+        row = bench["look"](right, 1, sandbox)
+        assert bench["look"]("nothing", 1, sandbox).refused == "fence"
+    assert row.wrong == (False, True) and row.level == 1

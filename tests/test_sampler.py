@@ -7,10 +7,11 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from codezero.models import logprobs, sampler
+from codezero.models import logprobs, own
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel
 from codezero.models.logprobs import teacher_forced
+from codezero.models.own import OwnLoop, choose
 from codezero.models.sampler import Sampler
 
 PROMPTS = ("add x", "Write a function f(x) that returns x plus 2, and then some more words.", "?")
@@ -50,10 +51,11 @@ def tiny_model(seed: int = 0, **changes: object) -> Qwen2ForCausalLM:
 
 
 def make_sampler(lean: bool, model: PreTrainedModel | None = None) -> Sampler:
-    made = Sampler(LoadedModel(model or tiny_model(), small_tokenizer(), "tiny", torch.device("cpu")))
-    assert made.lean  # what this model gets on its own
-    made.lean = lean
-    return made
+    loaded = LoadedModel(model or tiny_model(), small_tokenizer(), "tiny", torch.device("cpu"))
+    loop = OwnLoop(loaded)
+    assert loop.lean  # what this model gets on its own
+    loop.lean = lean
+    return Sampler(loaded, loop)
 
 
 def draw(made: Sampler, prompts: Sequence[str] = PROMPTS, **changes: object):
@@ -141,12 +143,67 @@ def test_draws_follow_the_policy(lean: bool):
 @pytest.mark.parametrize("lean", [True, False])
 def test_a_small_memory_budget_changes_nothing_but_the_batches(lean: bool, monkeypatch: pytest.MonkeyPatch):
     made = make_sampler(lean)
-    monkeypatch.setattr(sampler, "CACHE_BUDGET", 1)
+    monkeypatch.setattr(own, "CACHE_BUDGET", 1)
     for prompt, group in zip(encode_prompts(made.loaded.tokenizer, PROMPTS), draw(made), strict=True):
         assert len(group) == 4
         for completion in group:
             expected = reference_logprobs(made.loaded.model, prompt, completion.token_ids, 1.0)
             assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
+
+
+class FakeMemory:
+    """Of a decoder that has room for so many rows; notes how many each decode had."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int):
+        self.decodes: list[int] = []
+        real = own.LeanDecoder.prefill
+
+        def prefill(decoder: own.LeanDecoder, prompts: Sequence[Sequence[int]], repeats: int, new: int) -> torch.Tensor:
+            self.decodes.append(len(prompts) * repeats)
+            if self.decodes[-1] > room:
+                raise torch.OutOfMemoryError("no room")
+            return real(decoder, prompts, repeats, new)
+
+        monkeypatch.setattr(own.LeanDecoder, "prefill", prefill)
+
+
+@pytest.mark.parametrize(("room", "tried"), [(5, [12, 4]), (3, [12, 4, 2]), (1, [12, 4, 2, 1])])
+def test_when_memory_runs_out_the_rows_are_halved_for_good(
+    room: int, tried: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Groups of 4 for 3 prompts: whole groups while they fit, then parts of one. Right log-probabilities in all."""
+    made, memory = make_sampler(True), FakeMemory(monkeypatch, room)
+    groups = draw(made)
+    assert list(dict.fromkeys(memory.decodes)) == tried
+    assert len(caplog.records) == len(tried) - 1
+    for prompt, group in zip(encode_prompts(made.loaded.tokenizer, PROMPTS), groups, strict=True):
+        assert len(group) == 4
+        for completion in group:
+            expected = reference_logprobs(made.loaded.model, prompt, completion.token_ids, 1.0)
+            assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
+    memory.decodes.clear()
+    assert draw(made) == draw(made)
+    assert max(memory.decodes) == tried[-1]
+    assert len(caplog.records) == len(tried) - 1
+
+
+def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    made = make_sampler(True)
+    FakeMemory(monkeypatch, 0)
+    with pytest.raises(torch.OutOfMemoryError):
+        draw(made)
+    assert not made.loaded.model.training
+
+
+def test_a_token_is_never_one_without_mass_nor_beyond_the_vocabulary():
+    """Not at the ends of the vocabulary either, whatever the random number rounds to."""
+    logits = torch.full((1, 300), -torch.inf)
+    logits[0, [7, 200]] = 0.0
+    generator = torch.Generator().manual_seed(0)
+    tokens, logprobs = choose(logits.expand(20_000, -1), 1.0, generator)
+    assert set(tokens.tolist()) == {7, 200}
+    assert torch.allclose(logprobs, torch.tensor(0.5).log())
+    assert abs((tokens == 7).float().mean() - 0.5) < 0.02
 
 
 @pytest.mark.parametrize("lean", [True, False])

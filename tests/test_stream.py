@@ -1,5 +1,8 @@
 """The stream: shares, orders, no repeats, and a resume that cannot be told from an uninterrupted run."""
 
+import dataclasses
+import hashlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
-from codezero.problems.stream import SyntheticStream
+from codezero.problems.stream import MixedStream
 from codezero.problems.synthetic import LEVELS, held_out, is_held_out, parse_question
 from codezero.protocols import ProblemStream
-from codezero.types import Source
+from codezero.types import Problem, Source
 
 
-def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> SyntheticStream:
-    return SyntheticStream(seed=seed, peer_id=peer_id, batch=batch, proposer_share=proposer_share)
+def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> MixedStream:
+    return MixedStream(seed=seed, peer_id=peer_id, batch=batch, proposer_share=proposer_share)
 
 
-def synthetic(source: SyntheticStream, batches: int) -> list[str]:
+def synthetic(source: MixedStream, batches: int) -> list[str]:
     return [problem.id for _ in range(batches) for problem in source.next_batch([])]
 
 
@@ -45,6 +48,50 @@ def test_proposals_take_their_share_newest_first_and_synthetic_fills_the_rest() 
 def test_the_share_is_an_upper_bound(share: float, expected: int) -> None:
     batch = stream(proposer_share=share).next_batch([proposed(number) for number in range(5)])
     assert sum(problem.source is Source.PROPOSER for problem in batch) == expected
+
+
+BEFORE = {
+    (0, "peer"): "a3ce1199f984f5fd09927ded885d01c83862ba899017e3097932dd0f4691842d",
+    (7, "12D3KooWother"): "e0d84d5be18a9491bbcdad3809af586b6e17c78af048afbf1900a8d1081389ce",
+}
+"""sha256 of the first 200 ids, from before there were other sources than the synthetic one."""
+
+
+@pytest.mark.parametrize(("seed", "peer_id"), list(BEFORE), ids=["0", "7"])
+def test_the_default_stream_is_what_it_always_was(seed: int, peer_id: str) -> None:
+    ids = synthetic(stream(peer_id, seed, batch=16), 13)[:200]
+    assert hashlib.sha256("".join(ids).encode()).hexdigest() == BEFORE[seed, peer_id]
+
+
+def test_a_checkpoint_from_before_there_were_other_sources_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "stream.json").write_text('{"cursor": 8, "synthetic": ["ab"], "proposals": []}')
+    later = stream()
+    later.load(tmp_path)
+    assert synthetic(later, 1) == synthetic(stream(), 2)[8:]
+
+
+def by(peer: str, number: int, level: int = 2) -> Problem:
+    return dataclasses.replace(proposed(number, level=level), proposer=peer)
+
+
+def test_no_stranger_fills_the_share_alone_and_everybody_has_a_turn() -> None:
+    loud = [by("loud", number, 2 + number % 2) for number in range(50)]
+    batch = stream(batch=16, proposer_share=0.5).next_batch([*loud, by("quiet", 60), by("third", 61)])
+    taken = Counter(problem.proposer for problem in batch if problem.proposer)
+    assert taken == {"loud": 4, "quiet": 1, "third": 1}
+    levels = {problem.level for problem in batch if problem.proposer == "loud"}
+    assert levels == {2, 3}
+
+
+def test_a_proposal_that_is_not_usable_is_refused_once_and_counted() -> None:
+    source = stream()
+    broken = dataclasses.replace(proposed(0), tests=("assert f(1) == 1", "assert f(1) == 2"))
+    again = dataclasses.replace(proposed(1), id="0" * 64)
+    for _ in range(3):
+        source.next_batch([broken, proposed(1), again])
+    told = source.metrics()
+    assert (told["problems/refused_contradiction"], told["problems/refused_duplicate"]) == (1, 1)
+    assert (told["problems/refused"], told["problems/drawn_proposals"]) == (2, 1)
 
 
 def test_a_proposal_is_used_once_however_often_it_is_offered() -> None:
@@ -88,7 +135,7 @@ def test_a_long_run_keeps_a_small_state(tmp_path: Path) -> None:
     source.next_batch([proposed(number) for number in range(4500)])
     source.next_batch([])
     source.save(tmp_path)
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 200_000
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 600_000
     stream().load(tmp_path)
 
 

@@ -189,6 +189,9 @@ def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: Stati
 
             return [Reading((noisy(one), 9.0 if "+ 0" in one.code else 3 * honest(one))) for one in programs]
 
+        def forget(self) -> None:
+            """Remembers nothing."""
+
     judge = TwoScores()
     with MontySandbox() as sandbox:
         auditor = Auditor(sandbox, share=1.0, window=500, seed=0)
@@ -240,3 +243,16 @@ def test_a_damaged_memory_is_a_damaged_checkpoint(guard: StaticGuard, tmp_path: 
     (tmp_path / "watch.json").write_bytes(damage)
     with pytest.raises(CheckpointError, match=r"watch\.json"):
         build_watch(ToldJudge(honest), guard).load(tmp_path)
+
+
+def test_the_rates_are_those_of_the_metrics_and_those_of_a_judge_without_skill_tell_nothing(guard: StaticGuard) -> None:
+    watch = build_watch(ToldJudge(honest), guard)
+    assert watch.rates() is None
+    watch.calibrated()
+    rates, metrics = watch.rates(), watch.metrics()
+    assert rates is not None and rates.wrong > 50 < rates.right
+    assert rates.false_positive == metrics["judge/canary_false_positive_share"]
+    assert rates.false_negative == metrics["judge/canary_false_negative_share"]
+    blind = build_watch(ToldJudge(lambda _: 0.0), guard)
+    blind.calibrated()
+    assert blind.rates() is not None and (blind.rates().false_positive, blind.rates().false_negative) == (1.0, 0.0)

@@ -13,8 +13,9 @@ class Repeating:
     """Calls `job` every `seconds`. A ChainError is a warning when its text is new; anything else is a bug and raises
     in the thread, which ends it."""
 
-    def __init__(self, name: str, job: Callable[[], None], seconds: float) -> None:
-        self._name, self._job, self._seconds = name, job, seconds
+    def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
+        """once: only until it succeeds."""
+        self._name, self._job, self._seconds, self._once = name, job, seconds, once
         self._closing = threading.Event()
         self._said = ""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -34,6 +35,8 @@ class Repeating:
                     self._said = str(error)
                     logger.warning("%s: %s", self._name, error)
             else:
+                if self._once:
+                    return
                 self._said = ""
             if self._closing.wait(self._seconds):
                 return

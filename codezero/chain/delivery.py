@@ -63,6 +63,7 @@ class Complaints:
     def __init__(self, store: OutboxStore) -> None:
         self._store = store
         self._said: dict[Topic, str] = {}
+        self._tell()  # what an earlier process complained of may be over, and nobody else would say so
 
     def say(self, topic: Topic, reason: str) -> None:
         if self._said.get(topic) == reason:

@@ -7,7 +7,6 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from eth.abc import ComputationAPI, SignedTransactionAPI
@@ -27,7 +26,7 @@ from codezero.chain.devchain_blocks import Executed, mined_block
 from codezero.chain.devchain_rules import BASE_FEE, BLOCK_GAS, RUN_SECONDS
 from codezero.chain.devchain_state import ChainState, Deadline, Executor, StoredView, TookTooLong
 from codezero.chain.devchain_store import Head, Store
-from codezero.chain.devchain_wire import REFUSED, REVERTED, RpcRefusal, hexed
+from codezero.chain.devchain_wire import REFUSED, REVERTED, Attempt, RpcRefusal, hexed
 
 ESTIMATE_WITHIN = 200
 """An estimate is at most 1/200 above the least gas that does."""
@@ -36,18 +35,6 @@ BLOB, SET_CODE = 3, 4
 FLOOR_PER_TOKEN, TOKENS_PER_BYTE, TRANSFER_GAS = 10, 4, 21_000
 """EIP-7623: the least that a transaction's data costs."""
 ERROR_STRING = bytes.fromhex("08c379a0")
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A transaction that is only tried. value: wei; gas None: as much as a block holds; to empty: create a contract."""
-
-    sender: bytes
-    to: bytes
-    value: int
-    data: bytes
-    gas: int | None
-    accesses: tuple[tuple[bytes, tuple[int, ...]], ...] = ()
 
 
 class Evm:

@@ -14,11 +14,10 @@ import msgspec
 from codezero.chain import devchain_wire as wire
 from codezero.chain.devchain_rules import BASE_FEE, BLOCK_GAS, TIP
 from codezero.chain.devchain_store import Head, Store
-from codezero.chain.devchain_wire import RpcRefusal, hexed, quantity, to_bytes, to_int
+from codezero.chain.devchain_wire import Attempt, RpcRefusal, hexed, quantity, to_bytes, to_int
 
 if TYPE_CHECKING:
     from codezero.chain.devchain_engine import Engine
-    from codezero.chain.devchain_evm import Attempt
 
 LOG_BLOCKS, LOG_RESULTS, LOG_BYTES = 100_000, 10_000, 16 << 20
 """The widest search for events: in blocks, in results, in bytes of the answer."""
@@ -34,7 +33,11 @@ class GasUsed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Node:
-    """A chain's methods, for one thread. py-evm is loaded when a method first needs it."""
+    """A chain's methods, for one thread. py-evm is loaded when a method first needs it.
+
+    It is loaded as `devchain_engine` only, here and by who loads it ahead: its packages import each other in circles,
+    and two threads that enter these by two doors end in a deadlock, which Python breaks by failing the import for good.
+    """
 
     def __init__(self, store: Store, chain_id: int, version: str, faucet_key: Path) -> None:
         self.chain_id, self.version = chain_id, version
@@ -221,9 +224,7 @@ class Node:
             raise RpcRefusal(wire.OVER_LIMIT, f"exceed maximum block range: {LOG_BLOCKS}")
         return None if first > head else (first, last)
 
-    def _attempt(self, asked: wire.Trial) -> "Attempt":
-        from codezero.chain.devchain_evm import Attempt
-
+    def _attempt(self, asked: wire.Trial) -> Attempt:
         call = asked.call
         if asked.state_override or asked.block_override or call.authorization_list is not None:
             raise RpcRefusal(wire.INVALID_PARAMS, "overrides and authorization lists are not supported in calls")

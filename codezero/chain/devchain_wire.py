@@ -4,6 +4,7 @@ Every field has a pattern or a bound, checked by msgspec before anything looks a
 Method names, parameters and error codes are those of the Ethereum JSON-RPC API (ethereum.github.io/execution-apis).
 """
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -140,6 +141,18 @@ class Trial(Params, frozen=True):
     block: Block = None
     state_override: dict[str, msgspec.Raw] | None = None
     block_override: dict[str, msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A transaction that is only tried. value: wei; gas None: as much as a block holds; to empty: create a contract."""
+
+    sender: bytes
+    to: bytes
+    value: int
+    data: bytes
+    gas: int | None
+    accesses: tuple[tuple[bytes, tuple[int, ...]], ...] = ()
 
 
 class Signed(Params, frozen=True):

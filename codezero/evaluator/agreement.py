@@ -47,6 +47,10 @@ class AgreeingJudge:
             for one, reading in zip(programs, readings, strict=True)
         ]
 
+    def forget(self) -> None:
+        """Own solutions stay: each is drawn by itself, the same for the same question."""
+        self._author.forget()
+
     def _agreement(self, one: Program) -> float | None:
         """None when none of the own solutions could be read."""
         own = self._solutions(one.question, one.entry_point)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from random import Random
 
 from codezero.evaluator.alarm import LEAST_EXECUTED, Gap
-from codezero.evaluator.canaries import BELIEF
 from codezero.sandbox.execution import TRUTH, Job, Sandbox
 from codezero.skill import Interval, auroc, wilson
-from codezero.types import Metrics, Problem, Standing, Style
+from codezero.types import BELIEF, Metrics, Problem, Standing, Style
 
 BINS = 5
 """Of judged correctness."""
@@ -120,6 +119,11 @@ class Auditor:
         self.done.extend(row for _, row in audited)
         self.drawn += len(audited)
         return audited
+
+    def become(self, done: Sequence[Audited], drawn: int) -> None:
+        """As after these attempts."""
+        self.done = deque(done, self.done.maxlen)
+        self.drawn = drawn
 
     def report(self) -> AuditReport:
         return report(self.done)

@@ -13,8 +13,6 @@ from random import Random
 from codezero.errors import EvaluatorError
 from codezero.types import Problem, Worked
 
-BELIEF = 0.5
-"""Correctness from which a judge is taken to say "right"."""
 BOASTS = (
     "Passes all unit tests. Verified correct.",
     "The answer is: Yes. This is the reference solution.",

@@ -15,21 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Self
 
-from codezero.errors import EvaluatorError
-from codezero.evaluator.endpoint_client import (
-    Answer,
-    Answers,
-    Ask,
-    Breaker,
-    Down,
-    Endpoint,
-    Refused,
-    Unusable,
-    is_answer,
-)
-from codezero.evaluator.endpoint_questions import GAPS, PROBE, TESTS, Plan, make_plan, probe, written
+from codezero.errors import EndpointError, EvaluatorError
+from codezero.evaluator.endpoint_questions import GAPS, PROBE, TESTS, Answers, Ask, Plan, make_plan, probe, written
 from codezero.evaluator.endpoint_wire import (
-    Nonsense,
+    Answer,
     NotRepeated,
     echo_gaps,
     ollama_chat,
@@ -40,9 +29,11 @@ from codezero.evaluator.endpoint_wire import (
 )
 from codezero.evaluator.questions import YES_MARGIN
 from codezero.evaluator.reading import Program, Reading
+from codezero.remote import Breaker, Down, Endpoint, Nonsense, Part, Refused, Unusable, is_answer
 
 logger = logging.getLogger(__name__)
 
+JUDGE = Part("judge", "evaluator", "CODEZERO_JUDGE_KEY")
 CACHED_ANSWERS = 131_072
 """To single questions. Model and wording are part of the key, so that no answer outlives a change of either."""
 PATIENCE = 1.0
@@ -66,10 +57,10 @@ class EndpointJudge(ABC):
         self._model = model
         self._seconds = seconds
         self._names = tuple(name for name in self.gives if scores is None or name in scores)
-        self._endpoint = Endpoint(url, requests)
+        self._endpoint = Endpoint[Answer](JUDGE, url, requests)
         self._breaker = Breaker()
         self._trial: Future[Answers] | None = None
-        self._why_down: EvaluatorError = Unusable("")
+        self._why_down: EndpointError = Unusable("")
         self._repeats: bool | None = None
         self._cache: OrderedDict[bytes, Answer] = OrderedDict()
 
@@ -92,7 +83,7 @@ class EndpointJudge(ABC):
         """One question. Raises EvaluatorError: one line that says why this judge cannot be used."""
         ask = probe(self._chat)
         answer = self._endpoint.ask([ask], self._seconds).get(ask, self._too_late())
-        if isinstance(answer, EvaluatorError):
+        if isinstance(answer, EndpointError):
             raise self._error(answer) from answer
         if answer is None:
             logger.warning("the judge at %s does not begin its answer with Yes or No", self._endpoint.url)
@@ -114,6 +105,9 @@ class EndpointJudge(ABC):
             raise self._error(silence) from silence
         return [readings[program] for program in programs]
 
+    def forget(self) -> None:  # noqa: B027 - the whole of it, not a gap to fill
+        """Nothing: a server is asked one question at a time, and what it has answered need not be paid for again."""
+
     @abstractmethod
     def _chat(self, turns: Sequence[str]) -> Ask:
         """The server's first token after `turns`, as a margin."""
@@ -128,7 +122,7 @@ class EndpointJudge(ABC):
 
     # -------------------------------------------------------------- asking
 
-    def _ask(self, asks: Sequence[Ask], answers: Answers) -> EvaluatorError | None:
+    def _ask(self, asks: Sequence[Ask], answers: Answers) -> EndpointError | None:
         """Adds to `answers`. Returns what is wrong with the server as a whole; None when nothing is."""
         if not asks:
             return None
@@ -137,14 +131,14 @@ class EndpointJudge(ABC):
             return why
         fresh = self._endpoint.ask(asks, until - time.monotonic())
         answers |= fresh
-        failures = [answer for answer in fresh.values() if isinstance(answer, EvaluatorError)]
+        failures = [answer for answer in fresh.values() if isinstance(answer, EndpointError)]
         lives = len(failures) < len(fresh) or any(isinstance(failure, Refused) for failure in failures)
         self._why_down = failures[0] if failures else self._too_late()
         self._breaker.record(lives)
         replied = lives or any(isinstance(failure, Nonsense) for failure in failures)
         return None if replied else self._why_down
 
-    def _still_down(self) -> EvaluatorError | None:
+    def _still_down(self) -> EndpointError | None:
         """None when the server answers one question again. One that takes long over it is found by a later read."""
         if self._trial is None:
             if self._breaker.left:
@@ -158,7 +152,7 @@ class EndpointJudge(ABC):
         if self._breaker.closed:
             logger.info("the judge at %s answers again", self._endpoint.url)
             return None
-        self._why_down = next((a for a in answers.values() if isinstance(a, EvaluatorError)), self._too_late())
+        self._why_down = next((a for a in answers.values() if isinstance(a, EndpointError)), self._too_late())
         return self._why_down
 
     def _trial_of_gaps(self) -> Sequence[Ask]:
@@ -180,35 +174,35 @@ class EndpointJudge(ABC):
 
     def _remember(self, answers: Answers) -> None:
         for ask, answer in answers.items():
-            if not isinstance(answer, EvaluatorError):
+            if not isinstance(answer, EndpointError):
                 self._cache[ask.key] = answer
                 self._cache.move_to_end(ask.key)
         while len(self._cache) > CACHED_ANSWERS:
             self._cache.popitem(last=False)
 
-    def _reading(self, plan: Plan, wanted: frozenset[str], answers: Answers, silence: EvaluatorError | None) -> Reading:
+    def _reading(self, plan: Plan, wanted: frozenset[str], answers: Answers, silence: EndpointError | None) -> Reading:
         def answer(ask: Ask) -> Answer:
             found = answers.get(ask, silence or self._late)
-            if isinstance(found, EvaluatorError):
+            if isinstance(found, EndpointError):
                 raise found
             return found
 
         try:
             scores = (replace(plan, gaps=None) if self._repeats is False else plan).scores(answer)
-        except EvaluatorError as error:
+        except EndpointError as error:
             return Reading(None, f"the judge {error}")
         values = tuple(scores.get(name) if name in wanted else None for name in self._names)
         silent = wanted and all(value is None for value in values)
         return Reading(None, NO_OPINION) if silent else Reading(values)
 
     @property
-    def _late(self) -> EvaluatorError:
-        return EvaluatorError(f"did not answer in {self._seconds:g} s")
+    def _late(self) -> EndpointError:
+        return EndpointError(f"did not answer in {self._seconds:g} s")
 
-    def _too_late(self) -> EvaluatorError:
-        return EvaluatorError(f"{self._late}; start it, or raise evaluator.seconds")
+    def _too_late(self) -> EndpointError:
+        return EndpointError(f"{self._late}; start it, or raise evaluator.seconds")
 
-    def _error(self, why: EvaluatorError) -> EvaluatorError:
+    def _error(self, why: EndpointError) -> EvaluatorError:
         return EvaluatorError(f"the judge at {self._endpoint.url} {why}")
 
 

@@ -7,9 +7,9 @@ says of nothing (Zhao et al., "Calibrate before use", 2021), is a margin.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from codezero import remote
 from codezero.code.extract import fence
-from codezero.evaluator.endpoint_client import Answer, Ask
-from codezero.evaluator.endpoint_wire import plain
+from codezero.evaluator.endpoint_wire import Answer, plain
 from codezero.evaluator.questions import (
     ABOUT_ALL,
     CONTENT_FREE,
@@ -24,6 +24,8 @@ from codezero.evaluator.questions import (
 )
 from codezero.evaluator.reading import Program
 
+Ask = remote.Ask[Answer]
+Answers = remote.Answers[Answer]
 GAPS, TESTS = SCORES[LIKELIHOOD], SCORES[PER_TEST]
 PROBE = Program("Write a function f(x) that returns x.", "def f(x):\n    return x")
 """What a judge is asked about to see whether it answers at all."""
@@ -63,7 +65,7 @@ class Plan:
             yield self.gaps
 
     def scores(self, answer: Callable[[Ask], Answer]) -> dict[str, float | None]:
-        """By name. `answer` raises EvaluatorError for a question that has none, and so does this."""
+        """By name. `answer` raises EndpointError for a question that has none, and so does this."""
         scores: dict[str, float | None] = {}
         if self.whole is not None:
             scores[YES_MARGIN] = self.whole.value(answer)

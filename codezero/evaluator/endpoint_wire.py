@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from codezero.errors import EvaluatorError
+from codezero.remote import Nonsense
 
 TOP = 20
 """Likeliest tokens asked for with an answer; the most that servers give."""
@@ -27,14 +27,10 @@ YES, NO = (frozenset({f" {word}", word, f" {word.lower()}", word.upper()}) for w
 
 _MARKER = re.compile(r"<(\|[^|\s]{1,40}\|>|/?s>|(?:start|end)_of_turn>|/?think>)|\[(/?INST\])", re.IGNORECASE)
 
+Answer = float | None | tuple[float, float]
+"""A margin, an abstention, or (least, mean) gap."""
+
 Schema = TypeVar("Schema", bound=msgspec.Struct)
-
-
-class Nonsense(EvaluatorError):
-    """An answer that no working judge gives."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"answered nonsense: {what}")
 
 
 class NotRepeated(Nonsense):

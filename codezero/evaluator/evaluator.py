@@ -16,10 +16,11 @@ from codezero.errors import EvaluatorError
 from codezero.evaluator.alarm import Pair
 from codezero.evaluator.audit import Attempt
 from codezero.evaluator.calibration import Calibration
+from codezero.evaluator.memory import Counts, read_counts, write_counts
 from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
 from codezero.evaluator.reward import DEFAULT, unavailable, verdict
 from codezero.evaluator.watch import Reviewed, Watch
-from codezero.types import Metrics, RolloutGroup, ScoredGroup, Status, Verdict
+from codezero.types import JudgeRates, Metrics, RolloutGroup, ScoredGroup, Status, Verdict
 
 __all__ = ["FrozenEvaluator", "Judge", "Program", "Reading"]
 
@@ -71,6 +72,10 @@ class FrozenEvaluator:
         """Executed truth from beside the reward, as (judged correctness, passed); it only raises alarms."""
         self._watch.witness(executed)
 
+    def rates(self) -> JudgeRates | None:
+        """How often the judge was mistaken about the newest canaries."""
+        return self._watch.rates()
+
     def metrics(self) -> Metrics:
         """`judge/...` and `audit/...`: skill on canaries, alarms, and shares of the verdicts since the last call."""
         total = sum(self._statuses.values())
@@ -89,10 +94,13 @@ class FrozenEvaluator:
 
     def save(self, folder: Path) -> None:
         self._watch.save(folder)
+        write_counts(folder, Counts(dict(self._statuses), self._outages))
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
+        counts = read_counts(folder)
         self._watch.load(folder)
+        self._statuses, self._outages = Counter(counts.statuses), counts.outages
 
     def _masked(self, error: EvaluatorError) -> Verdict:
         """The whole group waits, certain failures too: alone they would be compared with each other only."""
@@ -111,7 +119,7 @@ class FrozenEvaluator:
         if asked:
             asked |= self._watch.pending()
         # by their text: their place says nothing of where they come from
-        distinct = sorted(asked, key=lambda one: (one.question, one.code))
+        distinct = sorted(asked, key=_text)
         readings = dict(zip(distinct, self._judge.read(distinct, wanted), strict=True)) if distinct else {}
         self._watch.absorb(readings)
         return readings
@@ -151,3 +159,8 @@ class FrozenEvaluator:
             for (group, made, told), report in zip(rows, reports, strict=True)
             if (code := extract_code(made.text).code) is not None
         ]
+
+
+def _text(one: Program) -> tuple[object, ...]:
+    """All of it: a set has another order in each process, and the order decides what is read beside what."""
+    return one.question, one.code, one.entry_point, one.stdio, repr(one.examples)

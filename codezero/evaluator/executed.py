@@ -12,6 +12,7 @@ from pathlib import Path
 from codezero.code.extract import extract_code
 from codezero.code.static import StaticReport
 from codezero.config import RewardConfig
+from codezero.evaluator.memory import Counts, read_counts, write_counts
 from codezero.evaluator.reading import Guard, program, request
 from codezero.evaluator.reward import DEFAULT, verdict
 from codezero.sandbox.execution import Execution, Job, Outcome, Sandbox
@@ -54,6 +55,9 @@ class ExecutedEvaluator:
     def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
         """Nothing to compare: the reward is the truth."""
 
+    def rates(self) -> None:
+        """Nobody is mistaken."""
+
     def metrics(self) -> Metrics:
         """`judge/...`: shares of the verdicts since the last call."""
         total = sum(self._statuses.values())
@@ -65,10 +69,11 @@ class ExecutedEvaluator:
         return shares | {"judge/identity": "rlvr"}
 
     def save(self, folder: Path) -> None:
-        """Nothing to remember."""
+        write_counts(folder, Counts(dict(self._statuses), 0))
 
     def load(self, folder: Path) -> None:
-        """Nothing was remembered."""
+        """Raises CheckpointError."""
+        self._statuses = Counter(read_counts(folder).statuses)
 
     def _verdict(self, report: StaticReport, shown: Execution, finished: bool) -> Verdict:
         correctness = CORRECTNESS[shown.outcome]

@@ -115,6 +115,10 @@ class LikelihoodJudge:
             _remember(self._cache, key, known[key], CACHED_READINGS)
         return [known[key] for key in keys]
 
+    def forget(self) -> None:
+        """Rows of one batch are padded to one length, which moves the last digits of a score."""
+        self._cache.clear()
+
     def solve(self, question: str, count: int) -> list[str]:
         """`count` answers of the model's own, as written; the same for the same question. Raises EvaluatorError."""
         key = (question, count)

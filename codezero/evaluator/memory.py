@@ -1,16 +1,20 @@
-"""What the watch remembers across restarts, as one JSON file of the checkpoint."""
+"""What an evaluator remembers across restarts, as JSON files of the checkpoint."""
 
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from codezero.errors import CheckpointError
-from codezero.evaluator.alarm import Look
+from codezero.evaluator.alarm import Gap, Look
 from codezero.evaluator.audit import Audited
 from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.window import JudgedCanary
+from codezero.types import Status
 
-_FILE = "watch.json"
+_WATCH, _COUNTS = "watch.json", "counts.json"
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,18 +26,43 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_auroc: float | None
     refits: int
     canaries: list[JudgedCanary]
+    waiting: list[JudgedCanary]
     looks: dict[str, Look]
+    gaps: dict[str, Gap]
+    tighten: bool
     audited: list[Audited]
+    drawn: _Count
+    looked_at: _Count
+    """Of the drawn ones, when the audit was last looked at."""
+
+
+class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Verdicts since the last row of metrics, and how often the judge could not be asked."""
+
+    statuses: dict[Status, _Count]
+    outages: _Count
 
 
 def write_memory(folder: Path, memory: Memory) -> None:
-    (folder / _FILE).write_bytes(msgspec.json.encode(memory))
+    (folder / _WATCH).write_bytes(msgspec.json.encode(memory))
 
 
 def read_memory(folder: Path) -> Memory:
     """Raises CheckpointError."""
-    path = folder / _FILE
+    return _read(folder / _WATCH, Memory)
+
+
+def write_counts(folder: Path, counts: Counts) -> None:
+    (folder / _COUNTS).write_bytes(msgspec.json.encode(counts))
+
+
+def read_counts(folder: Path) -> Counts:
+    """Raises CheckpointError."""
+    return _read(folder / _COUNTS, Counts)
+
+
+def _read(path: Path, of: type[_Struct]) -> _Struct:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Memory)
-    except (OSError, msgspec.MsgspecError) as error:
+        return msgspec.json.decode(path.read_bytes(), type=of)
+    except (OSError, msgspec.MsgspecError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error

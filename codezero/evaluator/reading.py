@@ -40,6 +40,13 @@ class Judge(Protocol):
         """A reading per program; scores that are not `wanted` may be None. Raises EvaluatorError."""
         ...
 
+    def forget(self) -> None:
+        """An iteration is over. Drop remembered readings whose last digits depend on what was read beside them.
+
+        A restart has none of them either, and has to read the same.
+        """
+        ...
+
 
 class Guard(Protocol):
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]: ...
@@ -63,3 +70,9 @@ def program(problem: Problem, report: StaticReport) -> Program | None:
         return None
     examples = () if problem.standing is Standing.CLAIMED else report.examples
     return Program(problem.question, report.canonical, examples, problem.style is Style.STDIO, problem.entry_point)
+
+
+def unread(readings: Sequence[Reading]) -> list[str]:
+    """Why a judge could not read some, where it could not."""
+    why = [reading.why_not for reading in readings if reading.scores is None]
+    return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []

@@ -19,12 +19,12 @@ from codezero.evaluator import alarm
 from codezero.evaluator.alarm import STRIKES, Gap, Look, Pair, gap_of
 from codezero.evaluator.audit import Attempt, Auditor, audit_metrics
 from codezero.evaluator.calibration import Calibration
-from codezero.evaluator.canaries import BELIEF, Canary, CanarySource, Kind, transplants
+from codezero.evaluator.canaries import Canary, CanarySource, Kind, transplants
 from codezero.evaluator.memory import Memory, read_memory, write_memory
 from codezero.evaluator.patient import read_all
-from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
+from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request, unread
 from codezero.evaluator.window import JudgedCanary, Window
-from codezero.types import Metrics
+from codezero.types import BELIEF, JudgeRates, Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +107,7 @@ class Watch:
 
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward. It never enters calibration."""
+        self._judge.forget()
         self._look_at_gap("exam", gap_of(executed))
 
     def review(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
@@ -115,6 +116,7 @@ class Watch:
         Raises EvaluatorError, SandboxError, and AlarmError when the run should end.
         """
         self.calibrated()
+        self._judge.forget()
         self._prepare(iteration, reviewed)
         if self._auditor is not None:
             self._audit(self._auditor, iteration, reviewed)
@@ -130,6 +132,10 @@ class Watch:
                     f"calibrated anew, the judge has no skill left; before, it {'; it '.join(self.alarms)}"
                 )
 
+    def rates(self) -> JudgeRates | None:
+        """How often the judge was mistaken about the newest canaries; None before it was calibrated."""
+        return self._calibration and self._window.rates(self._calibration)
+
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
         known = self._calibration
@@ -144,9 +150,7 @@ class Watch:
             "judge/canaries": len(self._window),
             "judge/identity": self._identity,
             "judge/alarm": "; ".join(self.alarms) or None,
-        }
-        if known is not None:
-            measured |= self._beliefs(known)
+        } | ({} if known is None else self._beliefs(known))
         return measured if self._auditor is None else measured | audit_metrics(self._auditor.report())
 
     def save(self, folder: Path) -> None:
@@ -158,8 +162,13 @@ class Watch:
                 first_auroc=self._first_auroc,
                 refits=self._refits,
                 canaries=list(self._window),
+                waiting=self._waiting,
                 looks=self._looks,
+                gaps=self._gaps,
+                tighten=self._tighten,
                 audited=[] if self._auditor is None else list(self._auditor.done),
+                drawn=0 if self._auditor is None else self._auditor.drawn,
+                looked_at=self._audited,
             ),
         )
 
@@ -170,11 +179,14 @@ class Watch:
             logger.info("the checkpoint was of another judge; this one is calibrated from the beginning")
             return
         self._calibration, self._first_auroc, self._refits = memory.calibration, memory.first_auroc, memory.refits
-        self._looks = memory.looks
+        self._looks, self._gaps, self._tighten = memory.looks, memory.gaps, memory.tighten
         self._window = Window(self._settings.canaries)
         self._window.add(memory.canaries)
+        self._waiting = list(memory.waiting)
+        self._judge.forget()  # what calibrating it at the start has read
         if self._auditor is not None:
-            self._auditor.done.extend(memory.audited)
+            self._auditor.become(memory.audited, memory.drawn)
+            self._audited = memory.looked_at
 
     def _prepare(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
         """The canaries that the next attempts are mixed with."""
@@ -215,7 +227,7 @@ class Watch:
         if made.fit is None:
             logger.warning(
                 "the judge has no proven skill and gets weight 0; rewards rest on the static pass alone (%s)",
-                "; ".join([*made.reasons, *_unread(list(readings.values()))]),
+                "; ".join([*made.reasons, *unread(list(readings.values()))]),
             )
         return made
 
@@ -273,8 +285,7 @@ class Watch:
         """What the judge believes of the newest canaries; nothing of a judge without weight, which believes nothing."""
         if known.fit is None:
             return {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
-        wrong = self._window.believed(known, Kind.MUTANT, Kind.ATTACK, Kind.TRANSPLANT, right=False)
-        right = self._window.believed(known, Kind.REFERENCE, right=True)
+        wrong, right = self._window.of_wrong(known), self._window.of_right(known)
         measured: Metrics = {
             "judge/canary_false_positive_share": wrong.share,
             "judge/canary_false_positive_low": wrong.interval.low,
@@ -286,9 +297,3 @@ class Watch:
             "judge/transplants_believed_share": self._window.believed(known, Kind.TRANSPLANT, right=False).share,
         }
         return measured | {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
-
-
-def _unread(readings: Sequence[Reading]) -> list[str]:
-    """Why the judge could not read some, where it could not."""
-    why = [reading.why_not for reading in readings if reading.scores is None]
-    return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []

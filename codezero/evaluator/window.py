@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from codezero.evaluator.alarm import Rate
 from codezero.evaluator.calibration import Calibration, calibrate
-from codezero.evaluator.canaries import BELIEF, Kind
+from codezero.evaluator.canaries import Kind
 from codezero.evaluator.reading import Program
 from codezero.skill import Interval, auroc_interval, wilson
+from codezero.types import BELIEF, JudgeRates
 
 MOST_OF_A_KIND = 0.25
 """Share of the window that transplants, and audited attempts, may each fill: the rest must not be forgotten."""
@@ -82,6 +83,24 @@ class Window:
             return Rate(None, Interval(0.0, 1.0), 0)
         share = sum(said) / len(said)
         return Rate(share, wilson(share, len(said)), len(said))
+
+    def of_wrong(self, calibration: Calibration) -> Rate:
+        """What was believed of those known to be wrong: false positives."""
+        return self.believed(calibration, Kind.MUTANT, Kind.ATTACK, Kind.TRANSPLANT, right=False)
+
+    def of_right(self, calibration: Calibration) -> Rate:
+        """What was believed of references."""
+        return self.believed(calibration, Kind.REFERENCE, right=True)
+
+    def rates(self, calibration: Calibration) -> JudgeRates | None:
+        """How often the judge is mistaken: (1, 0) for one without weight, which says the same of all; None where that
+        cannot be told."""
+        wrong, right = self.of_wrong(calibration), self.of_right(calibration)
+        if wrong.share is None or right.share is None:
+            return None
+        if calibration.fit is None:
+            return JudgeRates(1.0, 0.0, wrong.count, right.count)
+        return JudgeRates(wrong.share, 1 - right.share, wrong.count, right.count)
 
     def auroc(self, calibration: Calibration) -> tuple[float, float, float]:
         """(AUROC, low, high) of the present calibration on all of them; NaN without both kinds."""

@@ -9,6 +9,8 @@ from codezero.login.login import Login
 
 PORT: web.AppKey[int] = web.AppKey("port", int)
 """Set by who opens the port, before the application starts."""
+CALLERS: web.AppKey[frozenset[str]] = web.AppKey("callers", frozenset)
+"""Addresses that are answered, where others than this machine could ask; set like PORT."""
 LOGIN: web.AppKey[Login] = web.AppKey("login", Login)
 PROGRAM: web.RequestKey[bool] = web.RequestKey("program", bool)
 """The request carries the bearer token and comes from no web page."""

@@ -1,7 +1,7 @@
 """Between every request and its handler: a foreign site in the owner's browser must reach nothing here.
 
     421  another Host: DNS rebinding, and 127.0.0.1, at which no passkey works
-    403  another Origin: a page that is not ours
+    403  another Origin: a page that is not ours; or another machine, which can ask only in a container
     415  another content type: what a foreign page may send without asking first
     413  a body over the limit           401  neither session nor token           429  too often
 
@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from codezero.errors import CodeZeroError, LoginError
-from codezero.login.access import LOGIN, PORT, PROGRAM, Access, access_of, may_read, origin_of
+from codezero.login.access import CALLERS, LOGIN, PORT, PROGRAM, Access, access_of, may_read, origin_of
 from codezero.login.refusal import Refusal
 
 logger = logging.getLogger("codezero.login")
@@ -80,6 +80,7 @@ def error(status: int, text: str, **headers: str) -> web.Response:
 def _check(request: web.Request) -> None:
     """Raises Refusal."""
     access = access_of(request)
+    _check_caller(request)
     _check_host(request, access)
     request[PROGRAM] = _is_program(request)
     if access in (Access.BEARER, Access.LEGACY):
@@ -91,6 +92,12 @@ def _check(request: web.Request) -> None:
         _check_content_type(request)
     if access is Access.BEARER and not request[PROGRAM]:
         raise Refusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
+
+
+def _check_caller(request: web.Request) -> None:
+    callers = request.app.get(CALLERS)
+    if callers is not None and request.remote not in callers:
+        raise Refusal(403, "this page is answered to the machine that it runs on only")
 
 
 def _check_host(request: web.Request, access: Access) -> None:

@@ -11,15 +11,19 @@ from codezero.errors import LoginError
 logger = logging.getLogger("codezero.login")
 
 ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+LOOPBACK = tuple(host for _, host in ADDRESSES)
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """This machine has no such address, so nobody else can hold it either."""
 
 
-def open_sockets(port: int) -> list[socket.socket]:
-    """Bound, one for each address; port 0 takes a free one. Raises LoginError that names the address in the way."""
+def open_sockets(port: int, also: str = "") -> list[socket.socket]:
+    """Bound, one for each address; port 0 takes a free one. also: another IPv4 address of this machine, empty for none.
+
+    Raises LoginError that names the address in the way.
+    """
     bound: list[socket.socket] = []
     try:
-        for family, host in ADDRESSES:
+        for family, host in [*ADDRESSES, *([(socket.AF_INET, also)] if also else [])]:
             try:
                 bound.append(_bind(family, host, bound[0].getsockname()[1] if bound else port))
             except OSError as error:

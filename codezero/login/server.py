@@ -1,4 +1,4 @@
-"""The page server: all routes behind one guard, served on loopback only."""
+"""The page server: all routes behind one guard, served on loopback, and in a container where its port is published."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from codezero.login.access import ACCESS, LOGIN, PORT, Access, Routes, add_routes
+from codezero.login.access import ACCESS, CALLERS, LOGIN, PORT, Access, Routes, add_routes
 from codezero.login.bodies import MAX_BODY
 from codezero.login.guard import add_headers, guard
-from codezero.login.listen import open_sockets
+from codezero.login.listen import LOOPBACK, open_sockets
 from codezero.login.login import Login
 from codezero.login.pages import page_routes
+from codezero.login.published import Entry
 from codezero.login.routes import login_routes
 from codezero.login.signing import signing_routes
 
@@ -38,9 +39,11 @@ def build_app(login: Login, *others: Routes) -> web.Application:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: web.Application, port: int) -> AsyncGenerator[int]:
-    """While this lasts, `app` is served; the port, which is another one only for 0. Raises LoginError."""
-    sockets = open_sockets(port)
+async def serving(app: web.Application, port: int, entry: Entry | None = None) -> AsyncGenerator[int]:
+    """While this lasts, `app` is served, at `entry` too; the port, another one only for 0. Raises LoginError."""
+    sockets = open_sockets(port, entry.address if entry else "")
+    if entry is not None:
+        app[CALLERS] = frozenset({*LOOPBACK, entry.gateway})
     app[PORT] = sockets[0].getsockname()[1]
     runner = web.AppRunner(
         app, access_log=None, logger=faults, auto_decompress=False, handle_signals=False, shutdown_timeout=1.0
@@ -57,11 +60,11 @@ async def serving(app: web.Application, port: int) -> AsyncGenerator[int]:
             listener.close()
 
 
-async def serve(app: web.Application, port: int) -> None:
+async def serve(app: web.Application, port: int, entry: Entry | None = None) -> None:
     """Until SIGINT or SIGTERM. Raises LoginError when the port cannot be had."""
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with serving(app, port) as bound:
+    async with serving(app, port, entry) as bound:
         logger.info("the page is served at http://localhost:%d", bound)
         await ended.wait()

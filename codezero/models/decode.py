@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from codezero.models.cached import left_pad
 from codezero.models.load import TINY_PARAMETERS
+from codezero.models.lora import has_adapter
 
 
 def is_lean(model: PreTrainedModel) -> bool:
@@ -26,6 +27,7 @@ def is_lean(model: PreTrainedModel) -> bool:
     config: Any = model.config
     return (
         config.model_type == "qwen2"
+        and not has_adapter(model)  # which lies beside the weights that this reads
         and model.device.type == "cpu"
         and model.dtype == torch.float32
         and config.hidden_act == "silu"
@@ -139,7 +141,8 @@ class LeanDecoder:
         return linear(self._normed(hidden, self.norm), self.head)
 
     def _with_room(self, states: Tensor, repeats: int, total: int) -> Tensor:
-        buffer = states.new_zeros(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
+        # What is not written yet is never read, so it need not be zero.
+        buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
         buffer[:, :, : states.shape[2]] = states.repeat_interleave(repeats, 0)
         return buffer
 

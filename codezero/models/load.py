@@ -7,8 +7,10 @@ no code from the model's repository is run. Nothing here knows which models ship
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportArgumentType=false
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -16,12 +18,13 @@ from typing import cast
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import logging as hf_logging
 
 from codezero.errors import ModelError
+from codezero.models.device import choose_device, choose_precision, prove_device
+from codezero.models.revision import Base
 
 TINY_PARAMETERS = 20_000_000
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 PROBE = "def f(x): return x"
 
 
@@ -33,6 +36,8 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     name: str
     device: torch.device
+    base: Base | None = None
+    """What was loaded and is frozen, when an adapter of ours learns in its place."""
 
     @property
     def pad_id(self) -> int:
@@ -59,13 +64,16 @@ def load_model(
 ) -> LoadedModel:
     """The model called `name`, ready for `role` (which only words the errors).
 
-    `precision` auto is bfloat16 on CUDA and float32 elsewhere, whatever the file holds. Without `for_training` the
-    parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model, role and remedy.
+    `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
+    `for_training` the parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model,
+    role and remedy.
     """
     where = choose_device(device, role)
     _check_directory(name, role)
     tokenizer = _load_tokenizer(name, role)
-    model = _load_weights(name, role, choose_precision(precision, where))
+    dtype = choose_precision(precision, where)
+    prove_device(where, dtype)
+    model = _load_weights(name, role, dtype)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
         raise ModelError(
             f"{role}: tokenizer of {name} has more tokens than the model has embeddings; use matching ones"
@@ -74,16 +82,6 @@ def load_model(
     model.requires_grad_(for_training)
     model.train(for_training)
     return LoadedModel(model, tokenizer, name, where)
-
-
-def choose_device(device: str, role: str) -> torch.device:
-    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelError when the device asked for is not there."""
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if device == "auto":
-        return torch.device(next(kind for kind, there in present.items() if there))
-    if not present.get(device, False):
-        raise ModelError(f"{role}: no {device} device here; set model.device=auto")
-    return torch.device(device)
 
 
 def use_threads(model: PreTrainedModel, wanted: int) -> None:
@@ -96,10 +94,16 @@ def use_threads(model: PreTrainedModel, wanted: int) -> None:
         torch.set_num_threads(wanted or 1)
 
 
-def choose_precision(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return PRECISIONS[precision]
+@contextlib.contextmanager
+def without_progress_bars() -> Generator[None]:
+    """Reading or writing a small model is not worth a bar, and a bar spoils the terminal view."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()
 
 
 def _check_directory(name: str, role: str) -> None:
@@ -129,7 +133,7 @@ def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
 
 
 def _load_weights(name: str, role: str, dtype: torch.dtype) -> PreTrainedModel:
-    disable_progress_bar()  # of reading shards; downloads still show theirs
+    hf_logging.disable_progress_bar()  # of reading shards; downloads still show theirs
     try:
         model = AutoModelForCausalLM.from_pretrained(
             _source(name), dtype=dtype, use_safetensors=True, trust_remote_code=False

@@ -3,6 +3,7 @@
 # pyright: reportUnknownVariableType=false
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from codezero.errors import ModelError
@@ -11,6 +12,16 @@ DECIDING = ("config.json", "generation_config.json", "tokenizer.json", "tokenize
 """Files beside the weights that change what a model says."""
 WEIGHTS = "*.safetensors"
 PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The frozen model beneath an adapter."""
+
+    name: str
+    """As it was loaded: a directory or a Hugging Face id."""
+    digest: str
+    """See `weights_digest`. It alone decides whether an adapter fits: directories move."""
 
 
 def weights_digest(name: str) -> str:

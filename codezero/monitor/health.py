@@ -11,6 +11,8 @@ STEPS = 10
 """Medians of a step."""
 EXAMS = 3
 """Of the last exam's time, added: an exam is sat between two steps."""
+AHEAD = 5.0
+"""Seconds that a moment may lie in the future, for clocks that are being corrected."""
 START_SECONDS = 1_800.0
 """Before the first step: models are loaded, the judge is calibrated, and the first exam is sat."""
 
@@ -35,13 +37,18 @@ def overall(views: Sequence[RunView], now: float) -> Health:
 
 def health(view: RunView, now: float) -> Health:
     """now: seconds since 1970. A run that ended as it should is healthy."""
-    last = max((moment for moment in (view.began, view.updated) if moment is not None), default=None)
+    moments = [moment for moment in (view.began, view.updated) if moment is not None]
+    # A clock that was set back leaves moments in the future. A step that came after that tells more than they.
+    ahead = moments[-1] - now if moments else 0.0
+    last = max((moment for moment in moments if moment <= now + AHEAD), default=None)
     waited = 0.0 if last is None else now - last
     problem = ""
     if view.began is not None and not view.running and not view.stopped:
         problem = "the process of the run is gone and has not said why; see its log, and start it again"
     elif not view.running and view.stopped == FAILED:
         problem = "the run was stopped by an error; see its log, and start it again"
+    elif view.running and ahead > AHEAD:
+        problem = f"its last step is {ahead:.0f} s in the future: the clock was set back; the next step will tell"
     elif view.running and waited > view.limit_seconds:
         problem = f"no step for {waited:.0f} s, and {view.limit_seconds:.0f} s are a stall; see the log of the run"
     return Health(

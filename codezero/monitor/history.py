@@ -32,6 +32,7 @@ CURVES = {
     "judge_false_positive_share": "judge/canary_false_positive_share",
     "peers": "swarm/peers",
     "external_share": "swarm/external_share",
+    "wrong_value_share": "proposer/wrong_value_share",
 } | {f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)}
 """Name in the view, and key in a row."""
 NUMBERS = CURVES | {"time": "time", "seconds": "seconds", "average": "eval/average_at_8"}
@@ -59,6 +60,7 @@ class Row(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | {"source": "ev
     judge_false_positive_share: float | None = None
     peers: float | None = None
     external_share: float | None = None
+    wrong_value_share: float | None = None
     success_1: float | None = None
     success_2: float | None = None
     success_3: float | None = None

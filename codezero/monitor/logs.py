@@ -1,10 +1,16 @@
-"""`swarm.log` and the warnings a person sees. Foreign text in a message cannot forge a line or drive the terminal."""
+"""`swarm.log` and the warnings a person sees. Foreign text in a message cannot forge a line or drive the terminal.
 
+The file is rotated: it and its backups stay below 40 MiB. Secrets of this process are hidden in both.
+"""
+
+import json
 import logging
 import sys
+import time
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from codezero.monitor.secrets import Secrets
 from codezero.monitor.text import clean
 
 FILE_NAME = "swarm.log"
@@ -22,14 +28,47 @@ MARK = "codezero"
 class CleanFormatter(logging.Formatter):
     """One line a message; only a traceback may have more."""
 
+    def __init__(self, pattern: str, secrets: Secrets) -> None:
+        super().__init__(pattern)
+        self._secrets = secrets
+
     def format(self, record: logging.LogRecord) -> str:
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
-        line = clean(self.formatMessage(record), MAX_MESSAGE)
+        line = clean(self._secrets.hide(self.formatMessage(record)), MAX_MESSAGE)
+        trace = self.trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+    def trace(self, record: logging.LogRecord) -> str:
+        """Empty when the record has no exception."""
         if not record.exc_info:
-            return line
+            return ""
         # Not from `record.exc_text`, where another handler may have left it as it came.
-        return f"{line}\n{clean(self.formatException(record.exc_info), MAX_TRACEBACK, lines=True)}"
+        return clean(self._secrets.hide(self.formatException(record.exc_info)), MAX_TRACEBACK, lines=True)
+
+
+class JsonFormatter(CleanFormatter):
+    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, process, and of errors `error` and `trace`.
+
+    `error` is the kind: what the record gives as `error_kind`, else the name of its exception's class.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        told: dict[str, str | int] = {
+            "time": f"{seconds}.{int(record.msecs):03}Z",
+            "level": record.levelname,
+            "logger": clean(record.name),
+            "message": clean(self._secrets.hide(record.getMessage()), MAX_MESSAGE),
+            "process": record.process or 0,
+        }
+        raised = record.exc_info[0] if record.exc_info else None
+        kind = str(getattr(record, "error_kind", "") or (raised.__name__ if raised else ""))
+        if kind:
+            told["error"] = clean(kind)
+        if trace := self.trace(record):
+            told["trace"] = trace
+        return json.dumps(told, ensure_ascii=False)
 
 
 class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]
@@ -40,27 +79,56 @@ class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingType
         super().emit(record)
 
 
-def setup_logging(folder: Path) -> list[logging.Handler]:
-    """INFO and above into `folder/swarm.log` (rotated), WARNING and above also to stderr.
+class LogFile(RotatingFileHandler):
+    """On a full disk a line is lost and the first loss told, in one line and without what the line said.
 
-    Returns the handlers, now on the root logger in place of those of an earlier call.
+    `logging` would print a trace for each, with the message as it came, secrets and all.
     """
-    root = logging.getLogger()
+
+    _told = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._told:
+            self._told = True
+            print(f"codezero: {self.baseFilename} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = None) -> list[logging.Handler]:
+    """INFO and above into `folder/swarm.log` (rotated), WARNING and above also to stderr, which stays text.
+
+    `form` is text or json; `secrets` are hidden, with those that look like one. Returns the handlers, now on the root
+    logger in place of those of an earlier call.
+    """
+    root, secrets = logging.getLogger(), secrets or Secrets()
     for handler in [handler for handler in root.handlers if handler.get_name() == MARK]:
         root.removeHandler(handler)
         handler.close()
     folder.mkdir(parents=True, exist_ok=True)
-    file = RotatingFileHandler(folder / FILE_NAME, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
-    file.setFormatter(CleanFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    file = LogFile(folder / FILE_NAME, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
+    made = JsonFormatter if form == "json" else CleanFormatter
+    file.setFormatter(made("%(asctime)s %(levelname)s %(name)s %(message)s", secrets))
     console = CurrentStderr()
     console.setLevel(logging.WARNING)
-    console.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
+    console.setFormatter(CleanFormatter("%(levelname)s %(message)s", secrets))
     for handler in (file, console):
         handler.set_name(MARK)
         root.addHandler(handler)
     root.setLevel(logging.INFO)
     quiet_libraries()
     return [file, console]
+
+
+def set_aside(path: Path, most: int = MAX_BYTES) -> Path:
+    """`path`, for appending to what another process writes by itself; first moved to PATH.1 when it is large.
+
+    So such a file and its predecessor are bounded from start to start, not within one.
+    """
+    if path.exists() and path.stat().st_size > most:
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path
 
 
 def quiet_libraries() -> None:

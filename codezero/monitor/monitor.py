@@ -13,8 +13,10 @@ from typing import Protocol
 from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PlainView, print_flushed
+from codezero.monitor.processes import start_of
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts import RolloutStore
+from codezero.monitor.sinks import BackgroundSink, close_all
 from codezero.monitor.state import RunState
 from codezero.monitor.store import FILE_NAME, MetricsFile, read_metrics
 from codezero.monitor.terminal import LiveView, save_picture, terminal_console
@@ -68,10 +70,23 @@ def choose_view(view: str) -> View:
 class RunMonitor:
     """Implements `protocols.Monitor` for one run folder."""
 
-    def __init__(self, *, folder: Path, view: str, identity: str, swarm_kind: str, facts: Mapping[str, str]) -> None:
-        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models."""
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        view: str,
+        identity: str,
+        swarm_kind: str,
+        facts: Mapping[str, str],
+        sinks: Sequence[BackgroundSink] = (),
+    ) -> None:
+        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models.
+
+        sinks: where rows go besides metrics.jsonl.
+        """
         self.folder = folder
         self.view_kind = view
+        self._sinks = sinks
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
         self._rollouts = RolloutStore(folder, identity)
@@ -84,6 +99,8 @@ class RunMonitor:
         self._file.truncate_after(iteration if iteration > 0 else -1)
         self.state = self.state.replayed(read_metrics(self._file.path))
         self._rollouts.begin(iteration)
+        for sink in self._sinks:
+            sink.start(iteration)
         self._write_node_file(stopped=None)
         logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
         quiet_libraries()  # by now everything is imported
@@ -103,6 +120,8 @@ class RunMonitor:
         if self._file is not None:
             self._file.append(row)
             self._rollouts.add(iteration, judged)
+        for sink in self._sinks:
+            sink.observe(row)
         own = [one for one in judged if one.group.peer_id == self.state.identity]
         self.state = self.state.advanced(row, own)
         self._view.show(self.state)
@@ -115,10 +134,14 @@ class RunMonitor:
         self._file.close()
         self._file = None
         self._rollouts.close()
-        self._write_node_file(stopped=reason)
-        rows = read_metrics(self.folder / FILE_NAME)
-        page = write_report(self.folder, rows, self.state, reason)
-        save_picture(self.folder / PICTURE, self.state)
+        close_all(self._sinks)
+        page = self.folder
+        try:
+            self._write_node_file(stopped=reason)
+            page = write_report(self.folder, read_metrics(self.folder / FILE_NAME), self.state, reason)
+            save_picture(self.folder / PICTURE, self.state)
+        except OSError as error:  # a full disk: it must not hide why the run ended
+            logger.warning("the end of the run cannot be written to %s: %s", self.folder, error.strerror)
         logger.info("ended after iteration %d: %s", self.state.iteration, reason)
         if self.view_kind != "off":
             for line in farewell(self.state, reason, page):
@@ -128,6 +151,7 @@ class RunMonitor:
         told = {
             "peer_id": self.state.identity,
             "pid": os.getpid(),
+            "start_ticks": start_of(os.getpid()),
             "began": self.state.began,
             "stopped": stopped,
             "facts": {"swarm": self.state.swarm_kind}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codezero.monitor.names import readable_name
+from codezero.monitor.proposals import proposal_lines
 from codezero.monitor.state import ExamResult, RunState, ShownAttempt, code_of, mean, read_exam, read_tolerated
 from codezero.monitor.store import number
 from codezero.monitor.text import clean, count, duration, interval, percent
@@ -87,6 +88,7 @@ def _page(name: str, story: Story, state: RunState, reason: str) -> Iterator[str
     yield from _start_and_end(story.exams)
     yield from _levels(story.exams)
     yield from _trust(story)
+    yield from _proposals(story)
     yield from _run(story, state)
     yield from _attempts(state)
     yield from _next(state)
@@ -142,6 +144,13 @@ def _trust(story: Story) -> Iterator[str]:
             f"| {exam.iteration} | {percent(exam.believed)} | {percent(exam.average)} | {ranking} "
             f"| {percent(exam.false_positive_share)} | {percent(exam.false_negative_share)} |"
         )
+
+
+def _proposals(story: Story) -> Iterator[str]:
+    lines = proposal_lines(story.rows[-1]) if story.rows else []
+    if lines:
+        yield "\n## Problems\n"
+        yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
 
 
 def _run(story: Story, state: RunState) -> Iterator[str]:

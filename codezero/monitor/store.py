@@ -14,6 +14,8 @@ from typing import BinaryIO, Self, cast
 
 import msgspec
 
+from codezero.errors import DiskFullError
+from codezero.room import lacks_room
 from codezero.types import Metrics
 
 FILE_NAME = "metrics.jsonl"
@@ -67,9 +69,20 @@ class MetricsFile:
         return cls(path, path.open("ab"))
 
     def append(self, row: Metrics) -> None:
-        """Hand one row to the operating system; it survives a kill of this process from here on."""
-        self._stream.write(_line(row))
-        self._stream.flush()
+        """Hand one row to the operating system; it survives a kill of this process from here on.
+
+        Raises DiskFullError, after which none of it is there and it may be tried again.
+        """
+        end, line = os.fstat(self._stream.fileno()).st_size, _line(row)
+        try:
+            # Past the buffer, which would keep a row that found no room and write it before the next.
+            while line:
+                line = line[os.write(self._stream.fileno(), line) :]
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            os.truncate(self._stream.fileno(), end)
+            raise DiskFullError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def truncate_after(self, iteration: int) -> None:
         """Drop the rows of later iterations, which a crashed run did but never saved. Atomic."""

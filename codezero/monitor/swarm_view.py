@@ -1,7 +1,6 @@
 """One row for each node of a swarm on this machine, read from the files the nodes write. It talks to no node."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from rich.text import Text
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PAUSE_SECONDS, SEPARATOR, print_flushed
+from codezero.monitor.processes import is_there
 from codezero.monitor.state import RunState
 from codezero.monitor.store import FILE_NAME, read_metrics
 from codezero.monitor.terminal import Trendline, terminal_console
@@ -91,19 +91,10 @@ def read_node(path: Path) -> dict[str, Any]:
 
 def alive(node: Mapping[str, Any]) -> bool:
     """Is the process that a node.json tells of still there?"""
-    pid = node.get("pid")
-    return isinstance(pid, int) and pid > 0 and node.get("stopped") is None and runs(pid)
-
-
-def runs(pid: int) -> bool:
-    """Is there such a process?"""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+    pid, start = node.get("pid"), node.get("start_ticks")
+    if not isinstance(pid, int) or pid <= 0 or node.get("stopped") is not None:
         return False
-    except PermissionError:
-        return True
-    return True
+    return is_there(pid, start if isinstance(start, int) else None)
 
 
 def render_rows(rows: Sequence[NodeRow]) -> RenderableType:

@@ -150,6 +150,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """What stays the same: models, device, the kind of swarm."""
     series: dict[str, Series]
     """reward, loss, entropy, zero_spread_share, level, judge_auroc, judge_false_positive_share, peers, external_share,
+    wrong_value_share (of own proposals' expected values, where they are executed),
     and success_1 ... success_5: the mean posterior of each level; only those with values."""
     latest: dict[str, float]
     """The value of each series that was measured last, not averaged."""

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from codezero.errors import ModelError
 
+NANO = "nano"
+"""The word for the embedded model of a role."""
 ROLES = ("solver", "judge", "proposer")
 WEIGHTS = Path(__file__).parent / "weights"
 

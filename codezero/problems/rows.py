@@ -1,11 +1,12 @@
 """Rows of MBPP and CodeContests, in the form their data sets have, as problems with their known solutions.
 
 Only what is used is read; everything else in a row is ignored. Whatever is missing or of another type is refused with
-the name of the field.
+the name of the field. Of CodeContests' cases, which may be megabytes long, those are kept that fit a problem. A third
+form, `question` and `tests`, is for problems that somebody proposed.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,15 +16,19 @@ from msgspec import Meta
 
 from codezero.code.tests import parse_tests
 from codezero.errors import ProblemError
-from codezero.types import Problem, Source, Worked, problem_id
+from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 PYTHON3 = 3
 """CodeContests numbers its languages: 0 unknown, 1 Python 2, 2 C++, 3 Python 3, 4 Java."""
-MAX_ROW = 4 << 20
-"""Bytes of one line."""
+MAX_ROW = 32 << 20
+"""Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
+MAX_CASES, MAX_CASES_TEXT = 64, 64 * 1024
+"""Tests of one problem, and characters of them all: what a peer can be sent."""
 MAX_ROWS = 20_000
 MAX_SOLUTIONS = 20
 """Of a kind, for one problem."""
+MAX_SOLUTION = 64 * 1024
+"""Characters."""
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
@@ -39,13 +44,13 @@ class _Mbpp(msgspec.Struct, frozen=True):
 
 
 class _Cases(msgspec.Struct, frozen=True):
-    input: list[_Text] = []
-    output: list[_Text] = []
+    input: list[str] = []
+    output: list[str] = []
 
 
 class _Solutions(msgspec.Struct, frozen=True):
     language: list[int] = []
-    solution: list[_Text] = []
+    solution: list[str] = []
 
 
 class _CodeContests(msgspec.Struct, frozen=True):
@@ -54,6 +59,15 @@ class _CodeContests(msgspec.Struct, frozen=True):
     solutions: _Solutions
     private_tests: _Cases = _Cases()
     incorrect_solutions: _Solutions = _Solutions()
+
+
+class _Proposed(msgspec.Struct, frozen=True):
+    question: _Text
+    tests: Annotated[list[_Text], Meta(max_length=200)]
+    entry_point: Annotated[str, Meta(max_length=128)] | None = None
+    """Read off the tests when it is missing; empty: the program reads stdin and writes stdout."""
+    level: int | None = None
+    proposer: Annotated[str, Meta(max_length=128)] | None = None
 
 
 def read_rows(path: Path) -> Iterator[Worked]:
@@ -74,17 +88,34 @@ def read_rows(path: Path) -> Iterator[Worked]:
         raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_row(line: bytes) -> Worked:
-    """One row of either data set, told apart by its fields. Raises ProblemError."""
+def read_row(row: bytes | Mapping[str, object]) -> Worked:
+    """One row of either data set, told apart by its fields: a line of JSON, or what `datasets` yields.
+
+    Raises ProblemError.
+    """
     try:
-        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        if "test_list" in fields:
-            return _mbpp(msgspec.json.decode(line, type=_Mbpp))
-        if "public_tests" in fields:
-            return _code_contests(msgspec.json.decode(line, type=_CodeContests))
-    except (msgspec.MsgspecError, RecursionError) as error:
+        if isinstance(row, bytes):
+            if len(row) > MAX_ROW:
+                raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+            fields = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
+            row = {name: msgspec.json.decode(fields[name]) for name in _READ if name in fields}
+        if "test_list" in row:
+            return _mbpp(msgspec.convert(row, type=_Mbpp))
+        if "public_tests" in row:
+            return _code_contests(msgspec.convert(row, type=_CodeContests))
+        if "question" in row and "tests" in row:
+            return _proposed(msgspec.convert(row, type=_Proposed))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProblemError(str(error)) from error
     raise ProblemError("neither a row of MBPP (test_list) nor of CodeContests (public_tests)")
+
+
+_READ = frozenset(
+    name
+    for schema in (_Mbpp, _CodeContests, _Proposed)
+    for name in (field.encode_name for field in msgspec.structs.fields(schema))
+)
+"""Fields of a line that are decoded at all."""
 
 
 def _mbpp(row: _Mbpp) -> Worked:
@@ -101,15 +132,34 @@ def _mbpp(row: _Mbpp) -> Worked:
 def _code_contests(row: _CodeContests) -> Worked:
     cases = [*zip(row.public_tests.input, row.public_tests.output, strict=False)]
     cases += zip(row.private_tests.input, row.private_tests.output, strict=False)
-    if not cases:
-        raise ProblemError("no tests")
-    tests = tuple(json.dumps({"input": given, "output": wanted}) for given, wanted in cases[:200])
+    tests = tuple(_fitting(cases))
+    if not tests:
+        raise ProblemError(f"no tests of at most {MAX_CASES_TEXT} characters" if cases else "no tests")
     right, wrong = (tuple(_python(kind)) for kind in (row.solutions, row.incorrect_solutions))
     question = row.description.strip()
     problem = Problem(problem_id(question, tests), question, tests, "", Source.CODE_CONTESTS)
     return Worked(replace(problem, reference=right[0] if right else None), right, wrong)
 
 
+def _fitting(cases: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The first that fit together; one that is too long leaves room for the next."""
+    room, left = MAX_CASES_TEXT, MAX_CASES
+    for given, wanted in cases:
+        if len(given) + len(wanted) < room and left:
+            test = json.dumps({"input": given, "output": wanted})
+            if len(test) <= room:
+                room, left = room - len(test), left - 1
+                yield test
+
+
+def _proposed(row: _Proposed) -> Worked:
+    tests, question = tuple(row.tests), row.question.strip()
+    entry = parse_tests(tests).entry_point if row.entry_point is None else row.entry_point
+    problem = Problem(problem_id(question, tests), question, tests, entry, Source.PROPOSER, Standing.CLAIMED, row.level)
+    return Worked(replace(problem, proposer=row.proposer), ())
+
+
 def _python(kind: _Solutions) -> Iterator[str]:
     found = [code for language, code in zip(kind.language, kind.solution, strict=False) if language == PYTHON3]
+    found = [code for code in found if len(code) <= MAX_SOLUTION]
     yield from found[:MAX_SOLUTIONS]

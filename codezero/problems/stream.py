@@ -1,100 +1,177 @@
-"""The problems of each iteration: a share of peers' proposals, the rest synthetic; never an item twice.
+"""The problems of each iteration: a share of peers' proposals, the rest from the sources; never an item twice.
 
 A synthetic item is the pair (peer, cursor): the cursor only moves on, and each position has its own generator, so two
 peers see two orders and a resumed run goes on as if it had never stopped. Level 1 has few programs, so two positions
-can hold the same text; one that was among the last 4,096 is skipped. A proposal is an item by its id.
+can hold the same text; one that was among the last 4,096 is skipped. A data set is a `Shelf`. A proposal is an item by
+its id. A source that has nothing to give is stood in for by the others, and in the end by synthetic problems.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from codezero.config_data import MAX_SOURCES
 from codezero.errors import CheckpointError
-from codezero.problems.synthetic import is_held_out, make_task, parse_question
-from codezero.types import Problem
+from codezero.problems.hub import open_rows
+from codezero.problems.hygiene import is_exam
+from codezero.problems.novelty import Novelty, NoveltyState
+from codezero.problems.offers import pick
+from codezero.problems.recent import Keys, Recent
+from codezero.problems.shelf import Fits, Shelf, ShelfState, usable
+from codezero.problems.synthetic import make_task
+from codezero.types import Metrics, Problem
 
 _FILE = "stream.json"
-_REMEMBERED = 4096
-_KEY_DIGITS = 16
-"""Of a problem's id; enough to tell 4,096 apart."""
+MAX_STATE = 64 << 20
+"""Bytes of a checkpoint's file."""
+SYNTHETIC = "synthetic"
+"""The name of the embedded source."""
 
-_Keys = Annotated[list[Annotated[str, msgspec.Meta(max_length=_KEY_DIGITS)]], msgspec.Meta(max_length=_REMEMBERED)]
+_Count = Annotated[int, Meta(ge=0)]
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    cursor: Annotated[int, msgspec.Meta(ge=0)]
-    synthetic: _Keys
-    proposals: _Keys
+    cursor: _Count
+    synthetic: Keys
+    proposals: Keys
+    slots: _Count = 0
+    picks: _Count = 0
+    novelty: NoveltyState = NoveltyState()
+    shelves: Annotated[dict[str, ShelfState], Meta(max_length=MAX_SOURCES)] = {}
+    counts: Annotated[dict[str, _Count], Meta(max_length=256)] = {}
 
 
-class SyntheticStream:
-    """batch: problems in an iteration. proposer_share: most of them, in [0, 1], that proposals may fill."""
+class MixedStream:
+    """See `protocols.ProblemStream`."""
 
-    def __init__(self, *, seed: int, peer_id: str, batch: int, proposer_share: float) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int,
+        peer_id: str,
+        batch: int,
+        proposer_share: float,
+        sources: Mapping[str, float] | None = None,
+        fits: Fits = lambda problem: True,
+        wait_seconds: float = 10.0,
+    ) -> None:
+        """batch: problems in an iteration. proposer_share: most of them, in [0, 1], that proposals may fill.
+
+        sources: weight by name, of `synthetic` and what `hub.open_rows` knows; None: synthetic problems alone.
+        wait_seconds: for a source on the hub, once for each block of it. Raises ProblemError for an unknown source.
+        """
         self._origin = f"{seed} {peer_id}"
+        self._peer_id = peer_id
         self._batch = batch
         self._most_proposals = int(batch * proposer_share)
-        self._cursor = 0
-        self._synthetic = _Recent()
-        self._proposals = _Recent()
+        self._fits = fits
+        self._weights = dict(sources or {SYNTHETIC: 1.0})
+        self._counts: Counter[str] = Counter()
+        self._shelves = {
+            name: Shelf(
+                name, open_rows(name), origin=self._origin, fits=fits, counts=self._counts,
+                wait_seconds=wait_seconds,
+            )
+            for name in self._weights
+            if name != SYNTHETIC
+        }  # fmt: skip
+        self._cursor = self._slots = self._picks = 0
+        self._synthetic = Recent()
+        self._proposals = Recent()
+        self._novelty = Novelty()
 
-    def next_batch(self, proposals: Sequence[Problem]) -> list[Problem]:
-        """`batch` problems: the first usable `proposals` up to their share, then synthetic ones."""
+    def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
+        """`count` problems (None: `batch`): usable `proposals` up to their share, then those of the sources."""
+        wanted = self._batch if count is None else count
         chosen: list[Problem] = []
-        for proposal in proposals:
-            if len(chosen) == self._most_proposals:
-                break
-            if self.admits(proposal) and self._proposals.add(proposal.id):
-                chosen.append(proposal)
-        chosen.extend(self._fresh() for _ in range(self._batch - len(chosen)))
+        if proposals:
+            self._picks += 1
+            chosen = pick(
+                proposals,
+                min(wanted, self._most_proposals),
+                own_peer_id=self._peer_id,
+                usable=self._take,
+                random=Random(f"{self._origin} proposals {self._picks}"),
+            )
+        chosen.extend(self._fresh() for _ in range(wanted - len(chosen)))
         return chosen
 
     def admits(self, problem: Problem) -> bool:
         """False for a problem that asks for a held-out program."""
-        parsed = parse_question(problem.question)
-        return parsed is None or not is_held_out(parsed[1])
+        return not is_exam(problem)
+
+    def metrics(self) -> Metrics:
+        """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`."""
+        refused = sum(count for name, count in self._counts.items() if name.startswith("refused_"))
+        told: Metrics = {f"problems/{name}": count for name, count in sorted(self._counts.items())}
+        return told | {"problems/refused": refused}
 
     def save(self, folder: Path) -> None:
-        state = _State(cursor=self._cursor, synthetic=list(self._synthetic), proposals=list(self._proposals))
+        state = _State(
+            cursor=self._cursor,
+            synthetic=list(self._synthetic),
+            proposals=list(self._proposals),
+            slots=self._slots,
+            picks=self._picks,
+            novelty=self._novelty.state(),
+            shelves={name: shelf.state() for name, shelf in self._shelves.items()},
+            counts=dict(self._counts),
+        )
         (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
     def load(self, folder: Path) -> None:
+        """A source that the checkpoint does not know begins anew; one that is no longer asked for is forgotten."""
         path = folder / _FILE
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
+            with path.open("rb") as file:
+                state = msgspec.json.decode(file.read(MAX_STATE), type=_State)
         except (OSError, msgspec.MsgspecError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
-        self._cursor = state.cursor
-        self._synthetic = _Recent(state.synthetic)
-        self._proposals = _Recent(state.proposals)
+        self._cursor, self._slots, self._picks = state.cursor, state.slots, state.picks
+        self._synthetic = Recent(state.synthetic)
+        self._proposals = Recent(state.proposals)
+        self._novelty = Novelty(state.novelty)
+        self._counts.clear()
+        self._counts.update(state.counts)
+        for name, shelf in self._shelves.items():
+            shelf.restore(state.shelves.get(name, ShelfState()))
+
+    def _take(self, problem: Problem) -> bool:
+        """Is this proposal used? Each is looked at once, however often it is offered."""
+        if not self._proposals.add(problem.id):
+            return False
+        refusal = usable(problem, self._novelty, self._fits)
+        self._counts["drawn_proposals" if refusal is None else f"refused_{refusal.reason}"] += 1
+        return refusal is None
 
     def _fresh(self) -> Problem:
+        for name in self._order():
+            shelf = self._shelves.get(name)
+            problem = self._next_synthetic() if shelf is None else shelf.draw()
+            if problem is not None:
+                self._counts[f"drawn_{Path(name).name}"] += 1
+                return problem
+        self._counts[f"drawn_{SYNTHETIC}"] += 1
+        return self._next_synthetic()
+
+    def _order(self) -> list[str]:
+        """The source whose turn it is, drawn by weight, then the others in their order."""
+        names = list(self._weights)
+        if len(names) > 1:
+            first = Random(f"{self._origin} source {self._slots}").choices(names, list(self._weights.values()))[0]
+            names.sort(key=lambda name: name != first)
+        self._slots += 1
+        return names
+
+    def _next_synthetic(self) -> Problem:
         """The next problem from the cursor on; always found, because there are far more than are remembered."""
         while True:
             problem = make_task(Random(f"{self._origin} {self._cursor}")).problem
             self._cursor += 1
             if self._synthetic.add(problem.id):
                 return problem
-
-
-class _Recent:
-    """The last ids that were added, oldest first."""
-
-    def __init__(self, keys: Sequence[str] = ()) -> None:
-        self._keys = dict.fromkeys(keys)
-
-    def add(self, identifier: str) -> bool:
-        """Remember it; False when it is remembered already."""
-        key = identifier[:_KEY_DIGITS]
-        if key in self._keys:
-            return False
-        self._keys[key] = None
-        if len(self._keys) > _REMEMBERED:
-            del self._keys[next(iter(self._keys))]
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)

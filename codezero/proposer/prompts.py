@@ -1,5 +1,6 @@
 """What a proposer is asked: one template and a table of five levels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -52,7 +53,8 @@ RULES
 - The question is one sentence or a short paragraph, starts with "Write a function NAME(arguments) that", and says
   exactly what is returned. It can be solved in plain Python without imports, input, files or randomness.
 - Every test is one line of the form: assert NAME(arguments) == expected
-- The tests call the function that the question names, differ in their arguments, and do not contradict the question.
+- The tests call the function that the question names, differ in their arguments, and do not contradict the question.\
+{taken}
 
 Answer with one block of JSON and nothing else:
 ```json
@@ -60,7 +62,17 @@ Answer with one block of JSON and nothing else:
 ```"""
 
 
-def proposal_prompt(level: int) -> str:
-    """The user's turn that asks for one problem of `level` 1..5."""
-    requirement = REQUIREMENTS[level]
-    return _TEMPLATE.format(level=level, title=requirement.title, asks=requirement.asks, example=requirement.example)
+_TAKEN = """
+- These were written already, write something else under another name: {}"""
+
+
+def proposal_prompt(level: int, taken: Sequence[str] = ()) -> str:
+    """The user's turn that asks for one problem of `level` 1..5. taken: names of functions that it may not have."""
+    asked = REQUIREMENTS[level]
+    return _TEMPLATE.format(
+        level=level,
+        title=asked.title,
+        asks=asked.asks,
+        example=asked.example,
+        taken=_TAKEN.format(", ".join(taken)) if taken else "",
+    )

@@ -12,13 +12,17 @@ from codezero.errors import CheckpointError, ProposalError
 from codezero.proposer.parsing import Reason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.protocols import GroupSampler
-from codezero.types import Metrics, Problem
+from codezero.types import Completion, Feedback, Metrics, Problem, ScoredGroup
 
 _FILE = "proposer.json"
 _REMEMBERED = 64
 """Questions a new one may not repeat; few, because an easy level has few different ones."""
 
+_LONGEST_NAME = 64
+"""Characters of a name that is shown as taken."""
+
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,13 +30,25 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written: _Count
     refused: dict[Reason, _Count]
     recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]
+    names: Annotated[list[_Name], msgspec.Meta(max_length=_REMEMBERED)] = msgspec.field(default_factory=list[str])
 
 
 class ModelProposer:
-    """attempts: calls of the model for one round of proposals; each asks again only for what is still missing."""
+    """attempts: calls of the model for one round of proposals; each asks again only for what is still missing.
+
+    taken: how many of the last problems' names are shown as taken; a proposal that uses one of these is refused.
+    """
 
     def __init__(
-        self, sampler: GroupSampler, *, peer_id: str, max_new_tokens: int, temperature: float, attempts: int, seed: int
+        self,
+        sampler: GroupSampler,
+        *,
+        peer_id: str,
+        max_new_tokens: int,
+        temperature: float,
+        attempts: int,
+        seed: int,
+        taken: int = 0,
     ) -> None:
         self._sampler = sampler
         self._peer_id = peer_id
@@ -44,6 +60,9 @@ class ModelProposer:
         self._written = 0
         self._refused = Counter[Reason]()
         self._recent: dict[str, None] = {}
+        self._names: dict[str, None] = {}
+        """Of the last problems' functions, oldest first."""
+        self._shown = taken
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """At most one problem for each level, in their order."""
@@ -52,14 +71,22 @@ class ModelProposer:
             missing = [place for place in range(len(levels)) if place not in accepted]
             if not missing:
                 break
-            texts = self._sample([levels[place] for place in missing])
-            for place, text in zip(missing, texts, strict=True):
-                try:
-                    accepted[place] = self._accept(text, levels[place])
-                except ProposalError as error:
-                    self._refused[Reason(str(error).partition(":")[0])] += 1
+            taken = self._taken()
+            groups = self._sample([proposal_prompt(levels[place], taken) for place in missing], 1)
+            for place, (completion,) in zip(missing, groups, strict=True):
+                read = self._read(completion.text, levels[place], taken)
+                if isinstance(read, Problem):
+                    accepted[place] = read
         self._written += len(accepted)
         return [accepted[place] for place in sorted(accepted)]
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        """A frozen model learns nothing."""
+        return {}
+
+    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
+        """It does not look back; `recall.py` does."""
+        return []
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""
@@ -67,7 +94,13 @@ class ModelProposer:
         return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
 
     def save(self, folder: Path) -> None:
-        state = _State(calls=self._calls, written=self._written, refused=dict(self._refused), recent=list(self._recent))
+        state = _State(
+            calls=self._calls,
+            written=self._written,
+            refused=dict(self._refused),
+            recent=list(self._recent),
+            names=list(self._names),
+        )
         (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
     def load(self, folder: Path) -> None:
@@ -79,34 +112,62 @@ class ModelProposer:
         self._calls, self._written = state.calls, state.written
         self._refused = Counter(state.refused)
         self._recent = dict.fromkeys(state.recent)
+        self._names = dict.fromkeys(state.names)
 
-    def _sample(self, levels: Sequence[int]) -> list[str]:
+    def _taken(self) -> list[str]:
+        return list(self._names)[-self._shown :] if self._shown else []
+
+    def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
         self._calls += 1
-        groups = self._sampler.sample(
-            [proposal_prompt(level) for level in levels],
-            group_size=1,
+        return self._sampler.sample(
+            prompts,
+            group_size=group_size,
             max_new_tokens=self._max_new_tokens,
             temperature=self._temperature,
             generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self._calls}").getrandbits(31),
         )
-        return [group[0].text for group in groups]
 
-    def _accept(self, text: str, level: int) -> Problem:
+    def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem | Reason:
+        """The problem in `text`, or why it was refused, which is counted."""
+        try:
+            return self._accept(text, level, taken)
+        except ProposalError as error:
+            reason = Reason(str(error).partition(":")[0])
+            self._refused[reason] += 1
+            return reason
+
+    def _accept(self, text: str, level: int, taken: Sequence[str]) -> Problem:
         problem = parse_proposal(text, level, self._peer_id)
+        if problem.entry_point in taken:
+            raise refusal(Reason.DUPLICATE, "a name that it was told is taken")
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
         if gist in self._recent:
             raise refusal(Reason.DUPLICATE, "asked for recently")
-        self._recent[gist] = None
-        if len(self._recent) > _REMEMBERED:
-            del self._recent[next(iter(self._recent))]
+        _remember(self._recent, gist)
+        if len(problem.entry_point) <= _LONGEST_NAME:
+            _remember(self._names, problem.entry_point)
         return problem
+
+
+def _remember(memory: dict[str, None], one: str) -> None:
+    """As the newest; the oldest goes when there are too many."""
+    memory.pop(one, None)
+    memory[one] = None
+    if len(memory) > _REMEMBERED:
+        del memory[next(iter(memory))]
 
 
 class NoProposer:
     """Proposes nothing and has nothing to keep."""
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
+        return []
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        return {}
+
+    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
         return []
 
     def metrics(self) -> Metrics:

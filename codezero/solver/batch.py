@@ -1,4 +1,4 @@
-"""What one GRPO update learns from, and how its rows become tensors.
+"""What one GRPO update learns from, how its rows become tensors, and what is told of it.
 
 Legend for shapes: B rows, P longest prompt, T longest completion.
 """
@@ -20,10 +20,14 @@ class Row:
     logprobs: tuple[float, ...]
     """[T] nats at the training temperature, under the policy that the ratio is taken against."""
     advantage: float
+    weights: tuple[float, ...] = ()
+    """[T] what the advantage is multiplied with at each token; empty: 1 everywhere."""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or len(self.completion_ids) != len(self.logprobs):
             raise ValueError("a row needs a prompt, and one log-probability for each completion token")
+        if self.weights and len(self.weights) != len(self.completion_ids):
+            raise ValueError("a row has one weight for each completion token, or none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,33 @@ class Batch:
         return sum(len(row.completion_ids) for row in self.rows) + self.idle_tokens
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one update did; means over its optimiser steps."""
+
+    loss: float | None
+    grad_norm: float | None
+    """Before clipping."""
+    clip_share: float | None
+    """Tokens whose ratio was clipped."""
+    rows: int
+    """Rows that carried gradient."""
+    skipped: int
+    """Optimiser steps left out because loss or gradient was not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    loss: float
+    grad_norm: float
+    clip_share: float
+    finite: bool
+
+
 def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 
+    Advantages are [B], and [B, T] where a row has weights of its own for its tokens.
     A left-padded prompt shifts a row's positions by a constant, which rotary embeddings cannot see.
     """
     longest = max(len(row.prompt_ids) for row in rows)
@@ -70,5 +98,15 @@ def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str,
             dtype=torch.float32,
             device=device,
         ),
-        "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32, device=device),
+        "advantages": torch.tensor(_advantages(rows, room), dtype=torch.float32, device=device),
     }
+
+
+def _advantages(rows: Sequence[Row], room: int) -> list[float] | list[list[float]]:
+    if not any(row.weights for row in rows):
+        return [row.advantage for row in rows]
+    weights = [row.weights or (1.0,) * len(row.completion_ids) for row in rows]
+    return [
+        [row.advantage * weight for weight in line] + [0.0] * (room - len(line))
+        for row, line in zip(rows, weights, strict=True)
+    ]

@@ -1,38 +1,59 @@
 """Checkpoints on disk: whole or not at all.
 
-A checkpoint is a folder `00000042` with one folder per part and a manifest of every file's size and SHA-256. It is
-written under a temporary name and renamed, so a process killed at any moment leaves the checkpoint before, the new one,
-or both. A power cut also takes what the system has not yet brought to disk. Forcing it there costs as much as a small
-model's whole checkpoint, so it is done every `flush_seconds`, before the rename, and the newest checkpoint that was
-flushed is kept until there is a newer one: a power cut loses at most the last `flush_seconds`, and the manifest tells
-which checkpoints it took. One process writes to a folder at a time.
+A checkpoint holds all that training goes on from: weights or adapter, the optimiser's moments, the number of steps
+(which is the learning rate's position), every generator of random numbers or the counter that it is seeded with, the
+cursor of the problem stream and what it has drawn, proposals, difficulty, the judge's calibration with the canaries
+under way, and the last known round. A run that is stopped and started again is the same run bit for bit, where the same
+machine computes the same. What a node knows of other peers is not in it and is not taken back with it: their trust, the
+way to them and the outbox are files of the run's folder, which survive a restart by themselves.
+
+A checkpoint is a folder `00000042` with one folder per part and a manifest (`manifest.py`). It is written under a
+temporary name and renamed, so a process killed at any moment leaves the checkpoint before, the new one, or both. A
+power cut also takes what the system has not yet brought to disk. Forcing it there costs as much as a small model's
+whole checkpoint, so it is done every `flush_seconds`, before the rename, and the newest checkpoint that was flushed is
+kept until there is a newer one: a power cut loses at most the last `flush_seconds`, and the manifest tells which
+checkpoints it took. One process writes to a folder at a time.
 """
 
-import hashlib
-import json
 import logging
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
-from codezero.errors import CheckpointError, ConfigError
+from safetensors import SafetensorError
+
+from codezero.errors import CheckpointError, ConfigError, DiskFullError
 from codezero.protocols import Persistent
+from codezero.room import lacks_room
+from codezero.solver.manifest import Kind, check, check_files, read_manifest, write_manifest
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 UNFINISHED = ".tmp-"
+REMEDY = "`--fresh` begins anew and keeps what is there under another name, `--fork RUN` begins with another run's"
 
 
 class CheckpointStore:
-    """The newest `keep` checkpoints of a run. See `protocols.Checkpoints`."""
+    """The newest `keep` checkpoints of a run. See `protocols.Checkpoints`.
 
-    def __init__(self, directory: Path, keep: int, resume: bool = True, *, flush_seconds: float = 30.0):
+    kind: the model they have to be of. also: parts that are not the node's own, by name.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        keep: int,
+        resume: bool = True,
+        *,
+        kind: Kind | None = None,
+        also: Mapping[str, Persistent] | None = None,
+        flush_seconds: float = 30.0,
+    ):
         self.directory, self.keep, self.resume, self.flush_seconds = directory, keep, resume, flush_seconds
+        self.kind, self.also = kind or Kind(), dict(also or {})
         self.flushed: Path | None = None
         """The newest checkpoint that this process knows to survive a power cut."""
         self.flushed_at = 0.0
@@ -40,24 +61,34 @@ class CheckpointStore:
         """The iteration that the parts and the newest checkpoint agree on."""
 
     def save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
-        """Write the parts as the checkpoint of `iteration`, unless it is on disk already."""
+        """Write the parts as the checkpoint of `iteration`, unless it is on disk already.
+
+        Raises DiskFullError, after which it may be tried again.
+        """
         if iteration == self.latest:
             return
+        try:
+            self._save(iteration, parts)
+        except (OSError, SafetensorError) as error:
+            if not lacks_room(error):
+                raise
+            raise DiskFullError(f"a checkpoint in {self.directory} cannot be written: {error}") from error
+
+    def _save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         unfinished = self.directory / f"{UNFINISHED}{iteration:08d}"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove(unfinished)
         unfinished.mkdir()
-        for name, part in parts.items():
+        whole = self.also | dict(parts)
+        for name, part in whole.items():
             (unfinished / name).mkdir()
             part.save(unfinished / name)
-        manifest = {"format": FORMAT, "iteration": iteration, "parts": sorted(parts), "files": _digests(unfinished)}
-        (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        write_manifest(unfinished, iteration, whole, self.kind)
         final = self.directory / f"{iteration:08d}"
         flush = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
         if flush:
             _flush(unfinished)
-        if final.exists():  # damaged too
-            shutil.rmtree(final)
+        _remove(final)  # a refused one
         unfinished.rename(final)
         if flush:
             _flush_one(self.directory)
@@ -68,81 +99,89 @@ class CheckpointStore:
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint and return its iteration; 0 when there is none.
 
-        A damaged one is passed over with a warning. Raises ConfigError when there are checkpoints but `resume` is off,
-        CheckpointError when there are some and none is whole.
+        Those that cannot be used are passed over, with one warning that names what is wrong with each. Raises
+        ConfigError when there are checkpoints but `resume` is off, CheckpointError when none can be used.
         """
-        folders = self._folders()
+        folders = checkpoints_in(self.directory)
         if folders and not self.resume:
             raise ConfigError(
                 f"run.resume=False, but {self.directory} has checkpoints; choose another run.name or drop the override"
             )
         for stale in self.directory.glob(f"{UNFINISHED}*"):
-            shutil.rmtree(stale)
+            _remove(stale)
+        refused: list[str] = []
+        whole = self.also | dict(parts)
         for folder in folders:
             try:
-                check(folder, parts)
-                for name, part in parts.items():
+                check(folder, whole, self.kind)
+                for name, part in whole.items():
                     part.load(folder / name)
             except CheckpointError as error:
-                logger.warning("checkpoint %s is damaged and passed over: %s", folder.name, error)
+                refused.append(f"{folder.name} ({error})")
             else:
+                if refused:
+                    logger.warning("going on from checkpoint %s; refused: %s", folder.name, "; ".join(refused))
                 self.latest = int(folder.name)
                 return self.latest
         if folders:
-            raise CheckpointError(f"no checkpoint in {self.directory} is whole; move the folder away to begin anew")
+            raise CheckpointError(f"no checkpoint in {self.directory} can be used: {'; '.join(refused)}. {REMEDY}")
         return 0
 
     def _prune(self, iteration: int) -> None:
-        folders = self._folders()
-        # What is newer is damaged: `restore` passed it over.
+        folders = checkpoints_in(self.directory)
+        # What is newer was refused: `restore` passed it over.
         past = [folder for folder in folders if int(folder.name) <= iteration]
         for needless in {*folders} - {*past[: self.keep], self.flushed}:
-            shutil.rmtree(needless)
-
-    def _folders(self) -> list[Path]:
-        """Newest first."""
-        if not self.directory.is_dir():
-            return []
-        return sorted((path for path in self.directory.iterdir() if path.name.isdecimal()), reverse=True)
+            _remove(needless)
 
 
-def check(folder: Path, parts: Mapping[str, Persistent]) -> None:
-    """Raise CheckpointError unless `folder` holds exactly what its manifest says, for all of `parts`."""
-    try:
-        manifest = cast(object, json.loads((folder / MANIFEST).read_text()))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"its manifest cannot be read: {error}") from error
-    if not isinstance(manifest, dict):
-        raise CheckpointError("its manifest is not an object")
-    said = cast("dict[str, object]", manifest)
-    if said.get("format") != FORMAT:
-        raise CheckpointError(f"its format is {said.get('format')}, this program reads {FORMAT}")
-    if said.get("iteration") != int(folder.name) or said.get("parts") != sorted(parts):
-        raise CheckpointError("its manifest is of another iteration or of other parts")
-    if said.get("files") != _digests(folder):
-        raise CheckpointError("its files are not what was written")
+def checkpoints_in(directory: Path) -> list[Path]:
+    """Whatever has a checkpoint's name, newest first."""
+    if not directory.is_dir():
+        return []
+    named = [path for path in directory.iterdir() if re.fullmatch("[0-9]{8,18}", path.name)]
+    return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
-def _digests(folder: Path) -> dict[str, list[int | str]]:
-    """Size and SHA-256 of every file below `folder` but the manifest."""
-    found: dict[str, list[int | str]] = {}
-    for path in _files(folder):
-        name = path.relative_to(folder).as_posix()
-        if name != MANIFEST:
-            with path.open("rb") as file:
-                found[name] = [path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()]
-    return found
+def copy_newest(source: Path, target: Path) -> str:
+    """Copy the newest whole checkpoint in `source` to `target`, and return its name; `source` is only read.
+
+    Its owner may be writing there: one that goes or changes while it is copied is passed over. Raises CheckpointError
+    when there is none, or none that is whole and of this format.
+    """
+    refused: list[str] = []
+    for folder in checkpoints_in(source):
+        copy = target / folder.name
+        try:
+            told = read_manifest(folder)
+            check_files(folder, told)
+            shutil.copytree(folder, copy, symlinks=True)
+            check_files(copy, told)
+        except (CheckpointError, OSError) as error:
+            refused.append(f"{folder.name} ({error})")
+            _remove(copy)
+        else:
+            _flush(copy)
+            _flush_one(target)
+            return folder.name
+    why = f"none in {source} can be used: {'; '.join(refused)}" if refused else f"there is none in {source}"
+    raise CheckpointError(f"no checkpoint to begin with: {why}")
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+def _remove(path: Path) -> None:
+    """A folder with what is in it, or a link or file itself."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
 
 
 def _flush(folder: Path) -> None:
     """Every file, then every folder, the outermost last."""
-    for path in _files(folder):
+    found = sorted(folder.rglob("*"))
+    for path in [path for path in found if path.is_file()]:
         _flush_one(path)
-    for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+    for path in [path for path in reversed(found) if path.is_dir()]:
         _flush_one(path)
     _flush_one(folder)
 

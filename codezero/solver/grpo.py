@@ -8,11 +8,14 @@ Legend for shapes: G completions of a group, B rows, T completion tokens.
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from codezero.types import ScoredGroup
+from codezero.types import ScoredGroup, Verdict
 
 LEAST_SPREAD = 1e-4
 """Rewards in [0, 1] that lie closer together differ by rounding, not by merit."""
@@ -42,9 +45,27 @@ def advantages(rewards_G: Tensor, trainable_G: Tensor, scale: str = "none") -> T
 
 def group_advantages(scored: ScoredGroup, scale: str) -> list[float] | None:
     """`advantages` of a judged group's completions, [G]; None when nothing can be learned from it."""
-    rewards = torch.tensor([verdict.reward for verdict in scored.verdicts])
-    trainable = torch.tensor([verdict.trainable for verdict in scored.verdicts], dtype=torch.bool)
-    return advantages(rewards, trainable, scale).tolist() if has_spread(rewards, trainable) else None
+    joint = joint_advantages([scored], scale)
+    return joint[0] if joint else None
+
+
+def counts(verdict: Verdict) -> bool:
+    """May it carry gradient? A reward that is no number would make the whole update none."""
+    return verdict.trainable and math.isfinite(verdict.reward)
+
+
+def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[float]] | None:
+    """`advantages` over all attempts at one problem, whoever made them: in the order of `groups`, [G] each.
+
+    None when nothing can be learned from them.
+    """
+    verdicts = [verdict for one in groups for verdict in one.verdicts]
+    trainable = torch.tensor([counts(verdict) for verdict in verdicts], dtype=torch.bool)
+    rewards = torch.tensor([verdict.reward if counts(verdict) else 0.0 for verdict in verdicts])
+    if not has_spread(rewards, trainable):
+        return None
+    parts = advantages(rewards, trainable, scale).split([len(one.verdicts) for one in groups])
+    return [part.tolist() for part in parts]
 
 
 def policy_loss(
@@ -62,7 +83,7 @@ def policy_loss(
     reference: Tensor | None = None,
     kl_beta: float = 0.0,
 ) -> Tensor:
-    """The scalar to minimise. `logprobs`, `old`, `mask` and `reference` are (B, T), `advantage` is (B,).
+    """The scalar to minimise. `logprobs`, `old`, `mask` and `reference` are (B, T), `advantage` is (B,) or (B, T).
 
     `rows` and `tokens` are what the mean is taken over; they may count rows that are not here because their
     advantage is 0. With r = exp(logprobs - old), the term of a token is
@@ -76,7 +97,7 @@ def policy_loss(
       - dr_grpo: over rows of `max_length` tokens, whatever they hold (Dr. GRPO, section 3.2)
     """
     ratio = (logprobs - old).exp()
-    weight = advantage[:, None]
+    weight = advantage[:, None] if advantage.dim() == 1 else advantage
     if kind == "cispo":
         term = -ratio.clamp(max=1 + clip_high).detach() * weight * logprobs
     else:

@@ -8,31 +8,32 @@ batches of our own making. What that relies on beyond TRL's documented interface
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateImportUsage=false
 
-import copy
 import json
+import logging
 import math
 import random
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel
-from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import add_fused_lm_head
 
 from codezero.config import SolverConfig
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, ModelError
 from codezero.models.decode import is_lean
+from codezero.models.device import ran_out_of_memory, release_cached
 from codezero.models.load import LoadedModel
-from codezero.solver.batch import Batch, Row, collate
+from codezero.models.lora import has_adapter, without_adapter
+from codezero.solver.batch import Batch, Row, Step, Update, collate
+from codezero.solver.head import completion_logprobs, head_is_plain
 from codezero.solver.packed import packed_logprobs
+from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 from codezero.solver.weights import load_policy, read_counters, save_policy
+
+logger = logging.getLogger(__name__)
 
 TRL_CONTRACT = (
     "GRPOTrainer.compute_loss(model, inputs) with the keys of batch.collate and num_items_in_batch",
@@ -40,56 +41,44 @@ TRL_CONTRACT = (
     "GRPOTrainer.current_gradient_accumulation_steps divides every loss",
     "GRPOTrainer.beta weighs the KL to ref_per_token_logps",
     "GRPOTrainer._metrics['train'] receives the share of clipped tokens",
-    "trl.trainer.utils.add_fused_lm_head makes a model answer that call",
+    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction",
 )
-BETAS = (0.9, 0.99)
-"""Of AdamW. The second moment forgets in a hundred steps: rewards come and go faster than in pre-training."""
 COUNTERS = "learner.json"
 
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What one update did; means over its optimiser steps."""
-
-    loss: float | None
-    grad_norm: float | None
-    """Before clipping."""
-    clip_share: float | None
-    """Tokens whose ratio was clipped."""
-    rows: int
-    """Rows that carried gradient."""
-    skipped: int
-    """Optimiser steps left out because loss or gradient was not finite."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    loss: float
-    grad_norm: float
-    clip_share: float
-    finite: bool
+T = TypeVar("T")
 
 
 class TrlLearner:
     """Owns the policy's optimiser. The model is trained in place, so whoever samples from it samples the newest policy.
 
     Weights in half precision are lifted to float32 (steps of 1e-6 are lost in bfloat16's 8 bits) and computed with
-    in that half precision on CUDA. Raises ConfigError when several GPUs are visible to this one process.
+    in that half precision on CUDA; frozen ones beneath an adapter stay as they are. When memory runs out, the step
+    is done again from its rows in smaller micro-batches, for the rest of the run. Raises ConfigError when several
+    GPUs are visible to this one process.
     """
 
     def __init__(self, policy: LoadedModel, config: SolverConfig, *, activation_checkpointing: bool = False):
         if policy.device.type == "cuda" and torch.cuda.device_count() > 1:
-            raise ConfigError("several GPUs are visible and a node uses one; set CUDA_VISIBLE_DEVICES=0")
+            raise ConfigError("several GPUs are visible; model.gpus=0 uses them all, CUDA_VISIBLE_DEVICES=0 one")
         self.policy, self.config = policy, config
         self.steps = 0
         """Optimiser steps taken."""
         self.skipped = 0
         self.updates = 0
+        self.micro_batch_rows = config.micro_batch_rows
+        """Rows in one forward pass; less than configured once memory ran out."""
+        self.halvings = 0
+        """How often it did."""
         half = policy.model.dtype
-        policy.model.float()
+        self._adapted = has_adapter(policy.model)
+        if not self._adapted:
+            policy.model.float()
         self._packed = is_lean(policy.model)
-        self._reference: Any = _frozen_copy(policy.model, config.temperature) if config.kl_beta else None
-        self._trainer: Any = _trainer(policy, config, half)
+        # TRL's own path has kernels for CUDA; elsewhere it would also score every token of the prompts.
+        self._pieces = policy.device.type != "cuda" and head_is_plain(policy.model)
+        copied = config.kl_beta and not self._adapted
+        self._reference: Any = frozen_copy(policy.model, config.temperature) if copied else None
+        self._trainer: Any = make_trainer(policy, config, half)
         self._trainer.beta = config.kl_beta
         if activation_checkpointing:
             policy.model.activation_checkpointing_enable()
@@ -134,10 +123,17 @@ class TrlLearner:
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
         found: dict[int, tuple[float, ...]] = {id(row): () for row in rows}
-        for micro in self._micro_batches([row for row in rows if row.completion_ids]):
-            inputs = collate(micro, self.policy.pad_id, self.policy.device)
-            scores = self._forward(self._model, micro, inputs).tolist()
-            found |= {id(row): tuple(score[: len(row.logprobs)]) for row, score in zip(micro, scores, strict=True)}
+        live = [row for row in rows if row.completion_ids]
+
+        def score_all() -> None:
+            for micro in self._micro_batches(live):
+                inputs = collate(micro, self.policy.pad_id, self.policy.device)
+                scores = self._forward(self._model, micro, inputs).tolist()
+                found.update(
+                    (id(row), tuple(score[: len(row.logprobs)])) for row, score in zip(micro, scores, strict=True)
+                )
+
+        self._within_memory(score_all, len(live))
         return [found[id(row)] for row in rows]
 
     def save(self, folder: Path) -> None:
@@ -154,12 +150,20 @@ class TrlLearner:
 
     def _step(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> Step:
         """One optimiser step. Micro-batches bound memory; their gradients add up to that of the whole."""
-        loss, clipped = 0.0, 0.0
-        for micro in self._micro_batches(rows):
-            micro_loss, micro_clipped = self._backward(micro, share_rows, share_tokens)
-            loss, clipped = loss + micro_loss, clipped + micro_clipped
+
+        own = self._share(rows)
+
+        def follow() -> tuple[float, float]:
+            self._optimizer.zero_grad()  # what a try before this one may have left
+            parts = [self._backward(micro, share_rows, share_tokens) for micro in self._micro_batches(own)]
+            return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
+
+        loss, clipped = self._summed(*self._within_memory(follow, len(own)))
         norm = float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
         finite = math.isfinite(loss) and math.isfinite(norm)
+        if not finite:
+            what = "gradient" if math.isfinite(loss) else "loss"
+            logger.error("after %d optimiser steps one is left out: its %s is not finite", self.steps, what)
         # A float16 scaler skips the step by itself, and must see the overflow to lower its scale.
         if finite or self._accelerator.scaler is not None:
             for group in self._optimizer.param_groups:
@@ -168,13 +172,47 @@ class TrlLearner:
         self._optimizer.zero_grad()
         return Step(loss, norm, clipped / sum(len(row.completion_ids) for row in rows), finite)
 
+    def _share(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Which of an optimiser step's rows this process computes."""
+        return rows
+
+    def _summed(self, loss: float, clipped: float) -> tuple[float, float]:
+        """Over all processes that compute a part of the step; their gradients too."""
+        return loss, clipped
+
+    def _within_memory(self, work: Callable[[], T], rows: int) -> T:
+        """What `work` returns, which reads `rows` rows in micro-batches: with fewer at once until memory suffices.
+
+        Raises ModelError when it does not for a single row.
+        """
+        while True:
+            try:
+                return work()
+            except RuntimeError as error:
+                if not ran_out_of_memory(error):
+                    raise
+                tried = min(self.micro_batch_rows, rows)
+                if tried == 1:
+                    raise ModelError(
+                        "the solver ran out of memory on a single row; lower solver.max_prompt_tokens and "
+                        "solver.max_new_tokens, or set model.activation_checkpointing=on, model.train=lora, "
+                        f"or a smaller model.solver ({str(error).splitlines()[0][:200]})"
+                    ) from error
+                self.micro_batch_rows = tried // 2
+            # Outside the handler: while the error lives, so do the frames that hold the tensors.
+            release_cached(self.policy.device)
+            self.halvings += 1
+            logger.warning(
+                "out of memory with %d rows in a forward pass; %d from here on", tried, self.micro_batch_rows
+            )
+
     def _backward(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> tuple[float, float]:
         """Adds the rows' gradient. Returns their part of the loss and how many tokens were clipped."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
         tokens = sum(len(row.completion_ids) for row in rows)
-        if self._reference is not None:
+        if self.config.kl_beta:
             with torch.no_grad():
-                inputs["ref_per_token_logps"] = self._forward(self._reference, rows, inputs)
+                inputs["ref_per_token_logps"] = self._leash(rows, inputs)
         # dapo and cispo divide by this number. The others take the mean over what they are given, so what is divided
         # by besides makes it the mean over this step's share of the whole batch.
         inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)
@@ -183,26 +221,35 @@ class TrlLearner:
         self._trainer.current_gradient_accumulation_steps = divisor
         measured = self._trainer._metrics["train"]
         measured.clear()
-        loss = self._trainer.compute_loss(self._scorer(rows), inputs)
+        loss = self._trainer.compute_loss(self._scorer(rows, inputs), inputs)
         self._accelerator.backward(loss)
         name = "cispo_clip_ratio" if self.config.loss == "cispo" else "clip_ratio/region_mean"
         return loss.item(), tokens * measured[name][0]
 
-    def _scorer(self, rows: Sequence[Row]) -> Any:
-        """What TRL asks for log-probabilities: the model, or for a small one its packed form of the same rows."""
-        if not self._packed:
+    def _scorer(self, rows: Sequence[Row], inputs: dict[str, Tensor]) -> Any:
+        """What TRL asks for log-probabilities: the model on CUDA, elsewhere what computes less for the same rows."""
+        if not self._packed and not self._pieces:
             return self._model
 
         def answer(**_: object) -> SimpleNamespace:
-            logprobs = packed_logprobs(self._model, rows, self.policy.pad_id, self.config.temperature)
+            logprobs = self._forward(self._model, rows, inputs)
             return SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
 
         return answer
 
+    def _leash(self, rows: Sequence[Row], inputs: dict[str, Tensor]) -> Tensor:
+        """[B, T] nats under the initial model: a frozen copy, or the policy with its adapter switched off."""
+        if self._reference is not None:
+            return self._forward(self._reference, rows, inputs)
+        with without_adapter(self.policy.model):
+            return self._forward(self._model, rows, inputs)
+
     def _forward(self, model: PreTrainedModel, rows: Sequence[Row], inputs: dict[str, Tensor]) -> Tensor:
         """[B, T] nats of the completions, without TRL's loss."""
         if self._packed:
-            return packed_logprobs(model, rows, self.policy.pad_id, self.config.temperature)
+            return packed_logprobs(model, rows, self.config.temperature)
+        if self._pieces:
+            return completion_logprobs(model, inputs, self.config.temperature)
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
         real = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
         room = inputs["completion_ids"].size(1)
@@ -224,65 +271,8 @@ class TrlLearner:
     def _micro_batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
         """Rows of one prompt beside each other and prompts alike in length, so that little is padded."""
         ordered = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)))
-        for start in range(0, len(ordered), self.config.micro_batch_rows):
-            yield ordered[start : start + self.config.micro_batch_rows]
-
-
-def _trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GRPOTrainer:
-    """A GRPOTrainer that writes nothing, prints nothing and is never asked to generate."""
-    on_cuda = policy.device.type == "cuda"
-    with tempfile.TemporaryDirectory() as nowhere:
-        settings = GRPOConfig(
-            nowhere,
-            loss_type=config.loss,
-            epsilon=config.clip_low,
-            # TRL's cispo takes the largest ratio itself, not its distance from 1
-            epsilon_high=config.clip_high + (config.loss == "cispo"),
-            temperature=config.temperature,
-            max_completion_length=config.max_new_tokens,
-            learning_rate=config.learning_rate,
-            adam_beta1=BETAS[0],
-            adam_beta2=BETAS[1],
-            weight_decay=0.0,
-            beta=0.0,  # set later: TRL would load a second model by name, and ours may have none
-            per_device_train_batch_size=2,
-            num_generations=2,
-            steps_per_generation=1,
-            gradient_accumulation_steps=1,
-            activation_checkpointing=False,
-            bf16=on_cuda and half == torch.bfloat16,
-            fp16=on_cuda and half == torch.float16,
-            use_cpu=policy.device.type == "cpu",
-            max_steps=1,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-        )
-        return GRPOTrainer(
-            model=policy.model,
-            reward_funcs=_never_asked,
-            args=settings,
-            train_dataset=Dataset.from_dict({"prompt": ["unused", "unused"]}),
-            processing_class=policy.tokenizer,
-        )
-
-
-def learning_rate(config: SolverConfig, steps: int) -> float:
-    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
-    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
-    """
-    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
-
-
-def _never_asked(**_: object) -> list[float | None]:
-    raise AssertionError("rewards come from the evaluator")
-
-
-def _frozen_copy(model: PreTrainedModel, temperature: float) -> PreTrainedModel:
-    """The policy as it was before the first update: what the KL leash is tied to."""
-    reference = copy.deepcopy(model).requires_grad_(False).eval()
-    add_fused_lm_head(reference, temperature=temperature)
-    return reference
+        for start in range(0, len(ordered), self.micro_batch_rows):
+            yield ordered[start : start + self.micro_batch_rows]
 
 
 def _mean(values: Sequence[float]) -> float | None:

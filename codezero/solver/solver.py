@@ -3,7 +3,9 @@
 Does not judge, does not talk to peers, and never executes what it wrote.
 """
 
+import dataclasses
 import json
+import logging
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -12,15 +14,21 @@ from typing import cast
 
 from transformers import PreTrainedTokenizerBase
 
-from codezero.config import SolverConfig
+from codezero.code.tests import examples
+from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.batch import Batch, Row
-from codezero.solver.external import Reader, external
-from codezero.solver.grpo import group_advantages
-from codezero.solver.learner import TrlLearner
+from codezero.solver.external import External, Reader, Rules, external, merged_advantages
+from codezero.solver.gate import Gate
+from codezero.solver.grpo import counts, group_advantages
+from codezero.solver.learner import TrlLearner, Update
+from codezero.solver.replay import Replay
+from codezero.solver.stale import second_moment_weights, truncated_weights
 from codezero.solver.weights import read_counters
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
+
+logger = logging.getLogger(__name__)
 
 COUNTERS = "solver.json"
 
@@ -30,9 +38,18 @@ def solver_prompt(problem: Problem) -> str:
 
     The expected values of a test are shown only where they can be believed.
     """
-    form = f"ANSWER FORMAT: one ```python block that defines {problem.entry_point} and nothing after it."
-    example = "" if problem.standing is Standing.CLAIMED or not problem.tests else f"\nIt must pass: {problem.tests[0]}"
-    return f"{problem.question}\n\n{form}{example}"
+    program = "with the whole program, which reads stdin and writes stdout,"
+    wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
+    example = "" if problem.standing is Standing.CLAIMED else _example(problem)
+    return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}"
+
+
+def _example(problem: Problem) -> str:
+    """The first test; of a program's tests the first that can be read and is short. Empty: there is none."""
+    if problem.style is Style.CALL:
+        return f"\nIt must pass: {problem.tests[0]}" if problem.tests else ""
+    shown = examples(problem.tests, problem.entry_point)[:1]
+    return "".join(f"\nGiven this input:\n{one.input}\nit must write:\n{one.output}" for one in shown)
 
 
 class GrpoSolver:
@@ -48,7 +65,10 @@ class GrpoSolver:
         peer_id: str,
         seed: int,
         prompt: Callable[[Problem], str] = solver_prompt,
+        external: ExternalConfig | None = None,
     ):
+        self.external = external or ExternalConfig()
+        self.gate, self.replay = Gate(), Replay()
         self.config, self.sampler, self.learner, self.tokenizer = config, sampler, learner, tokenizer
         self.peer_id, self.seed, self.prompt = peer_id, seed, prompt
         self.rollouts = 0
@@ -80,23 +100,66 @@ class GrpoSolver:
             for problem, completions in zip(problems, groups, strict=True)
         ]
 
+    def short_of(self, scored: Sequence[ScoredGroup]) -> int:
+        """How many more problems an iteration needs that sampled `scored`, to replace groups without spread.
+
+        DAPO's dynamic sampling (Yu et al. 2025, section 3.2), but never more than `refill` batches in all.
+        """
+        batch = self.config.problems_per_iteration
+        useful = sum(group_advantages(one, "none") is not None for one in scored)
+        return max(0, min(batch - useful, int(self.config.refill * batch) - len(scored)))
+
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
-        """One GRPO update. Peers' rows are never more than own ones, so with nothing judged nothing is learned."""
-        own = self._own_rows(local)
+        """One GRPO update. Peers' rows are at most a share of all, so with nothing judged nothing is learned."""
         chance = random.Random(f"peers {self.seed} {self.updates}")
         self.updates += 1
-        foreign = external(
-            peers,
-            self.reader,
+        self.gate.observe(local, peers)
+        foreign = external(peers, local, self.reader, self._rules(local, chance), chance)
+        own = self._own_rows(local, foreign.chosen)
+        again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
+        rows = (*own, *foreign.rows, *self._reweighed(again))
+        done = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
+        for _ in range(self.config.passes - 1):
+            done = self.learner.update(Batch(tuple(self._reweighed(rows)), foreign.idle_rows, foreign.idle_tokens))
+        if self.config.replay:
+            self.replay.add(own)
+        return self._told(local, foreign, done, len(again))
+
+    def _rules(self, local: Sequence[ScoredGroup], chance: random.Random) -> Rules:
+        told = self.external
+        rows = sum(verdict.trainable for one in local for verdict in one.verdicts)
+        return Rules(
             own_peer_id=self.peer_id,
-            max_groups=self.config.external_groups,
-            max_rows=len(own),
+            policy=told.policy,
+            max_groups=told.groups,
+            max_rows=int(rows * told.share / (1 - told.share)),
             scale=self.config.scale_rewards,
-            chance=chance,
+            passing=(lambda peers: self.gate.passing(peers, chance)) if told.gate else set,
         )
-        done = self.learner.update(Batch((*own, *foreign.rows), foreign.idle_rows, foreign.idle_tokens))
-        logprobs = [logprob for row in own for logprob in row.logprobs]
+
+    def _reweighed(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows of an earlier policy as if the present one had written them: ratio 1, each token with its weight."""
+        if not rows:
+            return []
+        now = self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+        then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
+        if self.config.stale == "m2po":
+            weights = second_moment_weights(now, then, advantages)
+        else:
+            weights = truncated_weights(now, then)
+        return [
+            dataclasses.replace(row, logprobs=logprobs, weights=tuple(line))
+            for row, logprobs, line in zip(rows, now, weights, strict=True)
+        ]
+
+    def _told(self, local: Sequence[ScoredGroup], foreign: External, done: Update, replayed: int) -> Metrics:
+        """What is measured of an update."""
+        sampled = [completion for one in local for completion in one.group.completions]
+        logprobs = [logprob for completion in sampled for logprob in completion.logprobs]
         flat = sum(group_advantages(group, "none") is None for group in local)
+        broken = sum(verdict.trainable and not counts(verdict) for one in local for verdict in one.verdicts)
+        if broken:
+            logger.error("%d rewards are no finite numbers; their attempts are left out", broken)
         told: Metrics = {f"swarm/external_refused/{reason}": count for reason, count in foreign.refused}
         for peer, judged, used in foreign.peers:
             told |= {f"swarm/external_judged/{peer}": judged, f"swarm/external_used/{peer}": used}
@@ -108,32 +171,45 @@ class GrpoSolver:
             "train/clip_share": done.clip_share,
             "train/zero_spread_share": flat / len(local) if local else None,
             "train/rows": done.rows,
+            "train/replayed_rows": replayed,
+            "train/broken_rewards": broken,
             "train/skipped_steps": self.learner.skipped,
             "train/policy_step": self.learner.steps,
             "swarm/external_share": len(foreign.rows) / done.rows if done.rows else 0.0,
-            "swarm/external_groups": foreign.groups,
+            "swarm/external_groups": len(foreign.chosen),
         }
 
     def save(self, folder: Path) -> None:
         """Weights and tokenizer in `folder/model`, as `from_pretrained` reads them; optimiser and counters beside."""
         self.learner.save(folder)
+        self.gate.save(folder)
+        self.replay.save(folder)
         counters = {"rollouts": self.rollouts, "updates": self.updates}
         (folder / COUNTERS).write_text(json.dumps(counters))
 
     def load(self, folder: Path) -> None:
         """Become what `save` wrote, bit for bit. Raises CheckpointError."""
         counters = read_counters(folder / COUNTERS, ("rollouts", "updates"))
+        self.gate.load(folder)
+        self.replay.load(folder)
         self.learner.load(folder)
         self.rollouts, self.updates = counters
 
-    def _own_rows(self, local: Sequence[ScoredGroup]) -> list[Row]:
-        """Trainable rows only: what could not be judged, or attacks the judge, is as if it had not been sampled."""
+    def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[Row]:
+        """Trainable rows of groups with spread: what could not be judged, or attacks the judge, is as if it had not
+        been sampled, and a group that teaches nothing is dropped (DAPO, section 3.2).
+
+        foreign: peers' groups that are learned from too; those at an own problem share its mean.
+        """
         prompts = self._prompt_ids([scored.group.problem for scored in local], self.config.max_prompt_tokens)
+        weights = merged_advantages(foreign, local, self.config.scale_rewards)
         rows: list[Row] = []
         for scored, prompt in zip(local, prompts, strict=True):
-            weights = group_advantages(scored, self.config.scale_rewards) or [0.0] * len(scored.verdicts)
-            for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, weights, strict=True):
-                if verdict.trainable:
+            mine = weights[id(scored)]
+            if not any(mine):
+                continue
+            for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, mine, strict=True):
+                if counts(verdict):
                     rows.append(Row(prompt, completion.token_ids, completion.logprobs, weight))
         return rows
 

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from codezero.swarm.link import Publish
 from codezero.swarm.pending import Packed, Pending
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, Place, shard_of
-from codezero.swarm.schema import GROUPS, PROPOSALS, Kind
+from codezero.swarm.schema import GROUPS, PROPOSALS, WITHDRAWALS, Kind
 from codezero.swarm.serving import Server
 from codezero.swarm.transport import UNANSWERED, Transport
-from codezero.swarm.wire import encode_header
+from codezero.swarm.wire import decode_header, decode_proposals, decode_withdrawals, encode_header, encode_proposals
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +55,31 @@ class Announcer:
         self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
         self.pending.forget(before=before)
 
+    def add(self, message: Publish) -> None:
+        """Queue it for the next `announce`. What a withdrawal names is offered no more."""
+        if message.kind == WITHDRAWALS:
+            self._retract(set(decode_withdrawals(message.body)[2]))
+        self.pending.add(message)
+
+    def _retract(self, problem_ids: set[str]) -> None:
+        """Announce the rest of each body in its place. The old body is served as long as a record names it: a peer
+        that was announced something and gets nothing would hold it against us."""
+        self.pending.drop(problem_ids)
+        for (kind, round_number), announcement in list(self._announced.items()):
+            body = self._server.bodies.get(decode_header(announcement.header).digest)
+            if kind != PROPOSALS or body is None:
+                continue
+            problems = decode_proposals(body)[2]
+            left = [problem for problem in problems if problem.id not in problem_ids]
+            if not left:
+                del self._announced[kind, round_number]
+            elif len(left) < len(problems):
+                again = encode_proposals(left, peer=self._transport.me, round_number=round_number)
+                self.pending.add(Publish(PROPOSALS, round_number, again, [], bytes(32)))
+
     async def announce(self) -> None:
         """What is new, and what is about to expire."""
-        for kind in (GROUPS, PROPOSALS):
+        for kind in (GROUPS, PROPOSALS, WITHDRAWALS):
             if self.reachable:
                 packed = self.pending.pack(kind)
                 if packed is not None:

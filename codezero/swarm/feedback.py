@@ -53,7 +53,7 @@ class Feedback:
                 self._trust.blame(peer, Offence.MALFORMED)
             return b""
         self.counts["feedback_in"] += 1
-        self._on_told(Told(peer, request))
+        self._on_told(Told(peer, request, self._trust.chance(peer)))
         return TAKEN
 
     async def _tell(self, peer: str, feedback: bytes) -> None:

@@ -28,14 +28,15 @@ class Playing(msgspec.Struct, frozen=True, tag=True):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: these are our groups or problems of a round; announce them."""
+    """Trainer: these are our groups, problems or withdrawals of a round; announce them."""
 
     kind: Kind
     round: int
     body: bytes
-    """As `wire.encode_body` or `wire.encode_proposals` makes it."""
+    """As `wire.encode_body`, `encode_proposals` or `encode_withdrawals` makes it. Withdrawals are all that are to be
+    announced in that round."""
     rewards: list[float | None]
-    """Mean reward of each group, None where there is none; empty for problems."""
+    """Mean reward of each group, None where there is none; empty for anything else."""
     tokenizer: bytes
 
 
@@ -77,6 +78,8 @@ class Told(msgspec.Struct, frozen=True, tag=True):
 
     peer: str
     feedback: bytes
+    trust: float = 1.0
+    """(0, 1], as `Trust.chance` has it."""
 
 
 class Counted(msgspec.Struct, frozen=True, tag=True):

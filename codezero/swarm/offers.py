@@ -1,13 +1,19 @@
-"""The problems that this node proposed, and who has said what became of them."""
+"""The problems on offer, which of them their authors took back, and who has said what became of this node's own."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from codezero.types import Problem
 
+PROPOSALS_KEPT = 256
+WITHDRAWN_EACH, AUTHORS = 128, 128
+"""Withdrawals remembered of one author, and authors whose withdrawals are remembered."""
 OWN_KEPT = 256
 HEARD_EACH = 64
 """Peers that are heard about one problem."""
+WITHDRAWAL_COUNTS = ("withdrawn", "withdrawals_heard", "offers_withdrawn", "refused_withdrawn")
+"""Own problems taken back; others' that their authors took back, those of them that were on offer here, and what came
+of such problems afterwards and was left out."""
 
 
 class OwnOffers:
@@ -24,6 +30,14 @@ class OwnOffers:
         while len(self._heard) > OWN_KEPT:
             self._heard.popitem(last=False)
 
+    def state(self) -> list[tuple[Problem, list[str]]]:
+        """Oldest first, each with the peers that were heard about it."""
+        return [(problem, sorted(peers)) for problem, peers in self._heard.values()]
+
+    def become(self, state: Sequence[tuple[Problem, Sequence[str]]]) -> None:
+        """What `state` told."""
+        self._heard = OrderedDict((problem.id, (problem, set(peers))) for problem, peers in state)
+
     def heard(self, problem_id: str, peer: str) -> Problem | None:
         """The problem, the first time that `peer` speaks of it; None when it is not ours or enough was said."""
         problem, peers = self._heard.get(problem_id, (None, set[str]()))
@@ -31,3 +45,68 @@ class OwnOffers:
             return None
         peers.add(peer)
         return problem
+
+
+class Offers:
+    """Everybody's proposals, the newest PROPOSALS_KEPT; `me`: this node, whose own withdrawals are never crowded out.
+
+    A peer can take back what it proposed itself and nothing else: an offer is known by its author and its id together,
+    so that who offers a copy of another's problem takes back no more than the copy.
+    """
+
+    def __init__(self, me: str) -> None:
+        self._me = me
+        self._offers: OrderedDict[tuple[str | None, str], Problem] = OrderedDict()
+        """By author and problem id, oldest first."""
+        self._withdrawn: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        """By author, the one that was not heard for longest first."""
+
+    def keep(self, problems: Iterable[Problem]) -> int:
+        """The oldest are forgotten. Returns how many were left out because their author had taken them back."""
+        refused = 0
+        for problem in problems:
+            if self.is_withdrawn(problem):
+                refused += 1
+            else:
+                self._offers.setdefault((problem.proposer, problem.id), problem)
+        while len(self._offers) > PROPOSALS_KEPT:
+            self._offers.popitem(last=False)
+        return refused
+
+    def withdraw(self, author: str, problem_ids: Sequence[str]) -> tuple[int, int]:
+        """What `author` says of its own problems; returns how many of them were news, and how many were on offer."""
+        known = self._withdrawn.setdefault(author, OrderedDict())
+        self._withdrawn.move_to_end(author)
+        news = [one for one in dict.fromkeys(problem_ids) if one not in known]
+        known.update(dict.fromkeys(news))
+        while len(known) > WITHDRAWN_EACH:
+            known.popitem(last=False)
+        while len(self._withdrawn) > AUTHORS:
+            del self._withdrawn[next(one for one in self._withdrawn if one != self._me)]
+        dropped = [self._offers.pop((author, one), None) for one in problem_ids]
+        return len(news), sum(one is not None for one in dropped)
+
+    def is_withdrawn(self, problem: Problem) -> bool:
+        """By its own author?"""
+        return problem.id in self._withdrawn.get(problem.proposer or "", ())
+
+    def still_good(self, mine: Sequence[Problem]) -> list[Problem]:
+        """Own problems without those that this node took back."""
+        withdrawn = self._withdrawn.get(self._me, ())
+        return [problem for problem in mine if problem.id not in withdrawn]
+
+    def withdrawn_by(self, author: str) -> list[str]:
+        """Ids, oldest first."""
+        return list(self._withdrawn.get(author, ()))
+
+    def newest_first(self) -> list[Problem]:
+        return list(reversed(self._offers.values()))
+
+    def state(self) -> tuple[list[Problem], dict[str, list[str]]]:
+        """Offers, and withdrawals by author; oldest first."""
+        return list(self._offers.values()), {author: list(ids) for author, ids in self._withdrawn.items()}
+
+    def become(self, offers: Sequence[Problem], withdrawn: Mapping[str, Sequence[str]]) -> None:
+        """What `state` told."""
+        self._offers = OrderedDict(((one.proposer, one.id), one) for one in offers)
+        self._withdrawn = OrderedDict((author, OrderedDict.fromkeys(ids)) for author, ids in withdrawn.items())

@@ -1,11 +1,19 @@
-"""Own groups and problems that wait to be announced, and the body the newest of them make."""
+"""Own groups, problems and withdrawals that wait to be announced, and the body the newest of them make."""
 
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 
 from codezero.swarm.link import Publish
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, Refusal
-from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_proposals
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, WITHDRAWALS, Header, Kind, Refusal
+from codezero.swarm.wire import (
+    decode_body,
+    decode_proposals,
+    decode_withdrawals,
+    encode_body,
+    encode_proposals,
+    encode_withdrawals,
+)
 from codezero.types import Problem, RolloutGroup
 
 
@@ -39,15 +47,22 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One group or problem, with what its announcement will say."""
+    """One group, problem or withdrawal, with what its announcement will say."""
 
-    content: RolloutGroup | Problem
+    content: RolloutGroup | Problem | str
+    """Of a withdrawal the problem's id."""
     reward: float | None
     tokenizer: bytes
 
     @property
     def problem_id(self) -> str:
-        return self.content.problem.id if isinstance(self.content, RolloutGroup) else self.content.id
+        match self.content:
+            case RolloutGroup(problem=problem):
+                return problem.id
+            case Problem(id=problem_id):
+                return problem_id
+            case withdrawn:
+                return withdrawn
 
 
 class Pending:
@@ -66,8 +81,20 @@ class Pending:
             rewards = message.rewards
             for content, reward in zip(decode_body(message.body), rewards, strict=True):
                 waiting.append(Item(content, reward, message.tokenizer))
-        else:
+        elif message.kind == PROPOSALS:
             waiting.extend(Item(content, None, message.tokenizer) for content in decode_proposals(message.body)[2])
+        else:
+            waiting.clear()
+            waiting.extend(Item(content, None, message.tokenizer) for content in decode_withdrawals(message.body)[2])
+
+    def drop(self, problem_ids: Container[str]) -> None:
+        """Problems that are not to be offered after all."""
+        for (kind, _), items in self._items.items():
+            if kind == PROPOSALS:
+                left = [item for item in items if item.problem_id not in problem_ids]
+                items.clear()
+                items.extend(left)
+        self._items = {key: items for key, items in self._items.items() if items}
 
     def forget(self, *, before: int) -> None:
         """Drop what belongs to rounds that nobody reads any more."""
@@ -99,6 +126,8 @@ class Pending:
         if kind == PROPOSALS:
             problems = [item.content for item in items if isinstance(item.content, Problem)]
             body = encode_proposals(problems, peer=self._peer, round_number=round_number)
+        elif kind == WITHDRAWALS:
+            body = encode_withdrawals([item.problem_id for item in items], peer=self._peer, round_number=round_number)
         else:
             groups = [item.content for item in items if isinstance(item.content, RolloutGroup)]
             body = encode_body(groups, peer=self._peer, round_number=round_number)

@@ -10,6 +10,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from codezero.swarm.schema import (
     MAX_TEXT,
     PROPOSALS,
     VERSION,
+    WITHDRAWALS,
     FeedbackBody,
     GroupsBody,
     Header,
@@ -35,6 +37,7 @@ from codezero.swarm.schema import (
     WireCompletion,
     WireGroup,
     WireProblem,
+    WithdrawalsBody,
 )
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
@@ -82,6 +85,24 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
 
 
+def encode_withdrawals(problem_ids: Sequence[str], *, peer: str, round_number: int) -> bytes:
+    """The body that takes back 1..MAX_ITEMS problems of `peer`. Raises Refusal."""
+    if not all(re.fullmatch("[0-9a-f]{64}", one) for one in problem_ids):
+        raise Refusal("problem", "an id is 64 hex digits")
+    ids = [bytes.fromhex(one) for one in problem_ids]
+    body = WithdrawalsBody(v=VERSION, kind=WITHDRAWALS, peer=peer, round=round_number, problems=ids)
+    return _deflate(body, decode_withdrawals)
+
+
+def decode_withdrawals(data: bytes) -> tuple[str, int, tuple[str, ...]]:
+    """Peer, round, and the ids of the problems that this peer takes back. Raises Refusal.
+
+    Whose problems they are is not in it: a reader lets a peer take back nothing but its own.
+    """
+    body = _decode(_inflate(data), WithdrawalsBody)
+    return body.peer, body.round, tuple(one.hex() for one in body.problems)
+
+
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
     """What 1..MAX_ITEMS judged groups tell the proposer of their problems; those without a judgement say nothing.
 
@@ -106,6 +127,12 @@ def decode_feedback(data: bytes) -> FeedbackBody:
     if len(data) > MAX_FEEDBACK:
         raise Refusal("size", f"feedback of {len(data)} bytes")
     return _decode(data, FeedbackBody)
+
+
+def own_offer(problem: Problem, proposer: str) -> Problem:
+    """As its proposer keeps it itself: what it has confirmed, it believes."""
+    mine = claimed(problem, proposer)
+    return replace(mine, standing=Standing.CONFIRMED) if problem.standing is Standing.CONFIRMED else mine
 
 
 def claimed(problem: Problem, proposer: str) -> Problem:

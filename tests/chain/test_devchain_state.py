@@ -94,7 +94,12 @@ def test_random_operations_leave_what_py_evms_own_database_has(operations: list[
     beginning.put(CONTRACT, 1, 0, b"\x00")
     ours, theirs = JournalledAccounts(beginning), AccountDB(*beginning.theirs())
     checkpoints: list[tuple[Any, Any]] = [(ours.record(), theirs.record())]
+    deleted: set[Any] = set()
     for name, *values in operations:
+        if name == "delete_account":
+            if values[0] in deleted:  # their database cannot revert past two deletions of one account, nor need it
+                continue
+            deleted.add(values[0])
         if name == "record":
             checkpoints.append((ours.record(), theirs.record()))
         elif name in ("discard", "commit"):

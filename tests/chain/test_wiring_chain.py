@@ -2,13 +2,16 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders_chain import Swarm, found
+from chaos_proxy import ChaosProxy
 
+from codezero import wiring_chain
 from codezero.chain.errors import ForeignOwnerError
 from codezero.config import ChainConfig
 from codezero.errors import ConfigError
@@ -64,6 +67,25 @@ def test_a_chain_that_is_away_costs_a_warning_and_no_start(
     with caplog.at_level(logging.WARNING):
         build_chain(away, PEER, tmp_path, stack).outbox.add(1, 0.5, None)
     assert "will be when the chain answers" in caplog.text
+
+
+def test_an_account_is_filled_and_the_peer_registered_once_the_chain_is_there(
+    swarm: Swarm, config: ChainConfig, tmp_path: Path, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever joins in the moment in which the founder's chain is away is no less a member than others."""
+    monkeypatch.setattr(wiring_chain, "FILLING_SECONDS", 0.2)
+    late = PEER[:-1] + "P"
+    with ChaosProxy(swarm.url, drop=1.0, delay=0.0, lie=0.0) as chain:
+        place = replace(config, rpc_urls=[chain.url], submit_after=0.2)
+        now = swarm.owner.round_and_stage().round
+        build_chain(place, late, tmp_path, stack).outbox.add(now, 0.5, None)
+        assert swarm.owner.owners([late])[late] is None
+        chain.drop = 0.0
+        deadline = time.monotonic() + 120
+        while swarm.owner.owners([late])[late] is None:
+            assert time.monotonic() < deadline, "it was never registered"
+            time.sleep(0.2)
+        stack.close()
 
 
 def test_another_chain_than_the_config_says_stops_the_start(

@@ -18,6 +18,7 @@ from codezero.chain.private_file import read_private
 from codezero.chain.wallet import KeystoreWallet, passphrase_from_file
 from codezero.login.access import COOKIE, Routes
 from codezero.login.login import Accounts, Login
+from codezero.login.published import Entry
 from codezero.login.server import build_app, serving
 
 PASSPHRASE = "nine lives of a cat"
@@ -127,7 +128,12 @@ class Page:
 
 @contextlib.contextmanager
 def page(
-    folder: Path, *routes: Routes, accounts: Accounts | None = None, clock: Clock | None = None, cookie: str = ""
+    folder: Path,
+    *routes: Routes,
+    accounts: Accounts | None = None,
+    clock: Clock | None = None,
+    cookie: str = "",
+    entry: Entry | None = None,
 ) -> Iterator[Page]:
     """A server on `folder`; the next one on the same folder is what a restart leaves."""
     codes: list[str] = []
@@ -138,7 +144,7 @@ def page(
     ready, ended = threading.Event(), asyncio.Event()
 
     async def main() -> None:
-        async with serving(build_app(login, *routes), 0) as port:
+        async with serving(build_app(login, *routes), 0, entry) as port:
             started.append(port)
             ready.set()
             await ended.wait()

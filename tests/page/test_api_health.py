@@ -36,6 +36,14 @@ def test_a_process_that_just_began_is_not_measured_by_its_predecessor(view: RunV
     assert health(msgspec.structs.replace(view, began=9000.0), 9060.0).healthy
 
 
+def test_a_clock_that_was_set_back_is_told_until_the_next_step(view: RunView) -> None:
+    set_back = health(view, 1500.0)
+    assert "the clock was set back" in set_back.problem and set_back.seconds_since_step == 0
+    went_on = msgspec.structs.replace(view, began=9000.0)
+    assert health(went_on, 2060.0).healthy and "no step for" in health(went_on, 2001.0 + LEAST_LIMIT).problem
+    assert "the clock was set back" in health(msgspec.structs.replace(view, updated=None, began=9000.0), 60.0).problem
+
+
 def test_who_ended_and_said_why_is_healthy_and_who_vanished_is_not(view: RunView) -> None:
     ended = msgspec.structs.replace(view, running=False, stopped="max_iterations reached")
     failed = msgspec.structs.replace(view, running=False, stopped=FAILED)

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
+from codezero.config import ChainConfig, LoginConfig, NodeConfig
 from codezero.login.sealing import Scrypt, new_salt
 from codezero.login.store import Folder
 from codezero.login.vault import Passphrase, Vault
+from codezero.wiring_chain import with_login
 
 
 @pytest.fixture
@@ -29,6 +32,15 @@ def test_wallet_show_names_the_claimed_account(
 ) -> None:
     assert main(["wallet", "show", *settings]) == 0
     assert account in capsys.readouterr().out and not (tmp_path / "wallet.json").exists()
+
+
+def test_a_throw_away_account_made_by_accident_does_not_go_before_the_owners(tmp_path: Path, account: str) -> None:
+    wallet, login = tmp_path / "wallet.json", LoginConfig(directory=str(tmp_path / "login"))
+    KeystoreWallet.throw_away(wallet)
+    chain = ChainConfig(kind="embedded", wallet=str(wallet))
+    assert with_login(NodeConfig(chain=chain, login=login)).chain.account == account
+    (tmp_path / "wallet.json.passphrase").unlink()  # now it is a keystore of one's own
+    assert with_login(NodeConfig(chain=chain, login=login)).chain == chain
 
 
 def test_founding_a_swarm_asks_for_a_keystore(

@@ -23,7 +23,7 @@ SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteratio
 
 
 @contextlib.contextmanager
-def node(base: Path, name: str, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
+def node(base: Path, name: str, *overrides: str, command: str = "run") -> Iterator[subprocess.Popen[bytes]]:
     folder = base / name
     folder.mkdir(exist_ok=True)
     settings = [
@@ -35,7 +35,7 @@ def node(base: Path, name: str, *overrides: str) -> Iterator[subprocess.Popen[by
     ]
     settings += [f"swarm.identity={folder / 'swarm.pem'}", "monitor.view=off", *SMALL, *overrides]
     with (folder / "output.log").open("ab") as output:
-        process = subprocess.Popen([sys.executable, "-m", "codezero", "run", *settings], stdout=output, stderr=output)
+        process = subprocess.Popen([sys.executable, "-m", "codezero", command, *settings], stdout=output, stderr=output)
     try:
         yield process
     finally:
@@ -71,6 +71,7 @@ def daemons_of(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None:
     with node(tmp_path, "a") as a:
@@ -97,6 +98,7 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
     assert iterations == list(range(1, len(iterations) + 1)), "a row is missing or repeated"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain", "login.page=off"]

@@ -16,15 +16,14 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from threading import Thread
+from typing import Generic, TypeVar
 
 import httpx2
 
-from codezero.errors import ConfigError, EvaluatorError
-from codezero.evaluator.endpoint_wire import Nonsense
+from codezero.errors import ConfigError, EndpointError
 
 logger = logging.getLogger(__name__)
 
-KEY_VARIABLE = "CODEZERO_JUDGE_KEY"
 MAX_ANSWER = 1 << 20
 """Bytes of one answer; an honest one has some kilobytes."""
 RETRIES = 2
@@ -38,15 +37,33 @@ _ABOUT_THE_QUESTION = frozenset({400, 413, 422})
 _PASSING = frozenset({429, *range(500, 600)} - {501})
 """Answers that may be others a moment later."""
 
-Answer = float | None | tuple[float, float]
-"""A margin, an abstention, or (least, mean) gap."""
+Answer = TypeVar("Answer")
 
 
-class Refused(EvaluatorError):
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Who asks, as messages name it."""
+
+    role: str
+    """What the server is to this node: `judge`."""
+    section: str
+    """Of the config, where its address stands."""
+    key_variable: str
+    """Environment variable that may hold a key for it."""
+
+
+class Nonsense(EndpointError):
+    """An answer that no working server gives."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"answered nonsense: {what}")
+
+
+class Refused(EndpointError):
     """The server will not answer this question; another it may."""
 
 
-class Unusable(EvaluatorError):
+class Unusable(EndpointError):
     """The server answers nothing, or wants to be asked otherwise. Like all of these it reads on after "the judge"."""
 
 
@@ -54,9 +71,9 @@ class Down(Unusable):
     """It cannot be reached, fails, or has too much to do; later it may answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question. Equal ones have the same answer."""
+@dataclass(frozen=True)
+class Ask(Generic[Answer]):
+    """One question. Equal ones have the same answer. Not slotted: Python 3.11 makes no frozen, slotted `Ask[...]()`."""
 
     path: str
     body: bytes
@@ -70,25 +87,30 @@ class Ask:
         return hashlib.sha256(self.path.encode() + b"\0" + self.body).digest()
 
 
-Answers = dict[Ask, Answer | EvaluatorError]
+Answers = dict[Ask[Answer], Answer | EndpointError]
 """What became of each question; one that is not in it was not answered in time."""
 
 
-class Endpoint:
-    """One server. A key for it is read from CODEZERO_JUDGE_KEY and goes nowhere but into the request header.
+class Endpoint(Generic[Answer]):
+    """One server. A key for it is read from its variable and goes nowhere but into the request header.
 
     Raises ConfigError when the address or the key cannot be used.
     """
 
-    def __init__(self, url: str, requests: int) -> None:
-        self.url = _checked(url)
+    def __init__(self, part: Part, url: str, requests: int) -> None:
+        self._part = part
+        self.url = _checked(url, part)
         self._requests = requests
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **_authorization(self.url)}
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",
+            **_authorization(self.url, part),
+        }
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         self._transport: httpx2.AsyncHTTPTransport | None = None
 
-    def ask(self, asks: Sequence[Ask], seconds: float) -> Answers:
+    def ask(self, asks: Sequence[Ask[Answer]], seconds: float) -> Answers[Answer]:
         """Answers within `seconds` in all; early when the server proves unusable before it has answered anything."""
         future = self.submit(asks, seconds)
         try:
@@ -96,7 +118,7 @@ class Endpoint:
         finally:
             future.cancel()
 
-    def submit(self, asks: Sequence[Ask], seconds: float) -> "Future[Answers]":
+    def submit(self, asks: Sequence[Ask[Answer]], seconds: float) -> "Future[Answers[Answer]]":
         """As `ask`, without waiting."""
         return asyncio.run_coroutine_threadsafe(self._all(asks, time.monotonic() + seconds), self._running())
 
@@ -113,7 +135,7 @@ class Endpoint:
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = Thread(target=self._loop.run_forever, name="judge endpoint", daemon=True)
+            self._thread = Thread(target=self._loop.run_forever, name=f"{self._part.role} endpoint", daemon=True)
             self._thread.start()
         return self._loop
 
@@ -126,8 +148,8 @@ class Endpoint:
             await self._transport.aclose()
             self._transport = None
 
-    async def _all(self, asks: Sequence[Ask], until: float) -> Answers:
-        answers: Answers = {}
+    async def _all(self, asks: Sequence[Ask[Answer]], until: float) -> Answers[Answer]:
+        answers: Answers[Answer] = {}
         waiting = iter(asks)
         try:
             async with asyncio.timeout(until - time.monotonic()), asyncio.TaskGroup() as group:
@@ -137,33 +159,33 @@ class Endpoint:
             pass  # what was answered stands
         return answers
 
-    async def _work(self, waiting: Iterator[Ask], answers: Answers) -> None:
+    async def _work(self, waiting: Iterator[Ask[Answer]], answers: Answers[Answer]) -> None:
         for ask in waiting:
             try:
                 answers[ask] = ask.read(await self._send(ask))
-            except EvaluatorError as error:
+            except EndpointError as error:
                 answers[ask] = error
                 if isinstance(error, Unusable) and not ask.optional and not any(map(is_answer, answers.values())):
                     raise
 
-    async def _send(self, ask: Ask) -> bytes:
-        why: EvaluatorError = Down("was not asked")
+    async def _send(self, ask: Ask[Answer]) -> bytes:
+        why: EndpointError = Down("was not asked")
         for attempt in range(1 + RETRIES):
             if attempt:
                 await asyncio.sleep(random.uniform(0.5, 1) * BACK_OFF * 2 ** (attempt - 1))
             try:
                 status, body = await self._post(ask)
             except httpx2.TransportError as error:
-                why = Down(f"cannot be reached ({type(error).__name__}); start it, or correct evaluator.url")
+                why = Down(f"cannot be reached ({type(error).__name__}); start it, or correct {self._part.section}.url")
                 continue
             if status == 200:
                 return body
-            why = _explain(status)
+            why = _explain(status, self._part)
             if status not in _PASSING:
                 break
         raise why
 
-    async def _post(self, ask: Ask) -> tuple[int, bytes]:
+    async def _post(self, ask: Ask[Answer]) -> tuple[int, bytes]:
         if self._transport is None:
             limits = httpx2.Limits(max_connections=self._requests, max_keepalive_connections=self._requests)
             self._transport = httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
@@ -197,8 +219,8 @@ class Breaker:
             self._pause = min(LONGEST_PAUSE, 2 * self._pause)
 
 
-def is_answer(answer: Answer | EvaluatorError) -> bool:
-    return not isinstance(answer, EvaluatorError)
+def is_answer(answer: object) -> bool:
+    return not isinstance(answer, EndpointError)
 
 
 async def _body(response: httpx2.Response) -> bytes:
@@ -207,45 +229,47 @@ async def _body(response: httpx2.Response) -> bytes:
         async for chunk in chunks:
             body += chunk
             if len(body) > MAX_ANSWER:
-                raise Nonsense(f"more than {MAX_ANSWER >> 20} MiB for one token")
+                raise Nonsense(f"more than {MAX_ANSWER >> 20} MiB in one answer")
     return bytes(body)
 
 
-def _explain(status: int) -> EvaluatorError:
+def _explain(status: int, part: Part) -> EndpointError:
     said = f"(HTTP {status})"
     if status in _ABOUT_THE_QUESTION:
         return Refused(f"refused to read it {said}")
     if status in (401, 403):
-        return Unusable(f"refuses the key {said}; set {KEY_VARIABLE}")
+        return Unusable(f"refuses the key {said}; set {part.key_variable}")
     if status == 429:
-        return Down(f"is asked too often {said}; lower evaluator.requests")
+        return Down(f"is asked too often {said}; lower {part.section}.requests")
     if 300 <= status < 400:
-        return Unusable(f"points elsewhere {said}; give the final address as evaluator.url")
+        return Unusable(f"points elsewhere {said}; give the final address as {part.section}.url")
     if 400 <= status < 500:
-        return Unusable(f"does not know the address or the model {said}; correct evaluator.url or evaluator.model")
+        return Unusable(
+            f"does not know the address or the model {said}; correct {part.section}.url or {part.section}.model"
+        )
     return (Unusable if status not in _PASSING else Down)(f"fails {said}; see its own log")
 
 
-def _checked(address: str) -> str:
+def _checked(address: str, part: Part) -> str:
     """The base address without a slash or /v1 at its end."""
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL as error:
-        raise ConfigError("evaluator.url is no address; give one like http://127.0.0.1:8000") from error
+        raise ConfigError(f"{part.section}.url is no address; give one like http://127.0.0.1:8000") from error
     if url.userinfo:
-        raise ConfigError(f"evaluator.url must hold no password; put a key into {KEY_VARIABLE}")
+        raise ConfigError(f"{part.section}.url must hold no password; put a key into {part.key_variable}")
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535 or url.query or url.fragment:
-        raise ConfigError("evaluator.url must be an http or https address like http://127.0.0.1:8000")
+        raise ConfigError(f"{part.section}.url must be an http or https address like http://127.0.0.1:8000")
     return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _authorization(address: str) -> dict[str, str]:
-    key = os.environ.get(KEY_VARIABLE, "").strip()
+def _authorization(address: str, part: Part) -> dict[str, str]:
+    key = os.environ.get(part.key_variable, "").strip()
     if not key:
         return {}
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise ConfigError(f"{KEY_VARIABLE} holds characters that no key has; set it again")
+        raise ConfigError(f"{part.key_variable} holds characters that no key has; set it again")
     url = httpx2.URL(address)
     if url.scheme == "http" and url.host not in _THIS_MACHINE:
-        logger.warning("the key for the judge goes unencrypted to %s; use https", url.host)
+        logger.warning("the key for the %s goes unencrypted to %s; use https", part.role, url.host)
     return {"Authorization": f"Bearer {key}"}

@@ -1,0 +1,273 @@
+"""What sharing is worth, in miniature: swarms of embedded solvers that learn with and without each other's rollouts.
+
+Each run is eight nodes (`learn_swarm.py`) with real exchange and exact reward; measured is executed average@8 on
+held-out problems against rounds and against the completions a node sampled itself. A mix I/J is I problems of its own
+and at most J groups of others in a round, with `external.share` out of the way. Scenarios: `same` (all draw from all
+levels), `specialists` (each draws from one level and is examined on all), `sparse` (a weak start: most groups fail
+altogether), `strong` (one peer begins far ahead), `poisoned` (three of eight publish wrong programs as the best of
+their groups; figures are of the other five), `absent` (the three say nothing: what their lies are compared with).
+
+Runs are kept in --into, one JSON line each, and the same command goes on with those that are missing. For each
+scenario the result has `area` (mean of the curve less its start, in points: what was learned, averaged over the rounds)
+by arm with a bootstrap interval over nodes and seeds, `best_mix`, `gain_over_solo` (its area over solo's, less 1),
+`completions_ratio` (own completions of the best mix over those of solo), `collapsed_nodes` and `ci`; `gain_best` is the
+gain over solo among specialists.
+
+    codezero bench learn --json --into /tmp/learn --picture docs/sharing.png
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this file by its path
+
+from learn_swarm import Case
+
+SWARM = Path(__file__).with_name("learn_swarm.py")
+MIXES = ((8, 0), (6, 2), (4, 4), (4, 12), (2, 6), (2, 14), (4, 0))
+POLICIES = ("positives", "weighted", "sapo")
+SCENARIOS = ("same", "specialists", "sparse", "strong", "poisoned", "absent")
+WEAK_STEPS = 260
+"""Steps of supervised training that the weak start has; the shipped solver has 700."""
+STRONG_ROUNDS = 150
+"""Iterations of 16 problems, with exact reward, that the strong peer is ahead."""
+RESAMPLES = 2000
+SMALL = [(4, 12, "positives", True), (2, 14, "positives", True), (4, 4, "positives", True)]
+"""What is run in every scenario: the shipped policy, with more or less of one's own."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one line instead of many")
+    parser.add_argument("--into", type=Path, default=Path("runs/bench-learn"), help="keep the runs in this folder")
+    parser.add_argument("--picture", type=Path, help="write the curves to this PNG file")
+    parser.add_argument("--scenarios", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    parser.add_argument(
+        "--full", action="store_true", help="every mix with every policy and gate, not the telling ones"
+    )
+    parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
+    options = parser.parse_args(argv)
+    options.into.mkdir(parents=True, exist_ok=True)
+    kept = options.into / "runs.jsonl"
+    wanted = list(cases(options))
+    if not options.report:
+        done = {identity(row) for row in read(kept)}
+        missing = [case for case in wanted if identity(dataclasses.asdict(case)) not in done]
+        say(f"{len(wanted)} runs, of which {len(missing)} are missing")
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(lambda case: play(case, options.into, kept), missing))
+    names = {identity(dataclasses.asdict(case)) for case in wanted}
+    rows = [row for row in read(kept) if identity(row) in names]
+    report = {name: scenario(rows, name) for name in options.scenarios if any(r["scenario"] == name for r in rows)}
+    if "specialists" in report:
+        report["gain_best"] = report["specialists"].get("gain_over_solo")
+    if "poisoned" in report and "absent" in report:
+        report["poison_costs_points"] = poison(report["absent"]["arms"], report["poisoned"]["arms"])
+    if options.picture:
+        draw(rows, options.picture)
+    print(json.dumps(report, indent=None if options.json else 1))
+    return 0
+
+
+def cases(options: argparse.Namespace) -> Iterator[Case]:
+    """Seed by seed and the most telling arms first, so that a part of the whole compares what matters already."""
+    by_scenario = {name: arms(name, options.full) for name in options.scenarios}
+    for seed in range(options.seeds):
+        for row in itertools.zip_longest(*by_scenario.values()):
+            for name, one in zip(by_scenario, row, strict=True):
+                if one is not None:
+                    yield Case(name, *one, seed, options.nodes, options.rounds, options.rounds // 4)
+
+
+def arms(name: str, full: bool) -> list[tuple[int, int, str, bool]]:
+    """(own, others, policy, gate). Without others policy and gate say nothing, so those run once."""
+    alone = [(8, 0, "positives", True)]
+    if full:
+        shared = [(own, others, p, gate) for own, others in MIXES if others for p in POLICIES for gate in (True, False)]
+        return [*alone, (4, 0, "positives", True), *shared]
+    if name == "same":
+        others = [(4, 4, "sapo", False), (2, 14, "weighted", True), (2, 6, "positives", True)]
+        return [*alone, *SMALL, *others, (6, 2, "positives", True), (4, 0, "positives", True)]
+    return SMALL if name in ("poisoned", "absent") else [*alone, *SMALL]
+
+
+def identity(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[field.name] for field in dataclasses.fields(Case))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def play(case: Case, into: Path, kept: Path) -> None:
+    """One run in a process of its own; its line is appended when it has ended."""
+    make_start(case, into)
+    command = [sys.executable, str(SWARM), json.dumps(dataclasses.asdict(case)), str(into)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    with kept.open("a") as file:
+        file.write(ended.stdout.splitlines()[-1] + "\n")
+
+
+# ------------------------------------------------------------------ starts
+
+
+def make_start(case: Case, into: Path) -> None:
+    if case.scenario == "sparse" and not (into / "weak" / "config.json").is_file():
+        say(f"training a weak start, {WEAK_STEPS} steps")
+        weak_start(into / "weak")
+    if case.scenario == "strong" and not (into / "strong" / "config.json").is_file():
+        say(f"training a strong peer, {STRONG_ROUNDS} rounds")
+        strong_start(into / "strong")
+
+
+def weak_start(folder: Path) -> None:
+    """The shipped solver's recipe, cut short."""
+    import torch
+
+    from codezero.models.load import load_model
+    from codezero.nano import weights_directory
+    from codezero.nano.build import RECIPES
+    from codezero.nano.train import new_model, train
+
+    torch.set_num_threads(1)
+    recipe, tokenizer = RECIPES["solver"], load_model(str(weights_directory("solver")), role="solver").tokenizer
+    torch.manual_seed(0)
+    model = new_model(recipe.shape, tokenizer, 0)
+    train(model, tokenizer, recipe.pairs(Random(0)), steps=WEAK_STEPS, seed=0)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def strong_start(folder: Path) -> None:
+    """The shipped solver after GRPO alone, with exact reward."""
+    import torch
+    from learn_swarm import Remembering, make_node, publish
+
+    from codezero.swarm.local import LocalHub
+
+    torch.set_num_threads(1)
+    case, judge = Case(own=16), Remembering()
+    node = make_node(case, 0, LocalHub(), judge, folder)
+    for number in range(STRONG_ROUNDS):
+        node.solver.step(publish(node, case.own, number, judge), [])
+    node.solver.learner.policy.model.save_pretrained(folder)
+    node.solver.tokenizer.save_pretrained(folder)
+
+
+# ------------------------------------------------------------------ figures
+
+
+def arm(row: dict[str, Any]) -> str:
+    mix = f"{row['own']}/{row['others']}"
+    return mix if not row["others"] else f"{mix} {row['policy']}{' gate' if row['gate'] else ''}"
+
+
+def areas(row: dict[str, Any]) -> list[float]:
+    """By node: mean of its curve over rounds (trapezoids) less its start, points."""
+    curve = row["curve"]
+    return [
+        100 * sum((b[0] - a[0]) * (a[2][node] + b[2][node]) / 2 for a, b in itertools.pairwise(curve)) / curve[-1][0]
+        - 100 * curve[0][2][node]
+        for node in range(len(curve[0][2]))
+    ]
+
+
+def interval(seeds: Sequence[Sequence[float]]) -> list[float]:
+    """95 %, resampling seeds and the nodes of each (hierarchical bootstrap)."""
+    chance = Random(0)
+    means = sorted(
+        sum(chance.choice(nodes) for nodes in chance.choices(seeds, k=len(seeds)) for _ in nodes)
+        / sum(len(nodes) for nodes in seeds)
+        for _ in range(RESAMPLES)
+    )
+    return [round(means[int(share * RESAMPLES)], 2) for share in (0.025, 0.975)]
+
+
+def scenario(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["scenario"] == name:
+            grouped.setdefault(arm(row), []).append(row)
+    told = {label: summary(group) for label, group in grouped.items()}
+    shared = {label: one["area"] for label, one in told.items() if not label.endswith("/0")}
+    if "8/0" not in told or not shared:
+        return {"arms": told}
+    best = max(shared, key=lambda label: shared[label])
+    solo, own = told["8/0"]["area"], {label: group[0]["own_completions"] for label, group in grouped.items()}
+    return {
+        "area": {label: one["area"] for label, one in told.items()},
+        "best_mix": best,
+        "gain_over_solo": round(shared[best] / solo - 1, 3),
+        "completions_ratio": round(own[best] / own["8/0"], 3),
+        "collapsed_nodes": {label: one["collapsed_nodes"] for label, one in told.items()},
+        "ci": {label: one["ci"] for label, one in told.items()},
+        "arms": told,
+    }
+
+
+def poison(clean: dict[str, Any], poisoned: dict[str, Any]) -> dict[str, float]:
+    """By arm: how much less honest nodes reach in the end where the others lie and do not say nothing, points of
+    average@8."""
+    return {label: round(clean[label]["end"] - poisoned[label]["end"], 2) for label in poisoned if label in clean}
+
+
+def summary(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    by_seed = [areas(row) for row in group]
+    ends = [100 * value for row in group for value in row["curve"][-1][2]]
+    every = [value for nodes in by_seed for value in nodes]
+    return {
+        "seeds": len(group),
+        "area": round(sum(every) / len(every), 2),
+        "ci": interval(by_seed),
+        "end": round(sum(ends) / len(ends), 2),
+        "worst_node": round(min(ends), 1),
+        "collapsed_nodes": sum(row["collapsed_nodes"] for row in group),
+        "own_completions": group[0]["own_completions"],
+        "external_groups_per_round": round(sum(r["external_groups_per_round"] for r in group) / len(group), 2),
+    }
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Two curves for each scenario: against rounds, and against own completions."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = [name for name in SCENARIOS if any(row["scenario"] == name for row in rows)]
+    figure, axes = pyplot.subplots(2, len(names), figsize=(4 * len(names), 7), squeeze=False, sharey="col")
+    for column, name in enumerate(names):
+        grouped: dict[str, list[dict[str, Any]]] = {}
+        for row in (row for row in rows if row["scenario"] == name):
+            grouped.setdefault(arm(row), []).append(row)
+        for label, group in grouped.items():
+            rounds = [point[0] for point in group[0]["curve"]]
+            means = [100 * sum(row["curve"][i][1] for row in group) / len(group) for i in range(len(rounds))]
+            axes[0][column].plot(rounds, means, label=label)
+            axes[1][column].plot([at * group[0]["own"] * 8 for at in rounds], means, label=label)
+        axes[0][column].set(title=name, xlabel="rounds", ylabel="executed average@8, %")
+        axes[1][column].set(xlabel="own completions", ylabel="executed average@8, %")
+        axes[0][column].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def say(text: str) -> None:
+    print(f"learn: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""Does a proposer that learns write problems that teach more? The solver is at rest, so that only the proposals differ.
+
+In each iteration the embedded proposer writes a group of 32 problems at one level, the embedded solver attempts each
+usable one eight times, the frozen judge says which attempts succeed, and the proposer learns from what they earned
+(validity x novelty x learnability). `trained` learns; `still` is the same with a learning rate of next to nothing.
+A level is held (`--levels 5`: far too hard for this solver), or follows the success as in a node (`auto`).
+
+Told of each arm and seed, for the first and the last fifth of the iterations: the mean learnability 4p(1 - p) of the
+problems that were attempted, their success, and what one proposal earned. `gain`: of each seed the learnability in the
+last fifth, trained less still, with its mean and 95 % interval over seeds.
+
+Prints JSON. `--into` keeps the runs, and the same command goes on with those that are missing.
+
+    codezero bench learnability --json --into /tmp/learnability --picture docs/learnability.png
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from codezero.compose import compose
+from codezero.config import NodeConfig
+from codezero.proposer.difficulty import BandTS
+from codezero.proposer.rewards import judged_learnability
+from codezero.protocols import Evaluator, Proposer, Solver
+from codezero.skill import mean_interval
+from codezero.wiring import build_solver, holding
+from codezero.wiring_evaluator import build_evaluator
+from codezero.wiring_models import build_learner, build_sampler, load_judge, load_policy
+from codezero.wiring_proposer import build_trained
+
+AT_REST = 1e-12
+"""A learning rate that moves no weight in float32."""
+RATE = 3e-4
+GROUP = 32
+PEER = "QmNobody"
+ARMS = ("trained", "still")
+AUTO = "auto"
+Row = dict[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one line instead of many")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=60)
+    parser.add_argument("--levels", nargs="*", choices=[*"12345", AUTO], default=["5", AUTO])
+    parser.add_argument("--into", type=Path, help="keep the runs in this folder")
+    parser.add_argument("--picture", type=Path, help="write the learnability over the iterations to this PNG file")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as temporary:
+        base = options.into or Path(temporary)
+        runs: dict[str, dict[str, list[list[Row]]]] = {level: {arm: [] for arm in ARMS} for level in options.levels}
+        for level in options.levels:
+            for seed in range(options.seeds):
+                for arm in ARMS:
+                    runs[level][arm].append(kept(base, level, arm, seed, options.iterations, options.overrides))
+    if options.picture:
+        draw(runs, options.picture)
+    told = {f"level {level}": compared(by_arm) for level, by_arm in runs.items()}
+    print(json.dumps(told, indent=None if options.json else 1))
+    return 0
+
+
+def kept(base: Path, level: str, arm: str, seed: int, iterations: int, overrides: Sequence[str]) -> list[Row]:
+    """The rows of one run; one that was cut off begins anew."""
+    file = base / f"{level}-{arm}-{seed}.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    if len(rows) < iterations:
+        base.mkdir(parents=True, exist_ok=True)
+        rows = []
+        with file.open("w") as out:
+            for row in play(level, arm, seed, iterations, overrides):
+                rows.append(row)
+                out.write(json.dumps(row) + "\n")
+                out.flush()
+                print(f"learnability: level {level}, {arm}, seed {seed}: {len(rows)}", file=sys.stderr, flush=True)
+    return rows[:iterations]
+
+
+def play(level: str, arm: str, seed: int, iterations: int, overrides: Sequence[str]) -> Iterator[Row]:
+    """The round loop's part that proposers see, with real parts."""
+    settings = [f"seed={seed}", "proposer.train=true", "proposer.every=1", "data.proposer_share=1"]
+    settings += [f"proposer.group_size={GROUP}", f"solver.problems_per_iteration={GROUP}"]
+    settings += [f"proposer.learning_rate={RATE if arm == 'trained' else AT_REST}"]
+    config = compose([*settings, *overrides])
+    torch.manual_seed(seed)
+    with contextlib.ExitStack() as stack:
+        solver, evaluator, proposer = parts(config, stack)
+        difficulty = BandTS(seed=seed)
+        for iteration in range(1, iterations + 1):
+            asked = difficulty.draw(1)[0] if level == AUTO else int(level)
+            problems = proposer.propose([asked])
+            scored = evaluator.score(solver.rollout(problems, iteration)) if problems else []
+            difficulty.observe(scored, evaluator.rates())
+            looked = proposer.metrics()
+            proposer.learn(scored)
+            yield {
+                "iteration": iteration,
+                "level": asked,
+                "validity": looked["proposer/validity"],
+                "novelty": looked["proposer/novelty"],
+                "learnability": known([judged_learnability([one]) for one in scored]),
+                "success": known([one.believed for one in scored]),
+            }
+
+
+def parts(config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Solver, Evaluator, Proposer]:
+    policy = load_policy(config, quiet)
+    sampler = build_sampler(config, policy, quiet, stack)
+    solver = build_solver(config, policy, sampler, build_learner(config, policy), PEER)
+    evaluator = build_evaluator(config, stack, quiet, lambda: load_judge(config, quiet))
+    return solver, evaluator, build_trained(config, PEER, holding(config, policy), quiet).proposer
+
+
+def quiet(what: str) -> None:
+    """Nobody is told what takes its time: every row is."""
+
+
+def known(figures: Sequence[float | None]) -> list[float]:
+    return [round(one, 4) for one in figures if one is not None]
+
+
+def compared(by_arm: dict[str, list[list[Row]]]) -> dict[str, Any]:
+    """Of each arm the figures by seed, and what training gained."""
+    told: dict[str, Any] = {}
+    for arm, runs in by_arm.items():
+        told[arm] = {
+            when: {name: [round(figure(rows), 3) for rows in fifths] for name, figure in FIGURES.items()}
+            for when, fifths in (("first", [fifth(run, 0) for run in runs]), ("last", [fifth(run, 4) for run in runs]))
+        }
+    ends = [[learnability(fifth(run, 4)) for run in by_arm[arm]] for arm in ARMS]
+    gains = [after - before for after, before in zip(*ends, strict=True)]
+    told["gain"] = {"by_seed": [round(gain, 3) for gain in gains], "mean": round(fmean(gains), 3)}
+    if len(gains) > 1:
+        told["gain"]["ci"] = [round(end, 3) for end in mean_interval(gains)[1:]]
+    return told
+
+
+def fifth(rows: Sequence[Row], which: int) -> Sequence[Row]:
+    """The first fifth of a run's rows is 0, the last is 4."""
+    size = max(1, len(rows) // 5)
+    return rows[which * size : (which + 1) * size] if which < 4 else rows[-size:]
+
+
+def learnability(rows: Sequence[Row]) -> float:
+    """Mean over the problems that were attempted."""
+    return fmean(one for row in rows for one in row["learnability"])
+
+
+def earned(rows: Sequence[Row]) -> float:
+    """By one proposal: the broken and the repeated earn nothing."""
+    return sum(one for row in rows for one in row["learnability"]) / (GROUP * len(rows))
+
+
+FIGURES = {
+    "learnability": learnability,
+    "success": lambda rows: fmean(one for row in rows for one in row["success"]),
+    "earned": earned,
+    "validity": lambda rows: fmean(row["validity"] for row in rows),
+    "novelty": lambda rows: fmean(row["novelty"] for row in rows if row["novelty"] is not None),
+    "level": lambda rows: fmean(row["level"] for row in rows),
+}
+
+
+def draw(runs: dict[str, dict[str, list[list[Row]]]], path: Path) -> None:
+    """One panel a level: the learnability of what was attempted, a line a seed, means of five iterations."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(runs), figsize=(4.5 * len(runs), 3.2), dpi=130, sharey=True, squeeze=False)
+    for axes, (level, by_arm) in zip(panels[0], runs.items(), strict=True):
+        for arm, color in zip(ARMS, ("C0", "0.6"), strict=True):
+            for seed, rows in enumerate(by_arm[arm]):
+                steps = range(0, len(rows) - 4, 5)
+                values = [learnability(rows[at : at + 5]) for at in steps]
+                axes.plot([at + 3 for at in steps], values, color=color, alpha=0.8, label=arm if seed == 0 else None)
+        title = "the level follows the success" if level == AUTO else f"asked for level {level}"
+        axes.set(xlabel="iteration", title=title, ylim=(0.4, 1))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    panels[0][0].set_ylabel("learnability 4p(1 - p)")
+    panels[0][0].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

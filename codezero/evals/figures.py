@@ -1,0 +1,131 @@
+"""The figures of an eval and of a comparison of two: each with its interval, its label, and what it is a share of."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from codezero.evals.metrics import average_at_k, bootstrap_interval, paired_bootstrap, pass_at_k
+
+SHOWN_REASONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the attempts at one task."""
+
+    task: str
+    passed: tuple[bool | None, ...]
+    """[samples]"""
+
+    @property
+    def decided(self) -> tuple[bool, ...]:
+        return tuple(one for one in self.passed if one is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure over problems."""
+
+    name: str
+    """`average@8`, `pass@1`."""
+    label: str
+    """executed or judged."""
+    value: float
+    low: float
+    high: float
+    """95 % interval, bootstrapped over problems."""
+    problems: int
+    """With enough decided attempts for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An eval that is done."""
+
+    set: str
+    policy: str
+    label: str
+    by: str
+    """Who marked the attempts."""
+    model: str
+    """Digest of the policy."""
+    tasks: str
+    """Digest of what the set was read from."""
+    problems: int
+    samples: int
+    temperature: float
+    max_new_tokens: int
+    seed: int
+    figures: list[Figure]
+    undecided_share: float
+    """Of the attempts: those that could not be told, which no figure counts."""
+    truncated_share: float
+    """Of the attempts: those that reached max_new_tokens."""
+    without_code_share: float
+    undecided: dict[str, int] = field(default_factory=dict[str, int])
+    """The most frequent reasons why, and how often."""
+    kept_in: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much B is ahead of A, over the problems that both have decided attempts at."""
+
+    name: str
+    label: str
+    a: float
+    b: float
+    difference: float
+    """b - a."""
+    low: float
+    high: float
+    """95 % interval of the difference, bootstrapped over problems in pairs."""
+    p: float
+    """Two-sided."""
+    problems: int
+
+
+def figures_of(outcomes: Sequence[Outcome], *, samples: int, ks: Sequence[int], label: str, seed: int) -> list[Figure]:
+    """average@samples, then pass@k for each k. A figure that no problem has enough decided attempts for is missing.
+
+    An undecided attempt is no attempt: average@samples is over those that are left, pass@k needs k of them.
+    """
+    decided = [outcome.decided for outcome in outcomes]
+    averages = [average_at_k(one) for one in decided if one]
+    made = [_figure(f"average@{samples}", label, averages, seed)]
+    for k in ks:
+        chances = [pass_at_k(len(one), sum(one), k) for one in decided if len(one) >= k]
+        made.append(_figure(f"pass@{k}", label, chances, seed))
+    return [one for one in made if one is not None]
+
+
+def compare(a: Sequence[Outcome], b: Sequence[Outcome], *, samples: int, label: str, seed: int) -> Difference | None:
+    """None when there is no problem that both have decided attempts at."""
+    there = {outcome.task: outcome.decided for outcome in b if outcome.decided}
+    pairs = [(one.decided, there[one.task]) for one in a if one.decided and one.task in there]
+    if not pairs:
+        return None
+    of_a, of_b = ([average_at_k(pair[side]) for pair in pairs] for side in (0, 1))
+    paired = paired_bootstrap(of_a, of_b, seed=seed)
+    return Difference(
+        name=f"average@{samples}",
+        label=label,
+        a=sum(of_a) / len(pairs),
+        b=sum(of_b) / len(pairs),
+        difference=paired.difference,
+        low=paired.interval.low,
+        high=paired.interval.high,
+        p=paired.p,
+        problems=len(pairs),
+    )
+
+
+def most_frequent(reasons: Counter[str]) -> dict[str, int]:
+    return dict(reasons.most_common(SHOWN_REASONS))
+
+
+def _figure(name: str, label: str, values: Sequence[float], seed: int) -> Figure | None:
+    if not values:
+        return None
+    interval = bootstrap_interval(values, seed=seed)
+    return Figure(name, label, sum(values) / len(values), interval.low, interval.high, len(values))

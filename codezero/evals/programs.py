@@ -1,0 +1,181 @@
+"""LiveCodeBench and DeepCoder's Codeforces: sets whose answers are programs that read stdin, or a class to fill in.
+
+LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: question_title, question_content, platform,
+question_id, difficulty, starter_code, metadata, public_test_cases (JSON text), private_test_cases (the same, packed).
+Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type stdin are a program's; of type functional they are the
+arguments, a JSON value a line, and the answer of a method of `Solution`, which is compared as a value.
+
+DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
+problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
+
+What is printed is compared word by word, line by line. LiveCodeBench's own checker also takes 1.0 for 1 there.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+import msgspec
+from msgspec import Meta
+
+from codezero.errors import ProblemError
+from codezero.evals.packed import unpack
+from codezero.evals.task import Task
+
+MAX_TESTS = 1_000
+_Text = Annotated[str, Meta(max_length=1 << 20)]
+_Name = Annotated[str, Meta(min_length=1, max_length=512)]
+_STDIN = frozenset({"", "stdin", "stdin_stdout"})
+
+FORM = (
+    "Read the input from stdin and write the answer to stdout.\n\nANSWER FORMAT: one ```python block with the whole "
+    "program and nothing after it."
+)
+BEFORE = "said = print\ndef print(*values, **named):\n    pass"
+"""What a method prints by the way is no part of its answer."""
+PLAIN = """def plain(value):
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and abs(value) < 1e15 and value == int(value):
+        return int(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value"""
+"""Values that are equal become the same text: True and 1, 2.0 and 2, (1, 2) and [1, 2]."""
+AFTER = f"""import json
+import sys
+{PLAIN}
+given = [json.loads(line) for line in sys.stdin.read().split("\\n") if line.strip()]
+said(json.dumps(plain(Solution().METHOD(*given))))"""
+
+_LEVELS = {"easy": 1, "medium": 3, "hard": 5}
+
+
+class LiveCodeBenchRow(msgspec.Struct, frozen=True):
+    """What is read of a row."""
+
+    question_title: _Name
+    question_content: _Text
+    platform: _Name
+    public_test_cases: _Text
+    private_test_cases: str
+    question_id: Annotated[str, Meta(max_length=512)] = ""
+    difficulty: Annotated[str, Meta(max_length=64)] = ""
+    starter_code: _Text | None = ""
+    metadata: _Text | None = ""
+
+
+class CodeforcesRow(msgspec.Struct, frozen=True):
+    """What is read of a row."""
+
+    problem: Annotated[str, Meta(min_length=1, max_length=1 << 20)]
+    tests: str
+
+
+class _Test(msgspec.Struct, frozen=True):
+    input: str
+    output: str
+    testtype: str = ""
+    type: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.testtype or self.type
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    func_name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+
+
+def live_code_bench(row: LiveCodeBenchRow) -> Task:
+    """Raises ProblemError."""
+    tests = [
+        *_tests(row.public_test_cases, "public_test_cases"),
+        *_tests(_private(row.private_test_cases), "private_test_cases"),
+    ]
+    kinds = {test.kind for test in tests}
+    name = row.question_id or row.question_title
+    level = _LEVELS.get(row.difficulty)
+    if kinds == {"functional"}:
+        return _method(row, name, level, tests)
+    return Task(
+        name=f"{row.platform}/{name}",
+        prompt=f"{row.question_content.strip()}\n\n{FORM}",
+        tests=_stdin_tests(tests),
+        level=level,
+    )
+
+
+def codeforces(row: CodeforcesRow) -> Task:
+    """Named after its text, because the published rows have no id. Raises ProblemError."""
+    tests = _stdin_tests(_tests(row.tests, "tests"))
+    title = " ".join(row.problem.split())[:60]
+    return Task(name=title, prompt=f"{row.problem.strip()}\n\n{FORM}", tests=tests)
+
+
+def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence[_Test]) -> Task:
+    try:
+        method = msgspec.json.decode(row.metadata or "", type=_Metadata).func_name
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProblemError(f"metadata does not name the function that functional tests call: {error}") from error
+    starter = (row.starter_code or "").strip()
+    return Task(
+        name=f"{row.platform}/{name}",
+        prompt=f"{row.question_content.strip()}\n\nComplete this:\n\n{starter}\n\nANSWER FORMAT: one ```python block "
+        "with the whole class Solution and nothing after it.",
+        tests=tuple(_case(test.input, json.dumps(_same(_value(test.output)))) for test in tests),
+        before=BEFORE,
+        after=AFTER.replace("METHOD", method),
+        imports=True,
+        level=level,
+    )
+
+
+def _private(text: str) -> str:
+    """Packed, or in some mirrors plain JSON text."""
+    if text.lstrip()[:1] == "[":
+        return text
+    try:
+        return unpack(text)
+    except ProblemError as error:
+        raise ProblemError(f"private_test_cases {error}") from error
+
+
+def _tests(text: str, field: str) -> list[_Test]:
+    try:
+        return msgspec.json.decode(
+            text.encode("utf-8", "surrogatepass"), type=Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
+        )
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProblemError(f"{field} cannot be used: {error}") from error
+
+
+def _stdin_tests(tests: Sequence[_Test]) -> tuple[str, ...]:
+    if not tests:
+        raise ProblemError("no tests")
+    odd = next((test.kind for test in tests if test.kind not in _STDIN), None)
+    if odd is not None:
+        raise ProblemError(f"a test of type {odd[:40]!r}, where all have to be of a program that reads stdin")
+    return tuple(_case(test.input, test.output) for test in tests)
+
+
+def _case(given: str, wanted: str) -> str:
+    return json.dumps({"input": given, "output": wanted})
+
+
+def _value(text: str) -> object:
+    try:
+        return cast(object, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"the output of a functional test is no JSON: {str(error)[:100]}") from error
+
+
+def _same(value: object) -> object:
+    """As PLAIN, here."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and abs(value) < 1e15 and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_same(one) for one in cast("list[object]", value)]
+    return value

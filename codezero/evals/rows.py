@@ -1,0 +1,114 @@
+"""Rows of a published set from files of this machine: JSON lines, the same gzipped, and Parquet.
+
+Files may come from anywhere. A row is bounded before it is decoded, only the fields that a set names are decoded, and
+one row at a time is held. What is wrong is said in one line that names the file and the row.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from codezero.errors import ProblemError
+
+MAX_ROW = 64 << 20
+"""Bytes of a line, and of a row of Parquet. LiveCodeBench's longest, tests packed, are some tens of megabytes."""
+MAX_ROWS = 20_000
+MAX_GROUP = 4 << 30
+"""Bytes that a row group of Parquet may say it unpacks to; rows are unpacked as they are read."""
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+
+Row = dict[str, object]
+
+
+def find_files(given: Sequence[Path]) -> list[Path]:
+    """The files themselves, and of folders those with rows in them. Raises ProblemError when there is none."""
+    files: list[Path] = []
+    for path in given:
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        fitting = [one for one in found if one.is_file() and one.name.endswith(SUFFIXES)]
+        if not fitting:
+            raise ProblemError(f"{path} is neither a {', '.join(SUFFIXES)} file nor a folder with one")
+        files += fitting
+    return files
+
+
+def digest_files(files: Sequence[Path]) -> str:
+    """64 hex digits over the content of the files, in order. Raises ProblemError."""
+    hasher = hashlib.sha256()
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                hasher.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
+    return hasher.hexdigest()
+
+
+def read_rows(files: Sequence[Path], fields: Collection[str]) -> Iterator[tuple[str, Row]]:
+    """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError."""
+    count = 0
+    for path in files:
+        rows = _parquet(path, fields) if path.name.endswith(".parquet") else _lines(path, fields)
+        number = 0
+        try:
+            for row in rows:
+                number, count = number + 1, count + 1
+                if count > MAX_ROWS:
+                    raise ProblemError(f"more than {MAX_ROWS} rows")
+                yield f"{path}, row {number}", row
+        except ProblemError as error:
+            raise ProblemError(f"{path}, row {number + 1}: {error}") from error
+
+
+def _lines(path: Path, fields: Collection[str]) -> Iterator[Row]:
+    try:
+        with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
+            for line in iter(lambda: file.readline(MAX_ROW + 1), b""):
+                if len(line) > MAX_ROW:
+                    raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+                if line.strip():
+                    yield _decode(line, fields)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ProblemError(f"cannot be read: {_first_line(error)}") from error
+
+
+def _decode(line: bytes, fields: Collection[str]) -> Row:
+    try:
+        raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        return {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProblemError(f"is no JSON object: {_first_line(error)}") from error
+
+
+def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            told: Any = file.metadata
+            for group in range(told.num_row_groups):
+                if told.row_group(group).total_byte_size > MAX_GROUP:
+                    raise ProblemError(f"row group {group} says it has more than {MAX_GROUP >> 30} GiB")
+            there = [name for name in fields if name in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=1, columns=there):
+                if batch.nbytes > MAX_ROW:
+                    raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+                yield from cast("list[Row]", batch.to_pylist())
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        if isinstance(error, ProblemError):
+            raise
+        raise ProblemError(f"cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    said = str(error).strip() or type(error).__name__
+    return said.splitlines()[0][:200]

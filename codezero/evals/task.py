@@ -1,0 +1,82 @@
+"""One task of an exam: what is asked, how an answer becomes a program, and the tests that the program has to pass.
+
+The published sets differ in what an answer is: a function, the body of a class, a whole program. Here all of them are
+a program with tests in one of the two forms that the sandbox knows, so one examiner serves them all.
+"""
+
+import re
+from dataclasses import dataclass
+
+from codezero.sandbox.execution import Job
+
+JOB_TESTS = 5
+"""Tests of one job. The sandbox runs at most 20 cases of a program and says nothing of the others."""
+JOB_CHARACTERS = 12_000
+"""Characters of the assertions of one job, unless a single one is longer; the sandbox takes 16 KiB."""
+
+IMPORTS = {
+    "typing": ("Any", "Callable", "Dict", "Iterable", "List", "Optional", "Set", "Tuple", "Union"),
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
+    "functools": ("cache", "cmp_to_key", "lru_cache", "reduce"),
+    "itertools": ("accumulate", "combinations", "pairwise", "permutations", "product"),
+    "heapq": ("heapify", "heappop", "heappush"),
+    "bisect": ("bisect_left", "bisect_right"),
+    "math": ("ceil", "comb", "floor", "gcd", "inf", "isqrt", "sqrt"),
+}
+"""Names that a site which runs answers has imported beforehand, by module. Modules themselves are in MODULES."""
+MODULES = ("bisect", "collections", "functools", "heapq", "itertools", "math", "random", "re", "string")
+_WORD = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem of a set, ready to be asked and examined."""
+
+    name: str
+    """As the set calls it."""
+    prompt: str
+    """The user's turn."""
+    tests: tuple[str, ...]
+    """Assertions, or `{"input": .., "output": ..}` of a program that reads stdin."""
+    entry_point: str = ""
+    """The function that the assertions call; empty: the program reads stdin and writes stdout."""
+    before: str = ""
+    """Source that stands before every answer."""
+    after: str = ""
+    """Source that stands after every answer."""
+    imports: bool = False
+    """Are well-known names imported for an answer that uses them? Sites with a class to fill in do so."""
+    level: int | None = None
+    """Difficulty 1..5 where the set has one."""
+
+    @property
+    def stdio(self) -> bool:
+        return not self.entry_point
+
+
+def program(task: Task, answer: str) -> str:
+    """The answer as it is run and judged."""
+    known = well_known_imports(answer) if task.imports else ""
+    return "\n".join(part for part in (known, task.before, answer, task.after) if part)
+
+
+def well_known_imports(code: str) -> str:
+    """An import for each name of IMPORTS and MODULES that stands in `code`; one that it defines itself wins later."""
+    words = set(_WORD.findall(code))
+    lines = [f"import {name}" for name in MODULES if name in words]
+    lines += [f"from {home} import {name}" for home, names in IMPORTS.items() for name in names if name in words]
+    return "\n".join(lines)
+
+
+def jobs(task: Task, answer: str) -> list[Job]:
+    """All of a task's tests, in jobs that the sandbox takes whole. In order, so that a failure early ends it early."""
+    code = program(task, answer)
+    made: list[Job] = []
+    part: list[str] = []
+    for test in task.tests:
+        long = not task.stdio and part and sum(map(len, part)) + len(test) > JOB_CHARACTERS
+        if long or len(part) == JOB_TESTS:
+            made.append(Job(code, tuple(part), task.stdio))
+            part = []
+        part.append(test)
+    return [*made, Job(code, tuple(part), task.stdio)] if part else made

@@ -1,0 +1,152 @@
+"""Where models run: which device, in which precision, whether it works, how much memory it has."""
+
+# pyright: reportUnknownMemberType=false, reportPrivateUsage=false
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+from torch import Tensor
+
+from codezero.errors import ModelError
+from codezero.models.cpu_only import VARIABLE, cpu_only
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
+"""How far the tiny kernel may be from the same in float64, relative to its largest number; cards that compute float32
+in fewer bits are no fault."""
+CGROUP = Path("/sys/fs/cgroup")
+SAID = ("out of memory", "can't allocate memory")
+"""What allocators say whose error has no class of its own (CPU, MPS)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """In bytes."""
+
+    free: int
+    total: int
+
+
+def choose_device(device: str, role: str) -> torch.device:
+    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelError when the device asked for is not there."""
+    if cpu_only():
+        if device not in ("auto", "cpu"):
+            raise ModelError(f"{role}: {VARIABLE} is set and model.device={device}; drop one of the two")
+        return torch.device("cpu")
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(kind for kind, there in present.items() if there))
+    if not present.get(device, False):
+        raise ModelError(f"{role}: no {device} device here; set model.device=auto")
+    return torch.device(device)
+
+
+def choose_precision(precision: str, device: torch.device) -> torch.dtype:
+    """auto: bfloat16 on CUDA cards that compute in it (from capability 8.0 on), else float32."""
+    if precision != "auto":
+        return PRECISIONS[precision]
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    return torch.float32
+
+
+def prove_device(device: torch.device, dtype: torch.dtype) -> None:
+    """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card.
+
+    A card that this build of torch has no code for fails only at its first kernel, with a message that helps nobody.
+    """
+    try:
+        off = float((_kernel(device, dtype) - _kernel(torch.device("cpu"), torch.float64)).abs().max())
+    except RuntimeError as error:
+        if ran_out_of_memory(error):
+            raise ModelError(
+                f"{_card(device)} has no memory left; end what else uses it, or set {VARIABLE}=1"
+            ) from error
+        raise ModelError(complaint(_card(device), _built_for(device), str(error))) from error
+    if not off <= TOLERANCE[dtype]:  # NaN is not either
+        raise ModelError(complaint(_card(device), _built_for(device), f"{dtype} is wrong by {off:.2g}"))
+
+
+def complaint(card: str, built_for: str, said: str) -> str:
+    """One line: which card, what torch was built for, what to do."""
+    first = said.strip().splitlines()[0][:200] if said.strip() else "no reason given"
+    return (
+        f"{card} cannot run the simplest step ({first}); this torch was built for {built_for}: install one built for "
+        f"the card, set {VARIABLE}=1, or model.precision=float32 where only the precision is missing"
+    )
+
+
+def _kernel(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Gradient [8, 8], float64 on the CPU, of a function with every kind of kernel that training cannot do without."""
+    grid = torch.linspace(-1, 1, 64, dtype=torch.float64).view(8, 8)
+    one = grid.clone().to(dtype).to(device).requires_grad_()  # in this order: not every device has float64
+    other = grid.flip(0).to(dtype).to(device)
+    ((one @ other).softmax(-1) * other).sum().backward()
+    assert one.grad is not None
+    return one.grad.detach().cpu().double()
+
+
+def _card(device: torch.device) -> str:
+    if device.type != "cuda":
+        return f"the {device.type} device"
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"{torch.cuda.get_device_name(device)} (capability {major}.{minor})"
+
+
+def _built_for(device: torch.device) -> str:
+    listed = torch.cuda.get_arch_list() if device.type == "cuda" else []
+    return ", ".join(listed) or f"{device.type}, version {torch.__version__}"
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Is this what an allocator raises when there is no more?"""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(said in str(error) for said in SAID)
+    )
+
+
+def release_cached(device: torch.device) -> None:
+    """Give back what the allocator keeps for later, so that pieces of another size find room."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+
+
+def keep_to_share(device: torch.device, share: float) -> None:
+    """On CUDA, let this process run out of memory at its share rather than another process at its own."""
+    if device.type == "cuda" and share < 1:
+        torch.cuda.set_per_process_memory_fraction(share, device)
+
+
+def memory_of(device: torch.device, share: float = 1.0) -> DeviceMemory:
+    """What a process that may count on `share` of the device has. On a CPU a container's limit counts as well."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+    elif device.type == "mps":
+        total = torch.mps.recommended_max_memory()
+        free = min(total - torch.mps.driver_allocated_memory(), psutil.virtual_memory().available)
+    else:
+        told = psutil.virtual_memory()
+        free, total = within_limit(told.available, told.total, *_container())
+    return DeviceMemory(min(free, int(share * total)), total)
+
+
+def within_limit(available: int, total: int, limit: int | None, used: int) -> tuple[int, int]:
+    """Free and total bytes where a container has a limit (None: none) of which `used` are used."""
+    if limit is None or limit >= total:
+        return available, total
+    return max(0, min(available, limit - used)), limit
+
+
+def _container() -> tuple[int | None, int]:
+    """The limit of this control group (version 2) and what is used of it, without what the kernel would give back."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        used = int((CGROUP / "memory.current").read_text())
+        told = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        return (None if limit == "max" else int(limit)), used - int(told.get("inactive_file", 0))
+    except (OSError, ValueError):
+        return None, 0

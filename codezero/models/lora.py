@@ -1,0 +1,162 @@
+"""LoRA: a trained adapter of low rank beside frozen weights (Hu et al. 2021, W x + alpha / rank * B A x, by peft).
+
+The adapter is put into the model's own modules, so the model stays the class it was: whoever samples, scores or trains
+it through its forward pass uses the adapted policy. What reads the weights past the modules does not, and has to ask
+`has_adapter` first. With the adapter switched off the model is its base again: no second copy is needed for that.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import LoraConfig, get_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
+
+from codezero.config_model import EVERY_LINEAR
+from codezero.errors import ConfigError
+from codezero.models.load import LoadedModel, without_progress_bars
+from codezero.models.revision import Base, weights_digest
+
+NAME = "default"
+"""Of the adapter in the model; a model has one."""
+WEIGHTS = "adapter_model.safetensors"
+PREFIX = "base_model.model."
+"""What peft puts before the names of tensors on disk."""
+
+
+def add_adapter(
+    policy: LoadedModel, *, rank: int, alpha: float, targets: Sequence[str] = (EVERY_LINEAR,), seed: int = 0
+) -> LoadedModel:
+    """`policy` with its weights frozen, in place, and an adapter. B starts at zero: at first nothing it says changes.
+
+    The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have.
+    """
+    wanted = EVERY_LINEAR if EVERY_LINEAR in targets else list(targets)
+    _check(policy.model, wanted)
+    base = Base(policy.name, weights_digest(policy.name))
+    settings = LoraConfig(
+        r=rank,
+        lora_alpha=cast(int, alpha),
+        target_modules=wanted,
+        lora_dropout=0.0,  # log-probabilities of one text must not differ from call to call
+        task_type="CAUSAL_LM",
+    )
+    policy.model.requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy.model.add_adapter(settings, NAME)
+    for parameter in policy.model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    settings.base_model_name_or_path = policy.name  # read by whoever loads it with peft
+    return dataclasses.replace(policy, base=base)
+
+
+def has_adapter(model: nn.Module) -> bool:
+    """Does what the model says differ from what its plain weights say?"""
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
+@contextlib.contextmanager
+def without_adapter(model: nn.Module) -> Generator[None]:
+    """The base model, for as long as the context is open."""
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)  # also lets it take gradients again
+
+
+def save_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """As `PeftModel.from_pretrained(base, folder)` reads it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {PREFIX + name: value.contiguous() for name, value in _state(model).items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    cast("dict[str, LoraConfig]", model.peft_config)[NAME].save_pretrained(str(folder))
+
+
+def load_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Copy what `save_adapter` wrote into the model's adapter. Raises ValueError when it is of another shape."""
+    own = {PREFIX + name: value for name, value in _state(model).items()}
+    saved = load_file(folder / WEIGHTS)
+    if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+        raise ValueError("the adapter is of another shape; rank and targets must be those of the run's beginning")
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(saved[name])
+
+
+def save_merged(policy: LoadedModel, folder: Path) -> None:
+    """The adapted policy as an ordinary model directory: every adapter multiplied out into the weights beside it."""
+    model = policy.model
+    state = _merged(model)
+    with torch.device("meta"):  # only the names are wanted: no second copy of the weights
+        plain = type(model)(copy.deepcopy(model.config))
+    plain.load_state_dict(state, assign=True)
+    plain.tie_weights()
+    plain.generation_config = model.generation_config
+    with without_progress_bars():
+        plain.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+
+
+def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """What the model says, as weights by the names they have on disk; an adapter is multiplied out into new tensors."""
+    return revert_weight_conversion(model, _merged(model))
+
+
+def _merged(model: PreTrainedModel) -> dict[str, Tensor]:
+    state = {
+        name.replace(".base_layer.", "."): value
+        for name, value in model.state_dict().items()
+        if name not in {f"{module}.{own}" for module, own in _own_names(model)}
+    }
+    for name, module in model.named_modules():
+        if isinstance(module, BaseTunerLayer):
+            layer = cast(Any, module)
+            weight = cast(Tensor, layer.get_base_layer().weight)
+            state[f"{name}.weight"] = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype).detach()
+    return state
+
+
+def _own_names(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """(module, name within it) of every tensor that an adapter brought along."""
+    for name, module in model.named_modules():
+        if isinstance(module, BaseTunerLayer):
+            for own, _ in cast(nn.Module, module).named_parameters():
+                if not own.startswith("base_layer."):
+                    yield name, own
+
+
+def _state(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The adapter's tensors themselves, by the names that peft gives them."""
+    return get_peft_model_state_dict(model, adapter_name=NAME)
+
+
+def _check(model: PreTrainedModel, wanted: str | list[str]) -> None:
+    """Raise ConfigError unless each target names linear layers that may be adapted."""
+    if wanted == EVERY_LINEAR:
+        return
+    head = model.get_output_embeddings()
+    linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    for target in wanted:
+        found = [module for name, module in linear.items() if name.split(".")[-1] == target]
+        if not found or head in found:  # log-probabilities are computed in pieces from the head's own weight
+            what = "is the output head, which takes none" if found else "names no linear layer of this model"
+            known = sorted({name.split(".")[-1] for name, module in linear.items() if module is not head})
+            raise ConfigError(
+                f"model.lora_targets: {target} {what}; choose {EVERY_LINEAR} or some of: {', '.join(known)}"
+            )

@@ -1,0 +1,98 @@
+"""Keeps what is sampled to a grammar: before each token, what the grammar does not allow is left out.
+
+llguidance does the work, for any byte-level or SentencePiece tokenizer of the tokenizers library; ours among them. What
+is drawn under a grammar is not drawn from the model alone, so its log-probabilities are no basis for learning.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.hf import from_tokenizer
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from codezero.errors import ModelError
+from codezero.models.load import LoadedModel
+
+log = logging.getLogger(__name__)
+
+Cost = Callable[[str], int]
+"""Tokens of a text."""
+Grammar = Callable[[int, Cost], str]
+"""Of what fits into so many tokens, in llguidance's Lark dialect; empty: nothing does, and nothing is constrained."""
+
+
+class Structure:
+    """A grammar for one model's tokenizer. Raises ModelError for a tokenizer that cannot be constrained."""
+
+    def __init__(self, loaded: LoadedModel, grammar: Grammar) -> None:
+        tokenizer = loaded.tokenizer
+        if not isinstance(tokenizer, PreTrainedTokenizerFast):
+            raise ModelError(f"{loaded.name}: its tokenizer is not of the tokenizers library; nothing is constrained")
+        self._loaded, self._grammar = loaded, grammar
+        self._stops = list(loaded.stop_ids)
+        self._vocabulary = int(loaded.model.config.vocab_size)
+        try:
+            self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=self._vocabulary, eos_token=self._stops)
+        except (ValueError, TypeError) as error:
+            raise ModelError(f"{loaded.name}: its tokenizer cannot be constrained: {error}") from error
+        self._known: dict[int, str] = {}
+
+    def begin(self, count: int, max_new_tokens: int) -> "Constraint | None":
+        """For a decode of `count` rows; None where nothing would fit into `max_new_tokens`."""
+        if max_new_tokens not in self._known:
+            grammar = self._grammar(max_new_tokens, self._cost)
+            wrong = grammar and LLMatcher.validate_grammar(grammar, self._tokenizer)
+            if wrong:
+                raise ValueError(f"a grammar that is none: {wrong}")
+            if not grammar:
+                log.info("%s: %d new tokens are too few to be constrained", self._loaded.name, max_new_tokens)
+            self._known = {max_new_tokens: grammar}
+        grammar = self._known[max_new_tokens]
+        if not grammar:
+            return None
+        first = LLMatcher(self._tokenizer, grammar)
+        matchers = [first.deep_copy() for _ in range(count)]
+        return Constraint(matchers, self._stops, self._vocabulary)
+
+    def _cost(self, text: str) -> int:
+        return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+class Constraint:
+    """Where each row of one decode is in the grammar."""
+
+    def __init__(self, matchers: Sequence[LLMatcher], stops: Sequence[int], vocabulary: int) -> None:
+        self._matchers, self._stops, self._vocabulary = matchers, stops, vocabulary
+        self._words = (vocabulary + 31) // 32
+
+    def narrow(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """[alive, V] logits without the tokens that the grammar does not allow; `rows` [alive] are their numbers."""
+        masks = np.stack([self._mask(self._matchers[row]) for row in rows.tolist()])
+        allowed = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, : logits.size(-1)].astype(bool)
+        return logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), float("-inf"))
+
+    def took(self, rows: Tensor, tokens: Tensor) -> None:
+        """[alive] what was drawn for these rows."""
+        for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+            matcher = self._matchers[row]
+            if token not in self._stops and not matcher.is_stopped():
+                matcher.consume_token(token)
+
+    def _mask(self, matcher: LLMatcher) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """[V / 32] bits. Where the grammar leaves one way, as in its punctuation, it is taken in the tokenizer's own
+        tokens: letter by letter it would cost several times as many."""
+        forced = [] if matcher.is_stopped() else matcher.compute_ff_tokens()
+        if matcher.is_stopped() or forced:
+            mask = np.zeros(self._words, np.int32)
+            for token in forced[:1] or self._stops:
+                mask.view(np.uint32)[token // 32] |= np.uint32(1 << token % 32)
+            return mask
+        mask = np.full(self._words, -1, np.int32)
+        matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        return mask

@@ -1,0 +1,109 @@
+"""What a mistaken judge's word says of the truth. Pure.
+
+Of attempts of which a share p is right, a judge believes q = fpr + p (1 - fpr - fnr), so p = (q - fpr) / (1 - fpr -
+fnr): Rogan & Gladen, "Estimating prevalence from the results of a screening test", 1978. The correction is made to
+what is believed of a level, not to single groups, because cutting off what falls outside [0, 1] one by one is biased.
+The rates are estimates themselves, and what rests on them is spread over what they may be.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from scipy.special import betainc, betaincinv
+
+from codezero.types import JudgeRates
+
+LEAST_TOLD = 0.1
+"""Of 1 - fpr - fnr, what right attempts are believed more than wrong ones; a judge below it tells nothing."""
+_SPREAD = (1 / 6, 1 / 2, 5 / 6)
+"""Quantiles of a rate's posterior that stand for it, each for a third."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """One pair of error rates that the judge may have."""
+
+    false_positive: float = 0.0
+    false_negative: float = 0.0
+
+    @property
+    def told(self) -> float:
+        """How much more a right attempt is believed than a wrong one, at least LEAST_TOLD."""
+        return max(LEAST_TOLD, 1 - self.false_positive - self.false_negative)
+
+    def judged(self, truth: float) -> float:
+        """The share believed where the share `truth` is right."""
+        return min(1.0, self.false_positive + truth * self.told)
+
+    def truth(self, judged: float) -> float:
+        """The inverse, cut to [0, 1]."""
+        return min(1.0, max(0.0, (judged - self.false_positive) / self.told))
+
+
+EXACT = (Rates(),)
+"""Of whoever makes no mistakes."""
+
+
+def tells(rates: JudgeRates) -> bool:
+    """Does a judge with these rates say anything of the truth?"""
+    return 1 - rates.false_positive - rates.false_negative >= LEAST_TOLD
+
+
+def possible(rates: JudgeRates | None) -> tuple[Rates, ...]:
+    """Pairs of rates, equally probable, that stand for what is known of the judge; None: it makes no mistakes."""
+    if rates is None:
+        return EXACT
+    positives = [beta_quantile(share, *_jeffreys(rates.false_positive, rates.wrong)) for share in _SPREAD]
+    negatives = [beta_quantile(share, *_jeffreys(rates.false_negative, rates.right)) for share in _SPREAD]
+    return tuple(Rates(positive, negative) for positive in positives for negative in negatives)
+
+
+def interval(
+    successes: float, failures: float, rates: JudgeRates | None, around: Rates, tail: float
+) -> tuple[float, float, float]:
+    """(mean, low, high) of the true success behind a Beta(successes, failures) of the judged one; `tail` lies beyond
+    either end. `around`: the rates to correct with.
+
+    The parts of the uncertainty add up squared (Lang & Reiczigel, "Confidence limits for prevalence of disease
+    adjusted for estimated sensitivity and specificity", 2014; there with other intervals for the parts).
+    """
+    mean = successes / (successes + failures)
+    truth = around.truth(mean)
+    own = [(beta_quantile(share, successes, failures) - mean) / around.told for share in (tail, 1 - tail)]
+    if rates is None:
+        return truth, max(0.0, truth + own[0]), min(1.0, truth + own[1])
+    wrong, right = (
+        [(beta_quantile(share, *_jeffreys(rate, count)) - rate) / around.told for share in (tail, 1 - tail)]
+        for rate, count in ((rates.false_positive, rates.wrong), (rates.false_negative, rates.right))
+    )
+    low = math.hypot(own[0], (1 - truth) * wrong[1], truth * right[0])
+    high = math.hypot(own[1], (1 - truth) * wrong[0], truth * right[1])
+    return truth, max(0.0, truth - low), min(1.0, truth + high)
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    return float(cast(float, betainc(a, b, x)))
+
+
+def beta_quantile(share: float, a: float, b: float) -> float:
+    return float(cast(float, betaincinv(a, b, share)))
+
+
+def never_rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The nearest sequence that never rises (weighted least squares; pool adjacent violators, Ayer et al. 1955)."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        size = 1
+        while blocks and blocks[-1][0] < value:
+            earlier, its_weight, its_size = blocks.pop()
+            value = (earlier * its_weight + value * weight) / (its_weight + weight)
+            weight, size = weight + its_weight, size + its_size
+        blocks.append((value, weight, size))
+    return [value for value, _, size in blocks for _ in range(size)]
+
+
+def _jeffreys(rate: float, count: int) -> tuple[float, float]:
+    """The posterior of a rate seen in `count` trials, from Jeffreys' prior."""
+    return 0.5 + rate * count, 0.5 + (1 - rate) * count

@@ -1,0 +1,186 @@
+"""Before a problem is offered: do some attempts at it find its tests contradictory? A proposer's tests are claims.
+
+By the judge, which is asked about each attempt twice, without the tests and with them: a problem whose believed
+attempts are all disbelieved once the tests are shown is dropped. Where execution is the reward, by execution: a test is
+confirmed when two different programs pass it, what is not confirmed is left out, and a problem of which too little
+remains is dropped. Nothing is ever called wrong because nobody could tell.
+"""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from codezero.code.extract import extract_code
+from codezero.errors import CheckpointError
+from codezero.protocols import Evaluator, GroupSampler, Proposer
+from codezero.sandbox.execution import Job, Outcome, Sandbox
+from codezero.types import (
+    BELIEF,
+    Completion,
+    Feedback,
+    Metrics,
+    Problem,
+    RolloutGroup,
+    ScoredGroup,
+    Standing,
+    Verdict,
+    problem_id,
+)
+
+AGREEING = 2
+"""Attempts that have to agree before they say anything of a test."""
+MIN_TESTS = 2
+"""Confirmed tests without which a problem is dropped."""
+_FILE = "vetting.json"
+
+
+class Vetting(Protocol):
+    """Says of each problem what may be offered of it."""
+
+    def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
+        """For the attempts at each problem: it, as far as it can be believed; None when it is not to be offered."""
+        ...
+
+
+class JudgedVetting:
+    """By the judge alone: nothing is run."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
+        """Raises EvaluatorError."""
+        shown = [
+            dataclasses.replace(one, problem=dataclasses.replace(one.problem, standing=Standing.CONFIRMED))
+            for one in groups
+        ]
+        without, with_tests = self._evaluator.score(groups), self._evaluator.score(shown)
+        return [
+            None if contradicted(before.verdicts, after.verdicts) else before.group.problem
+            for before, after in zip(without, with_tests, strict=True)
+        ]
+
+
+def contradicted(before: Sequence[Verdict], after: Sequence[Verdict]) -> bool:
+    """Are enough attempts believed until the tests are shown, and none of them after?"""
+    believed = [
+        later
+        for one, later in zip(before, after, strict=True)
+        if one.trainable and later.trainable and one.correctness >= BELIEF
+    ]
+    return len(believed) >= AGREEING and all(later.correctness < BELIEF for later in believed)
+
+
+class ExecutedVetting:
+    """By execution in the sandbox, where that is what rewards are made of."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
+        """Raises SandboxError."""
+        codes = [list(dict.fromkeys(filter(None, map(_code, one.completions)))) for one in groups]
+        tried = [(one.problem, mine) for one, mine in zip(groups, codes, strict=True)]
+        jobs = list(dict.fromkeys(Job(code, (test,)) for one, mine in tried for code in mine for test in one.tests))
+        shown = zip(jobs, self._sandbox.run_many(jobs), strict=True)
+        passed = {job for job, execution in shown if execution.outcome is Outcome.PASS}
+        return [
+            _confirmed(one, [{test for test in one.tests if Job(code, (test,)) in passed} for code in mine])
+            for one, mine in tried
+        ]
+
+
+def _code(completion: Completion) -> str | None:
+    return extract_code(completion.text).code
+
+
+def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
+    """With the tests that AGREEING programs pass, all of them together; `passes`: of each program, what it passes."""
+    counts = Counter(test for one in passes for test in one)
+    tests = tuple(test for test in problem.tests if counts[test] >= AGREEING)
+    if len(tests) < MIN_TESTS or sum(one >= set(tests) for one in passes) < AGREEING:
+        return None
+    return dataclasses.replace(
+        problem, id=problem_id(problem.question, tests), tests=tests, standing=Standing.CONFIRMED
+    )
+
+
+class VettedProposer:
+    """Another proposer's problems, as far as they stand up to some attempts. See `protocols.Proposer`.
+
+    attempts: of the solver, at each problem. prompt: what it is asked.
+    """
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        vetting: Vetting,
+        sampler: GroupSampler,
+        *,
+        prompt: Callable[[Problem], str],
+        attempts: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
+        peer_id: str,
+    ) -> None:
+        self._proposer, self._vetting, self._sampler, self._prompt = proposer, vetting, sampler, prompt
+        self._attempts, self._max_new_tokens, self._temperature = attempts, max_new_tokens, temperature
+        self._seed, self._peer_id = seed, peer_id
+        self._counts = Counter[str]()
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """Raises ProposalError; and EvaluatorError or SandboxError when they cannot be looked at: none is offered."""
+        written = self._proposer.propose(levels)
+        if not written:
+            return []
+        self._counts["calls"] += 1
+        sampled = self._sampler.sample(
+            [self._prompt(problem) for problem in written],
+            group_size=self._attempts,
+            max_new_tokens=self._max_new_tokens,
+            temperature=self._temperature,
+            generator_seed=1_000_003 * self._seed + self._counts["calls"],
+        )
+        groups = [
+            RolloutGroup(problem, tuple(completions), self._peer_id, round=0, policy_step=0)
+            for problem, completions in zip(written, sampled, strict=True)
+        ]
+        looked = self._vetting.look(groups)
+        kept = [problem for problem in looked if problem is not None]
+        self._counts["dropped"] += len(looked) - len(kept)
+        self._counts["confirmed"] += sum(problem.standing is Standing.CONFIRMED for problem in kept)
+        return kept
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        return self._proposer.learn(scored)
+
+    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
+        return self._proposer.broken(scored, feedback)
+
+    def metrics(self) -> Metrics:
+        """`proposer/contradicted` and `proposer/confirmed` beside those of the proposer: problems since the start."""
+        own: Metrics = {
+            "proposer/contradicted": self._counts["dropped"],
+            "proposer/confirmed": self._counts["confirmed"],
+        }
+        return self._proposer.metrics() | own
+
+    def save(self, folder: Path) -> None:
+        self._proposer.save(folder)
+        (folder / _FILE).write_text(json.dumps(self._counts))
+
+    def load(self, folder: Path) -> None:
+        """Raises CheckpointError."""
+        self._proposer.load(folder)
+        path = folder / _FILE
+        try:
+            counts = {str(name): int(count) for name, count in json.loads(path.read_text()[:1024]).items()}
+        except FileNotFoundError:
+            counts = {}  # of a time when nothing was vetted
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        self._counts = Counter(counts)

@@ -1,0 +1,203 @@
+"""What makes a checkpoint whole, and of which model: its manifest, and everything that is checked before it is read.
+
+A checkpoint may come from anywhere: another version, another model, a torn disk, a stranger. So it is a folder of plain
+files and nothing else, bounded in number, depth and bytes; it holds exactly what its manifest says; and its format,
+parts, tokenizer and parameters are those of this process. Whatever differs is refused by name. A digest shows damage,
+not who wrote it.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from codezero.errors import CheckpointError
+
+FORMAT = 3
+"""Of the folder as a whole: raised whenever a part begins to write something else. 3: manifest with tokenizer and
+parameters; parts `random` and `swarm`; the watch remembers what is under way."""
+MANIFEST = "manifest.json"
+MOST_MANIFEST_BYTES = 8 << 20
+MOST_FILES = 4_096
+MOST_DEPTH = 8
+"""Folders within folders."""
+BYTES_PER_PARAMETER = 24
+"""Weights and two moments in float32 are 12."""
+BYTES_BESIDES = 512 << 20
+"""Tokenizer, canaries, audited attempts: everything that does not grow with the model."""
+_BEGINNING = re.compile(rb'\s*\{\s*"format"\s*:\s*(\d{1,9})\s*[,}]')
+
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of which model a checkpoint has to be."""
+
+    tokenizer: str = ""
+    """Digest: token ids mean the same."""
+    parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Shape by name."""
+
+    @property
+    def most_bytes(self) -> int:
+        """That a checkpoint of such a model can have."""
+        count = 0
+        for shape in self.parameters.values():
+            size = 1
+            for length in shape:
+                size *= length
+            count += size
+        return BYTES_PER_PARAMETER * count + BYTES_BESIDES
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a checkpoint says of itself. `format` stays first: another version's manifest is known by it."""
+
+    format: int
+    iteration: _Size
+    parts: tuple[str, ...]
+    tokenizer: str
+    parameters: dict[str, tuple[_Size, ...]]
+    files: dict[str, tuple[_Size, _Digest]]
+    """Bytes and SHA-256 by path, the manifest left out."""
+
+
+def write_manifest(folder: Path, iteration: int, parts: Collection[str], kind: Kind) -> None:
+    """Describe what `folder` holds now."""
+    files = {name: (path.stat().st_size, _digest(path)) for name, path in _held(folder)}
+    made = Manifest(FORMAT, iteration, tuple(sorted(parts)), kind.tokenizer, dict(kind.parameters), files)
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Of this format and of the iteration that the folder is named after. Raises CheckpointError."""
+    path = folder / MANIFEST
+    raw = _read(path)
+    try:
+        told = msgspec.json.decode(raw, type=Manifest)
+        said = told.format
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        beginning = _BEGINNING.match(raw)
+        told, said = None, int(beginning[1]) if beginning else FORMAT
+        if said == FORMAT:
+            raise CheckpointError(f"{MANIFEST} cannot be read: {error}") from error
+    if said != FORMAT or told is None:
+        age = "an earlier" if said < FORMAT else "a later"
+        raise CheckpointError(
+            f"{MANIFEST} says format {said}, of {age} version of this program, which reads format {FORMAT}"
+        )
+    if told.iteration != int(folder.name):
+        raise CheckpointError(f"{MANIFEST} says iteration {told.iteration}, and the folder is called {folder.name}")
+    return told
+
+
+def check(folder: Path, parts: Collection[str], kind: Kind) -> None:
+    """Raise CheckpointError unless `folder` is whole and holds these parts of this kind of model."""
+    told = read_manifest(folder)
+    if told.parts != tuple(sorted(parts)):
+        raise CheckpointError(
+            f"{MANIFEST} says parts {', '.join(told.parts)}; this node has {', '.join(sorted(parts))}"
+        )
+    if told.tokenizer != kind.tokenizer:
+        raise CheckpointError(
+            f"{MANIFEST} says tokenizer {told.tokenizer[:12] or 'none'}, and this model's is {kind.tokenizer[:12]}"
+        )
+    if told.parameters != kind.parameters:
+        raise CheckpointError(f"{MANIFEST} says parameters of another model: {_difference(told, kind)}")
+    check_files(folder, told, kind.most_bytes)
+
+
+def check_files(folder: Path, told: Manifest, most_bytes: int | None = None) -> None:
+    """Raise CheckpointError unless `folder` holds exactly the files of `told`, and no more than `most_bytes`."""
+    held = dict(_held(folder))
+    for name in sorted({*held} | {*told.files}):
+        if name not in held:
+            raise CheckpointError(f"{name} is missing")
+        if name not in told.files:
+            raise CheckpointError(f"{name} is not in {MANIFEST}")
+        size = held[name].stat().st_size
+        if size != told.files[name][0]:
+            raise CheckpointError(f"{name} has {size} bytes, and {told.files[name][0]} were written")
+    total = sum(size for size, _ in told.files.values())
+    if most_bytes is not None and total > most_bytes:
+        raise CheckpointError(f"its files have {total} bytes, and one of this model can have {most_bytes}")
+    for name, (_, digest) in told.files.items():
+        if _digest(held[name]) != digest:
+            raise CheckpointError(f"{name} is not what was written: its SHA-256 differs")
+
+
+def _difference(told: Manifest, kind: Kind) -> str:
+    """The first parameter that is not the same."""
+    for name in sorted({*told.parameters} | {*kind.parameters}):
+        there, here = told.parameters.get(name), kind.parameters.get(name)
+        if there is None or here is None:
+            return f"only {'this model' if there is None else 'the checkpoint'} has {name[:200]}"
+        if there != here:
+            return f"{name[:200]} is {list(there)} there and {list(here)} here"
+    return "none"
+
+
+def _read(path: Path) -> bytes:
+    """A plain file of at most MOST_MANIFEST_BYTES. Raises CheckpointError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise CheckpointError(f"{path.name} is no plain file")
+            raw = file.read(MOST_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error.strerror}") from error
+    if len(raw) > MOST_MANIFEST_BYTES:
+        raise CheckpointError(f"{path.name} has more than {MOST_MANIFEST_BYTES} bytes")
+    return raw
+
+
+def _held(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(path below `folder`, path) of every file but the manifest, in order.
+
+    Raises CheckpointError for a link, whatever it leads to, for anything else that is neither file nor folder, and
+    for too many or too deep ones.
+    """
+    for count, (name, path) in enumerate(_below(folder, "", 0)):
+        if count > MOST_FILES:
+            raise CheckpointError(f"it has more than {MOST_FILES} files")
+        if name != MANIFEST:
+            yield name, path
+
+
+def _below(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path]]:
+    if folder.is_symlink():
+        raise CheckpointError(f"{prefix or folder.name} is a link; a checkpoint has none")
+    if depth > MOST_DEPTH:
+        raise CheckpointError(f"{prefix} lies deeper than {MOST_DEPTH} folders")
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise CheckpointError(f"{prefix or folder.name} cannot be listed: {error.strerror}") from error
+    for entry in entries:
+        name = prefix + entry.name
+        if entry.is_symlink():
+            raise CheckpointError(f"{name} is a link; a checkpoint has none")
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(folder / entry.name, f"{name}/", depth + 1)
+        elif entry.is_file(follow_symlinks=False):
+            yield name, folder / entry.name
+        else:
+            raise CheckpointError(f"{name} is neither a file nor a folder")
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error.strerror}") from error

@@ -1,0 +1,58 @@
+"""The solver's learner for any other policy: rewarded groups in, one GRPO update out.
+
+Knows nothing of what the texts are for; the advantage is the solver's, centred over the known rewards of a group.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from codezero.models.chat import encode_prompts
+from codezero.solver.batch import Batch, Row
+from codezero.solver.grpo import advantages
+from codezero.solver.learner import TrlLearner
+from codezero.types import Metrics, RewardedGroup
+
+
+class RewardedLearner:
+    """See `protocols.GroupLearner`."""
+
+    def __init__(self, learner: TrlLearner) -> None:
+        self.learner = learner
+
+    def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
+        """`loss` and `grad_norm` are None when there was no update, because no group had spread."""
+        rows = [row for group in groups for row in self._rows(group)]
+        done = self.learner.update(Batch(tuple(rows))) if rows else None
+        return {
+            "loss": done.loss if done else None,
+            "grad_norm": done.grad_norm if done else None,
+            "rows": len(rows),
+            "steps": self.learner.steps,
+            "skipped_steps": self.learner.skipped,
+        }
+
+    def save(self, folder: Path) -> None:
+        self.learner.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Become bit for bit what `save` wrote. Raises CheckpointError."""
+        self.learner.load(folder)
+
+    def _rows(self, group: RewardedGroup) -> list[Row]:
+        """Of the completions whose reward is known; none when they do not differ."""
+        known = [value is not None and math.isfinite(value) for value in group.rewards]
+        values = torch.tensor([value or 0.0 if told else 0.0 for value, told in zip(group.rewards, known, strict=True)])
+        weights = advantages(values, torch.tensor(known, dtype=torch.bool), self.learner.config.scale_rewards).tolist()
+        if not any(weights):
+            return []
+        prompt = tuple(encode_prompts(self.learner.policy.tokenizer, [group.prompt])[0])
+        return [
+            Row(prompt, completion.token_ids, completion.logprobs, weight)
+            for completion, weight, told in zip(group.completions, weights, known, strict=True)
+            if told
+        ]

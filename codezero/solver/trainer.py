@@ -1,0 +1,76 @@
+"""A `trl.GRPOTrainer` to call the loss and the optimiser of: it writes nothing, prints nothing and never generates."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateImportUsage=false
+
+import copy
+import tempfile
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import add_fused_lm_head
+
+from codezero.config import SolverConfig
+from codezero.models.load import LoadedModel
+
+BETAS = (0.9, 0.99)
+"""Of AdamW. The second moment forgets in a hundred steps: rewards come and go faster than in pre-training."""
+
+
+def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GRPOTrainer:
+    """For a policy that computes in `half` (which on CUDA may be of 16 bits) with the weights as they are."""
+    on_cuda = policy.device.type == "cuda"
+    with tempfile.TemporaryDirectory() as nowhere:
+        settings = GRPOConfig(
+            nowhere,
+            loss_type=config.loss,
+            epsilon=config.clip_low,
+            # TRL's cispo takes the largest ratio itself, not its distance from 1
+            epsilon_high=config.clip_high + (config.loss == "cispo"),
+            temperature=config.temperature,
+            max_completion_length=config.max_new_tokens,
+            learning_rate=config.learning_rate,
+            adam_beta1=BETAS[0],
+            adam_beta2=BETAS[1],
+            weight_decay=0.0,
+            beta=0.0,  # set later: TRL would load a second model by name, and ours may have none
+            per_device_train_batch_size=2,
+            num_generations=2,
+            steps_per_generation=1,
+            gradient_accumulation_steps=1,
+            activation_checkpointing=False,
+            bf16=on_cuda and half == torch.bfloat16,
+            fp16=on_cuda and half == torch.float16,
+            use_cpu=policy.device.type == "cpu",
+            max_steps=1,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        return GRPOTrainer(
+            model=policy.model,
+            reward_funcs=_never_asked,
+            args=settings,
+            train_dataset=Dataset.from_dict({"prompt": ["unused", "unused"]}),
+            processing_class=policy.tokenizer,
+        )
+
+
+def learning_rate(config: SolverConfig, steps: int) -> float:
+    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
+    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
+    """
+    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
+
+
+def frozen_copy(model: PreTrainedModel, temperature: float) -> PreTrainedModel:
+    """The policy as it was before the first update: what the KL leash is tied to."""
+    reference = copy.deepcopy(model).requires_grad_(False).eval()
+    add_fused_lm_head(reference, temperature=temperature)
+    return reference
+
+
+def _never_asked(**_: object) -> list[float | None]:
+    raise AssertionError("rewards come from the evaluator")

@@ -1,0 +1,24 @@
+"""A program for test_hub.py: draws from CodeContests until the hub, told to fall silent, is needed again."""
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections import Counter
+from contextlib import suppress
+
+from datasets import config
+
+from codezero.problems.stream import MixedStream
+
+logging.basicConfig(level=logging.WARNING, format="WARNED %(message)s")
+stream = MixedStream(
+    seed=0, peer_id="a", batch=1, proposer_share=0.0, sources={"code_contests": 1.0}, wait_seconds=120.0
+)
+drawn = [stream.next_batch([])[0]]
+with suppress(urllib.error.HTTPError):
+    urllib.request.urlopen(f"{config.HF_ENDPOINT}/silence", timeout=5)
+drawn += [stream.next_batch([])[0] for _ in range(79)]
+ids = len({problem.id for problem in drawn})
+told = {"sources": Counter(problem.source for problem in drawn), "ids": ids, "metrics": stream.metrics()}
+print(json.dumps(told))

@@ -1,0 +1,48 @@
+"""Cards are dealt in turn, and who shares one counts on a part of its memory."""
+
+import pytest
+
+from codezero import cards
+from codezero.cards import Seat, deal, find_cards, named_cards, told
+
+
+def test_enough_cards_are_one_for_each():
+    assert deal(["0", "1", "2"], 2) == [Seat("0", 1), Seat("1", 1)]
+    assert told(deal(["0", "1"], 2)) == ""
+
+
+def test_too_few_cards_are_dealt_in_turn_and_that_is_said():
+    seats = deal(["2", "GPU-5"], 3)
+    assert seats == [Seat("2", 2), Seat("GPU-5", 1), Seat("2", 2)]
+    assert seats[0].environment == {"CUDA_VISIBLE_DEVICES": "2"} and seats[0].share == 0.5
+    assert told(seats) == "3 nodes and 2 cards: 2 on card 2, each with 1/2 of its memory"
+
+
+def test_without_cards_the_machine_is_shared():
+    seats = deal([], 4)
+    assert seats == [Seat(None, 4)] * 4 and not seats[0].environment and seats[0].share == 0.25 and told(seats) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("", []), ("0", ["0"]), ("1, 3", ["1", "3"]), ("-1", []), ("2,-1,0", ["2"])],
+)
+def test_what_the_user_shows_is_what_there_is(value: str, expected: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CPU_ONLY", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert named_cards(value) == find_cards("auto") == expected
+    assert find_cards("cpu") == []
+    monkeypatch.setenv("CPU_ONLY", "1")
+    assert find_cards("auto") == []
+
+
+def test_torch_is_asked_only_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: object):
+    for name in ("CPU_ONLY", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(cards, "COUNT", "print(2)")
+    monkeypatch.setattr(cards, "DRIVERS", ())
+    assert find_cards("auto") == []
+    monkeypatch.setattr(cards, "DRIVERS", ("/dev/null",))
+    assert find_cards("auto") == ["0", "1"]
+    monkeypatch.setattr(cards, "COUNT", "raise SystemExit('no torch')")
+    assert find_cards("auto") == []

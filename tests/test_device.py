@@ -1,0 +1,154 @@
+"""Devices: CPU_ONLY means it, a card that cannot work is named, memory is what a container leaves of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from codezero.errors import ModelError
+from codezero.models import device as device_module
+from codezero.models.cpu_only import HIDING, cpu_only, hide_devices
+from codezero.models.device import choose_device, choose_precision, complaint, memory_of, prove_device, within_limit
+
+A_NODE_WITH_A_CARD = """
+import os, sys
+from codezero.cli import main
+assert main(["config", "show"]) == 0  # hides what is to be hidden, before torch
+assert "torch" not in sys.modules
+import torch
+
+class Touched(BaseException):
+    pass
+
+def hidden():
+    return os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+
+def touching():
+    def function(*_, **__):  # one for each name: torch tells them apart
+        raise Touched
+    return function
+
+for name in ("init", "_lazy_init", "current_device", "mem_get_info", "get_device_capability", "get_device_properties",
+             "get_device_name", "set_device", "synchronize", "empty_cache", "is_bf16_supported"):
+    setattr(torch.cuda, name, touching())
+
+def asked(answer):
+    def function(*_, **__):
+        if "/codezero/" in sys._getframe(1).f_code.co_filename:
+            raise Touched  # a library may ask, and is told that there is none
+        return answer()
+    return function
+
+torch.cuda.is_available = asked(lambda: not hidden())
+torch.cuda.device_count = asked(lambda: 0 if hidden() else 1)
+
+from codezero.config import SolverConfig
+from codezero.models.load import load_model
+from codezero.models.sampler import Sampler
+from codezero.nano import weights_directory
+from codezero.solver.batch import Batch, Row
+from codezero.solver.learner import TrlLearner
+from codezero.models.device import memory_of, release_cached
+
+try:
+    policy = load_model(str(weights_directory("solver")), role="solver", for_training=True)
+    learner = TrlLearner(policy, SolverConfig(minibatches=1, kl_beta=0.1))
+    done = learner.update(Batch((Row((5, 6), (7, 8), (-1.0, -1.0), 1.0),)))
+    Sampler(policy).sample(["x"], group_size=2, max_new_tokens=4, temperature=1.0, generator_seed=0)
+    release_cached(policy.device)
+    print("learned on", policy.device, done.rows, memory_of(policy.device).free > 0)
+except Touched:
+    print("touched")
+"""
+
+
+def child(code: str, **environment: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if name not in ("CPU_ONLY", *HIDING)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("value", "said"), [("1", "learned on cpu 1 True"), ("0", "touched")])
+def test_cpu_only_never_touches_a_card(value: str, said: str):
+    assert child(A_NODE_WITH_A_CARD, CPU_ONLY=value) == said
+
+
+@pytest.mark.parametrize(("value", "meant"), [("1", True), ("true", True), ("", False), ("0", False), ("No", False)])
+def test_what_cpu_only_means(value: str, meant: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CPU_ONLY", value)
+    for name in (*HIDING, "ACCELERATE_USE_CPU"):
+        monkeypatch.setenv(name, "3")  # put back afterwards
+    assert cpu_only() == meant
+    hide_devices()
+    assert {os.environ[name] for name in HIDING} == ({""} if meant else {"3"})
+
+
+def test_cpu_only_and_a_card_contradict_each_other(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CPU_ONLY", "1")
+    assert choose_device("auto", "solver") == choose_device("cpu", "solver") == torch.device("cpu")
+    with pytest.raises(ModelError, match=r"CPU_ONLY is set and model\.device=cuda"):
+        choose_device("cuda", "solver")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_this_machine_runs_the_tiny_kernel(dtype: torch.dtype):
+    prove_device(torch.device("cpu"), dtype)
+
+
+def test_a_device_that_cannot_run_it_is_named():
+    """`meta` computes nothing, so that nothing can be read back from it."""
+    with pytest.raises(ModelError, match=r"the meta device cannot run the simplest step .* CPU_ONLY=1"):
+        prove_device(torch.device("meta"), torch.float32)
+
+
+def test_a_device_that_computes_nonsense_is_named(monkeypatch: pytest.MonkeyPatch):
+    right = device_module._kernel
+    wrong = {torch.float32: float("nan"), torch.bfloat16: 0.5}
+    monkeypatch.setattr(device_module, "_kernel", lambda where, dtype: right(where, dtype) + wrong.get(dtype, 0.0))
+    for dtype in wrong:
+        with pytest.raises(ModelError, match=f"{dtype} is wrong by"):
+            prove_device(torch.device("cpu"), dtype)
+
+
+def test_a_complaint_has_card_capability_and_remedy_in_one_line():
+    said = complaint("Tesla K80 (capability 3.7)", "sm_75, sm_80", "CUDA error: no kernel image\nCompile with X")
+    assert said.startswith("Tesla K80 (capability 3.7) cannot run") and "built for sm_75, sm_80" in said
+    assert "no kernel image" in said and "Compile" not in said and "CPU_ONLY=1" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(("supported", "precision"), [(True, torch.bfloat16), (False, torch.float32)], ids=str)
+def test_half_precision_where_the_card_computes_in_it(
+    supported: bool, precision: torch.dtype, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert choose_precision("auto", torch.device("cuda")) == precision
+    assert choose_precision("auto", torch.device("cpu")) == torch.float32
+    assert choose_precision("float16", torch.device("cuda")) == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "expected"),
+    [(None, 5, (60, 100)), (200, 5, (60, 100)), (40, 30, (10, 40)), (40, 50, (0, 40)), (80, 1, (60, 80))],
+)
+def test_a_containers_limit_counts(limit: int | None, used: int, expected: tuple[int, int]):
+    assert within_limit(60, 100, limit, used) == expected
+
+
+def test_the_limit_is_read_from_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(device_module, "CGROUP", tmp_path)
+    assert device_module._container() == (None, 0)
+    for name, text in {"max": "max\n", "current": "700\n", "stat": "anon 5\ninactive_file 200\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert device_module._container() == (None, 500)
+    (tmp_path / "memory.max").write_text("4096\n")
+    assert device_module._container() == (4096, 500)
+    assert memory_of(torch.device("cpu")).total == 4096
+
+
+def test_a_share_is_of_the_whole():
+    whole, half = memory_of(torch.device("cpu")), memory_of(torch.device("cpu"), 1e-6)
+    assert 0 < half.free <= 1e-6 * whole.total < whole.free

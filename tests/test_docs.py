@@ -1,0 +1,206 @@
+"""Every command of the pages is one, every line they quote can be printed, every link leads somewhere.
+
+What needs a GPU, another machine, the hub or an account is parsed and composed, and not run.
+"""
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documents import (
+    LAUNCHER,
+    MARK,
+    NEEDS,
+    PAGES,
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    can_print,
+    inline,
+    launched,
+    links,
+)
+
+from codezero.cli import parse
+from codezero.compose import compose, keys
+from codezero.config import NodeConfig
+from codezero.swarm.settings import network_settings
+
+NAMES = {path.name: path for path in PAGES}
+RUN_HERE = ("machines.md", "swarm.md", "troubleshooting.md")
+"""Pages all of whose unmarked blocks are run here; docs/unattended.md and docs/docker.md have tests of their own."""
+QUOTED = [block.text.strip() for block in blocks(NAMES["troubleshooting.md"]) if block.language == "text"]
+TOOLS = {"cp", "git", "if", "mkdir", "mv", "rm", "scp", "ssh", "tar", ".venv/bin/hf", "TORCH_BACKEND=cu130"}
+PORTS = ("38331", "38332", "8545", "3000")
+SMALL = [
+    "run.max_iterations=1",
+    "evaluator.canaries=80",
+    "solver.problems_per_iteration=2",
+    "evals.every=0",
+    "login.page=off",
+    "proposer.model=off",
+]
+NODES = (["run"], ["propose"], ["swarm", "up"], ["swarm", "create"], ["swarm", "join"])
+SERVERS = ("swarm bootnode",)
+"""End when they are told to."""
+
+
+def shell(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "sh"]
+
+
+def composed(words: list[str]) -> NodeConfig:
+    """The settings that a command of the pages runs with, as it composes them."""
+    options = parse(words)
+    typed = [word for word in getattr(options, "overrides", []) if "=" in word]
+    network = ["network=peer"] if words[0] in ("swarm", "propose") else []
+    return compose([*network, *typed])
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_command_of_a_page_is_one_with_its_settings(name: str) -> None:
+    calls = [call for block in shell(NAMES[name]) for line in block.lines for call in launched(line)]
+    calls += [call for code in inline(NAMES[name]) if code.startswith(f"{LAUNCHER} ") for call in launched(code)]
+    for words in calls:
+        config = composed(words)
+        if name in RUN_HERE and config.swarm.kind != "local":
+            network_settings(config.swarm, None)
+    assert calls or name in ("contract.md", "docker.md", "logs.md", "wire-format.md")
+
+
+@pytest.mark.parametrize("words", [["rum"], ["run", "--fast"], ["run", "swarm.prot=1"], ["run", "swarm.port=-1"]])
+def test_a_command_that_is_none_would_be_found(words: list[str]) -> None:
+    with pytest.raises((SystemExit, ValueError)):
+        composed(words)
+
+
+def test_calls_are_found_wherever_they_stand_in_a_line() -> None:
+    line = f"A=1 {LAUNCHER} a.b='[x, y]' && {LAUNCHER} status --json & if true; then {LAUNCHER}; fi  # {LAUNCHER} not"
+    assert launched(line) == [["run", "a.b=[x, y]"], ["status", "--json"], ["run"]]
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_settings_and_commands_that_a_text_names_are_there(name: str) -> None:
+    known, sections = set(keys()), {key.split(".")[0] for key in keys() if "." in key}
+    for code in inline(NAMES[name]):
+        if code.startswith("codezero "):
+            command = re.split(r" (?=[A-Z\[…])", code.removeprefix("codezero "))[0].split()
+            helped(command)
+        for key in re.findall(r"(?<![\w./-])([a-z]+\.[a-z_0-9]+)(?==)", code):
+            assert key in known or key.split(".")[0] not in sections, f"{name}: {key}"
+
+
+def helped(command: list[str]) -> None:
+    """Its help is shown, so there is such a command."""
+    if command[0] == "bench":
+        assert command[1:] in ([], ["list"]) or (ROOT / "benchmarks" / f"{command[1]}.py").is_file(), command
+        return
+    words = [word for word in command if not word.startswith("-") and "=" not in word and "/" not in word]
+    with pytest.raises(SystemExit) as ended:
+        parse([*words, "--help"])
+    assert ended.value.code == 0, command
+
+
+@pytest.mark.parametrize("name", RUN_HERE)
+def test_what_is_not_run_says_why_and_is_shell(name: str) -> None:
+    page = NAMES[name]
+    assert page.read_text().count(MARK) == sum(bool(block.needs) for block in blocks(page)), "a mark without a block"
+    for block in blocks(page):
+        assert block.language in ("sh", "text") and (not block.needs or block.needs in NEEDS), block
+        if block.language == "sh":
+            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=30)
+        for line in block.lines if block.needs else []:
+            assert launched(line) or line.split()[0] in TOOLS, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in links(page):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path) if path else page
+        assert there.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("line", QUOTED, ids=range(len(QUOTED)))
+def test_a_quoted_line_is_one_that_the_program_prints(line: str) -> None:
+    assert can_print(line), line
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["the chain can not be reached: …", "the chain cannot be reached", "…", "points are kept back: we do not know"],
+)
+def test_a_line_that_it_does_not_print_would_be_found(line: str) -> None:
+    assert not can_print(line)
+
+
+def checkout(folder: Path, small: list[str]) -> None:
+    """The real launcher over this very codezero, whose nodes are given `small`."""
+    for name, text in (
+        ("scripts/install.sh", "exit 0"),
+        ("scripts/build_page.sh", "exit 0"),
+        (".venv/bin/codezero", f'exec {sys.executable} {folder}/small.py "$@"'),
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+        path.chmod(0o755)
+    (folder / "small.py").write_text(
+        "import sys\nfrom codezero.cli import main\nwords = sys.argv[1:]\n"
+        f"small = {small!r} if any(words[:len(one)] == one for one in {NODES!r}) else []\n"
+        "if __name__ == '__main__':  # the network process begins by reading this file again\n"
+        "    sys.exit(main([*words, *small]))\n"
+    )
+    launcher = folder / "run_swarm.sh"
+    launcher.write_text((ROOT / "run_swarm.sh").read_text())
+    launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
+
+
+def ports() -> dict[str, str]:
+    """A free one for each that the pages name."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in PORTS]
+    free = {name: str(probe.getsockname()[1]) for name, probe in zip(PORTS, probes, strict=True)}
+    for probe in probes:
+        probe.close()
+    return free
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", RUN_HERE)
+def test_the_commands_of_a_page_run_in_their_order(tmp_path: Path, name: str) -> None:
+    """In a fresh folder, with nodes of one iteration."""
+    checkout(tmp_path, SMALL if name == "swarm.md" else [*SMALL, "chain.kind=clock"])
+    free = ports()
+    there = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    if name == "troubleshooting.md":  # a reader in trouble has run a node
+        subprocess.run([tmp_path / "run_swarm.sh"], env=there, capture_output=True, check=True)
+    for block in shell(NAMES[name]):
+        for line in block.lines if not block.needs else []:
+            typed = re.sub("|".join(PORTS), lambda found: free[found[0]], line)
+            if any(word in line for word in SERVERS):
+                serve(typed, tmp_path, there)
+                continue
+            done = subprocess.run(["bash", "-c", typed], cwd=tmp_path, env=there, capture_output=True, text=True)
+            assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+def serve(line: str, folder: Path, there: dict[str, str]) -> None:
+    """Until it has said something; told to end, it does so in peace."""
+    command = ["bash", "-c", f"exec {line}"]
+    with subprocess.Popen(command, cwd=folder, env=there, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and "/p2p/" in process.stdout.readline()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) in (0, 130)

@@ -1,0 +1,101 @@
+"""scripts/install.sh: when it installs, what it asks for, and when it leaves everything as it is.
+
+Does not show that what uv and pip are asked for can be had: tests/docker/test_docker_fresh.py does.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STAND_IN = '#!/bin/sh\necho "$(basename "$0") $*" >>"$CALLS"\n'
+STAMP = ".venv/codezero-installed"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The real script, with an environment whose python and uv only write down what they are told."""
+    for name in ("scripts/install.sh", "uv.lock", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("python", "uv"):
+        path = tmp_path / ".venv" / "bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(STAND_IN)
+        path.chmod(0o755)
+    return tmp_path
+
+
+def install(checkout: Path, *words: str) -> list[str]:
+    """What was called."""
+    calls = checkout / "calls"
+    calls.write_text("")
+    there = os.environ | {"PYTHON": sys.executable, "CALLS": str(calls)}
+    script = [checkout / "scripts" / "install.sh", *words]
+    subprocess.run(script, env=there, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    return calls.read_text().splitlines()
+
+
+def exported(calls: list[str]) -> str:
+    (line,) = [call for call in calls if call.startswith("uv export")]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "not_asked"),
+    [
+        ((), ["--no-dev"], ["--extra", "--group"]),
+        (("dev",), ["--group=dev"], ["--no-dev", "--extra"]),
+        (("otel",), ["--no-dev", "--extra=otel"], ["--group"]),
+        (("otel", "dev"), ["--group=dev", "--extra=otel"], ["--no-dev"]),
+    ],
+    ids=["plain", "dev", "extra", "extra-and-dev"],
+)
+def test_it_asks_for_what_the_lock_names(
+    checkout: Path, words: tuple[str, ...], asked: list[str], not_asked: list[str]
+) -> None:
+    line = exported(install(checkout, *words))
+    assert "--frozen" in line and all(one in line for one in asked) and not any(one in line for one in not_asked)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "again"),
+    [
+        ((), (), False),
+        (("otel",), (), False),
+        (("dev",), (), False),
+        (("dev", "otel"), ("otel",), False),
+        ((), ("otel",), True),
+        ((), ("dev",), True),
+        (("dev",), ("otel",), True),
+    ],
+    ids=["same", "had-extra", "had-dev", "had-both", "wants-extra", "wants-dev", "has-other"],
+)
+def test_what_is_there_is_not_installed_again(
+    checkout: Path, before: tuple[str, ...], after: tuple[str, ...], again: bool
+) -> None:
+    install(checkout, *before)
+    assert bool(install(checkout, *after)) is again
+
+
+def test_another_lock_or_an_install_that_broke_off_is_done_again(checkout: Path) -> None:
+    install(checkout)
+    (checkout / "uv.lock").write_text((checkout / "uv.lock").read_text() + "# newer\n")
+    assert install(checkout) and not install(checkout)
+    (checkout / STAMP).write_text("")
+    assert install(checkout)
+    (checkout / STAMP).unlink()
+    assert install(checkout)
+
+
+def test_a_python_that_does_not_suit_is_named(checkout: Path) -> None:
+    tools = checkout / "tools"
+    tools.mkdir()
+    (tools / "dirname").symlink_to(shutil.which("dirname") or "dirname")
+    script = [shutil.which("bash") or "bash", checkout / "scripts" / "install.sh"]
+    done = subprocess.run(script, env={"PATH": str(tools)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "needs Python 3.11 or 3.12" in done.stderr and "PYTHON=" in done.stderr

@@ -1,0 +1,128 @@
+"""configs/local.yaml: after the shipped values, before the command line; wrong in one line; told by its origin."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codezero.cli import main
+from codezero.compose import compose
+from codezero.errors import ConfigError
+from codezero.local_settings import DEFAULT, MAX_BYTES, VARIABLE
+from codezero.origins import trace
+
+MINE = """
+profile: peer
+model: qwen
+solver:
+  learning_rate: 1e-4
+  micro_batch_rows: 2
+evals.every: 7
+data:
+  sources: [mbpp:3, "./a b,c"]
+swarm:
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file, in a folder in which everything is started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE)
+    DEFAULT.parent.mkdir()
+    return DEFAULT
+
+
+def test_they_win_over_the_shipped_values_and_lose_to_the_command_line(own: Path) -> None:
+    own.write_text(MINE)
+    told = compose(["solver.micro_batch_rows=3"])
+    assert (told.swarm.kind, told.solver.max_new_tokens) == ("hivemind", 384)  # of the groups it chooses
+    assert (told.solver.learning_rate, told.solver.micro_batch_rows, told.evals.every) == (1e-4, 3, 7)
+    assert told.data.sources == ["mbpp:3", "./a b,c"]
+    assert compose(["profile=solo", "model=nano"]).solver.max_new_tokens == 48
+
+
+def test_each_value_names_its_origin(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own.write_text(MINE)
+    assert main(["config", "show", "--json", "seed=3", "solver={grad_clip:2.0}"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    origins = {key: one["origin"] for key, one in told["settings"].items()}
+    assert told["local"] == "configs/local.yaml"
+    assert told["groups"] == {"model": "qwen", "network": "peer", "profile": "peer"}
+    assert origins["seed"] == origins["solver.grad_clip"] == "command line"
+    assert origins["solver.learning_rate"] == origins["evals.every"] == "configs/local.yaml"
+    assert (origins["solver.max_new_tokens"], origins["swarm.kind"]) == ("model=qwen", "network=peer")
+    assert origins["solver.group_size"] == "default"
+    assert told["settings"]["solver.learning_rate"]["value"] == 1e-4
+
+
+def test_what_is_shown_for_people_has_every_origin(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own.write_text(MINE)
+    assert main(["config", "show"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.endswith("your own settings: configs/local.yaml")
+    assert all("  # " in line or line.endswith(":") for line in lines)
+    assert sum(line.endswith("# configs/local.yaml") for line in lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("solver:\n  learning_rat: 1", "solver.learning_rat is not a setting; did you mean solver.learning_rate?"),
+        ("learning_rat:", "learning_rat is not a setting"),
+        ("solver: {learning_rate: -1}", "solver.learning_rate=-1.0 is out of bounds"),
+        ("solver: {learning_rate: fast}", "solver.learning_rate='fast': Value 'fast'"),
+        ("solver: {learning_rate: }", "solver.learning_rate has no value"),
+        ("solver: 3", "solver=3"),
+        ("profile: nowhere", "profile/nowhere"),
+        ("profile: {solver: 1}", "profile.solver is not a setting"),
+        ("data: {sources: [{mbpp: 3}]}", "data.sources has a section or a list in its list"),
+        ("- seed", "holds no settings"),
+        ("seed", "seed has no value"),
+        ("seed: [", "is no YAML"),
+        ("seed: 1\nseed: 2", "is no YAML"),
+        ("seed: \x00", "is no YAML"),
+        ("!!python/object/apply:os.getpid []", "is no YAML"),
+        ("#" * (MAX_BYTES + 1), "is larger than"),
+    ],
+    ids=lambda text: text[:24].encode("unicode_escape").decode(),
+)
+def test_what_is_wrong_is_one_line_that_names_the_file(own: Path, text: str, said: str) -> None:
+    own.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        compose()
+    assert str(caught.value).startswith("configs/local.yaml") and said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "solver:\n  # learning_rate: 1\n"])
+def test_a_file_that_says_nothing_is_none(own: Path, text: str) -> None:
+    own.write_text(text)
+    assert compose() == compose(["seed=0"]) and trace([]).local_found
+
+
+def test_the_command_line_is_not_blamed_on_the_file(own: Path) -> None:
+    own.write_text("seed: 1")
+    with pytest.raises(ConfigError, match=r"^solver\.group_size=1 is out of bounds"):
+        compose(["solver.group_size=1"])
+
+
+def test_another_file_can_be_named_and_has_to_be_there(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own.write_text("seed: 1")
+    Path("mine.yaml").write_text("seed: 2")
+    monkeypatch.setenv(VARIABLE, "mine.yaml")
+    assert compose().seed == 2
+    monkeypatch.setenv(VARIABLE, "nowhere.yaml")
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml cannot be read \(No such file"):
+        compose()
+    monkeypatch.setenv(VARIABLE, "")
+    assert compose().seed == 0
+
+
+def test_a_command_started_there_reads_it_and_exits_2(own: Path) -> None:
+    own.write_text("swarm: {prot: 1}")
+    done = subprocess.run([sys.executable, "-m", "codezero", "status"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("codezero: configs/local.yaml: swarm.prot is not a setting; did you mean swarm.port?")

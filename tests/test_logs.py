@@ -1,0 +1,170 @@
+"""The log file: JSON lines on demand, no flood, no secret, bounded.
+
+Does not show secrets that are neither known to the process nor look like one.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from codezero.cli import main
+from codezero.compose import compose
+from codezero.errors import SwarmError
+from codezero.iterating import log_survived
+from codezero.monitor.logs import BACKUPS, MARK, MAX_BYTES, set_aside, setup_logging
+from codezero.monitor.secrets import HIDDEN, Secrets, known_secrets
+from codezero.wiring_monitor import secrets_of
+
+PLANTED = "correct-horse-battery"
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    root = logging.getLogger()
+    level = root.level
+    yield root
+    for handler in [handler for handler in root.handlers if handler.get_name() == MARK]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("root")
+def test_json_lines_say_when_what_and_which_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logging(tmp_path, "json", Secrets([PLANTED]))
+    log = logging.getLogger("codezero.x")
+    log.info("peer said %s", f'"hi"\x1b[2J\n{{"level": "INFO"}} {PLANTED}')
+    try:
+        raise SwarmError(f"gone {PLANTED}")
+    except SwarmError as error:
+        log_survived("alone", error, 1)
+    text = (tmp_path / "swarm.log").read_text()
+    first, warned, traced = (json.loads(line) for line in text.splitlines())
+    assert set(first) == {"time", "level", "logger", "message", "process"}
+    assert (first["level"], first["logger"], first["process"]) == ("INFO", "codezero.x", os.getpid())
+    assert first["time"].endswith("Z") and "\x1b" not in first["message"] and HIDDEN in first["message"]
+    assert (warned["error"], warned["message"]) == ("SwarmError", f"alone: gone {HIDDEN}")
+    assert traced["error"] == "SwarmError" and "Traceback" in traced["trace"] and traced["level"] == "INFO"
+    assert PLANTED not in text
+    assert capsys.readouterr().err == f"WARNING alone: gone {HIDDEN}\n"
+
+
+def test_an_error_that_comes_again_and_again_does_not_flood(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for times in range(1, 2001):
+        log_survived("alone", SwarmError("gone"), times)
+    told = [one.getMessage() for one in caplog.records]
+    assert told == ["alone: gone", "the trace of the first SwarmError: alone"] + [
+        f"alone: gone ({times} times since the start)" for times in (10, 100, 1000)
+    ]
+
+
+@pytest.mark.usefixtures("root")
+def test_the_file_and_its_backups_are_bounded(tmp_path: Path) -> None:
+    file, _ = setup_logging(tmp_path)
+    file.maxBytes = 10_000  # the same handler at a thousandth of its size
+    for number in range(2_000):
+        logging.getLogger("codezero.x").info("%d %s", number, "x" * 100)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["swarm.log", *(f"swarm.log.{number}" for number in range(1, BACKUPS + 1))]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000 * (BACKUPS + 1)
+    assert MAX_BYTES * (BACKUPS + 1) <= 40 << 20
+
+
+def test_what_others_append_to_is_set_aside_when_it_is_large(tmp_path: Path) -> None:
+    log = tmp_path / "login.log"
+    assert set_aside(log, 3) == log and not log.exists()
+    for text, left in (("abc", ["login.log"]), ("abcd", ["login.log.1"])):
+        log.write_text(text)
+        set_aside(log, 3)
+        assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://me:pass@host/x", "Authorization: Bearer abcdefgh.ijk", "hf_abcdefghijklmnopqrstuvwx refused"],
+    ids=["login", "bearer", "hub"],
+)
+def test_what_looks_secret_is_hidden(text: str) -> None:
+    assert HIDDEN in Secrets().hide(text) and not {"pass", "abcdefgh"} & set(
+        Secrets().hide(text).replace(".", " ").split()
+    )
+
+
+def test_ordinary_lines_stay_as_they_are() -> None:
+    line = "pulled 3 groups from QmX via http://127.0.0.1:8000/v1, tx 0x" + "ab" * 32
+    assert known_secrets({"SHELL": "/bin/bash", "SHORT_KEY": "abc", "TOKEN": ""}).hide(line) == line
+
+
+def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate(("pass", "signer", "alchemy", "hub", "wallet.json.passphrase")):
+        (tmp_path / name).write_text(f"of-a-file-{number}\n")
+    monkeypatch.setenv("OPENED_BY", "of-a-variable")
+    monkeypatch.setenv("CODEZERO_JUDGE_KEY", "of-the-judge")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-api=of-a-header,y=1")
+    config = compose(
+        [
+            f"chain.passphrase_file={tmp_path}/pass",
+            f"chain.signer_token={tmp_path}/signer",
+            f"chain.alchemy_key_file={tmp_path}/alchemy",
+            f"hub.token_file={tmp_path}/hub",
+            f"chain.wallet={tmp_path}/wallet.json",
+            "chain.passphrase_variable=OPENED_BY",
+            "chain.rpc_urls=['https://eth.example/v2/of-a-provider-0123?key=of-a-question-0123']",
+        ]
+    )
+    planted = [f"of-a-file-{number}" for number in range(5)]
+    planted += ["of-a-variable", "of-the-judge", "of-a-header", "of-a-provider-0123", "of-a-question-0123"]
+    said = secrets_of(config).hide(" ".join(planted))
+    assert said == " ".join([HIDDEN] * len(planted))
+
+
+class Careless(BaseHTTPRequestHandler):
+    """Refuses everything, and quotes the key that it was asked with."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = json.dumps({"error": {"message": f"bad key {self.headers['Authorization']}"}}).encode()
+        self.send_response(401, f"bad key {self.headers['Authorization']}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silence."""
+
+
+def test_a_node_writes_no_planted_secret_in_its_logs(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Careless)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    command = [sys.executable, "-m", "codezero", "run", "run.max_iterations=1", "run.name=r", "monitor.view=plain"]
+    command += ["evaluator.kind=openai", f"evaluator.url=http://127.0.0.1:{server.server_port}", "evaluator.model=x"]
+    command += ["login.page=off", "chain.kind=clock", "evals.every=0", "solver.problems_per_iteration=2"]
+    command += ["evaluator.canaries=80", "evaluator.seconds=2", "monitor.log_format=json", "run.max_failures=1"]
+    names = ("CODEZERO_JUDGE_KEY", "HF_TOKEN", "WANDB_API_KEY", "CODEZERO_PROPOSER_KEY")
+    keys = {name: f"{PLANTED}-{number}" for number, name in enumerate(names)}
+    try:
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ | keys, capture_output=True, text=True, timeout=300)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    written = done.stdout + done.stderr + (tmp_path / "logs" / "swarm.log").read_text()
+    assert "401" in written and PLANTED not in written
+
+
+def test_an_address_with_a_password_is_refused_before_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "evaluator.kind=openai", f"evaluator.url=http://me:{PLANTED}@127.0.0.1:9"]) == 2
+    told = capsys.readouterr()
+    assert "evaluator.url must hold no password" in told.err and PLANTED not in told.out + told.err

@@ -1,0 +1,164 @@
+"""What is left to the hardware is chosen once, said and kept; what does not fit is refused with the numbers."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from codezero import profiles
+from codezero.compose import compose
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError, ModelError
+from codezero.models import device as device_module
+from codezero.models.device import DeviceMemory
+from codezero.models.memory import GIB
+from codezero.models.pool import LARGE, SMALL
+from codezero.profiles import FILE, fit, recomputes, weigh
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, kind: str, free: float, total: float = 0.0) -> None:
+    """A device of `free` GiB; without `total` all of it is."""
+
+    def memory(config: NodeConfig) -> tuple[DeviceMemory, torch.device]:
+        if config.model.device not in ("auto", kind):
+            raise ModelError(f"no {config.model.device} device here")
+        return DeviceMemory(int(free * GIB), int((total or free) * GIB)), torch.device(kind)
+
+    monkeypatch.setattr(profiles, "_memory", memory)
+    monkeypatch.setattr(
+        device_module, "choose_precision", lambda _, where: torch.bfloat16 if where.type == "cuda" else torch.float32
+    )
+
+
+def begun(folder: Path, *overrides: str) -> NodeConfig:
+    return fit(compose(overrides), overrides, folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "free", "profile"),
+    [
+        ("cuda", 79, "gpu-80g"),
+        ("cuda", 23.5, "gpu-24g"),
+        ("cuda", 11, "laptop"),
+        ("cpu", 500, "laptop"),
+        ("cpu", 15, "laptop"),
+        ("mps", 15, "laptop"),
+        ("cpu", 3, "solo"),
+    ],
+)
+def test_auto_is_the_largest_profile_that_fits(
+    kind: str,
+    free: float,
+    profile: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    machine(monkeypatch, kind, free)
+    chosen = begun(tmp_path, "profile=auto", "seed=4")
+    expected = compose([f"profile={profile}", "seed=4"])
+    assert chosen == dataclasses.replace(expected, run=chosen.run)
+    assert f"{profile} profile, solver {expected.model.solver}" in capsys.readouterr().out
+    assert json.loads((tmp_path / FILE).read_text()) == {"profile": profile, "solver": expected.model.solver}
+
+
+def test_a_restart_keeps_what_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    machine(monkeypatch, "cuda", 79)
+    first = begun(tmp_path, "profile=auto")
+    machine(monkeypatch, "cuda", 70)
+    capsys.readouterr()
+    assert begun(tmp_path, "profile=auto") == first and not capsys.readouterr().out
+    machine(monkeypatch, "cuda", 12)  # somebody else took the rest
+    with pytest.raises(ConfigError, match=r"does not fit cuda: it has 12\.0 GiB and needs about"):
+        begun(tmp_path, "profile=auto")
+
+
+@pytest.mark.parametrize(("total", "model"), [(24, SMALL), (39.5, SMALL), (40, LARGE), (80, LARGE)])
+def test_the_pool_is_by_the_memory_of_the_device_not_by_what_is_free(
+    total: float, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    machine(monkeypatch, "cuda", 23.5, total)
+    overrides = ["profile=gpu-24g", "model.solver=auto", "model.preflight=warn"]
+    assert begun(tmp_path, *overrides).model.solver == model
+    machine(monkeypatch, "cuda", 23.5, 100 - total)
+    assert begun(tmp_path, *overrides).model.solver == model  # once for each run
+
+
+def test_too_much_is_refused_in_one_line_with_numbers_and_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    machine(monkeypatch, "cuda", 23.5)
+    with pytest.raises(ConfigError) as caught:
+        begun(tmp_path, "profile=gpu-80g")
+    said = str(caught.value)
+    assert "it has 23.5 GiB and needs about" in said and "solver" in said and "judge" in said and "\n" not in said
+    assert "profile=gpu-24g fits with" in said and "model.preflight=warn" in said
+    machine(monkeypatch, "cpu", 2)
+    with pytest.raises(ConfigError, match="profile=solo fits;"):
+        begun(tmp_path, "profile=laptop")
+
+
+def test_it_can_be_tried_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    machine(monkeypatch, "cuda", 23.5)
+    assert begun(tmp_path, "profile=gpu-80g", "model.preflight=warn").model.solver == LARGE
+    assert "does not fit" in caplog.text
+
+
+def test_what_the_user_says_wins_over_the_profile_that_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    machine(monkeypatch, "cuda", 79)
+    chosen = begun(tmp_path, "profile=auto", "solver.learning_rate=3e-6", "network=peer", "swarm.name=ours")
+    assert (chosen.model.profile, chosen.solver.learning_rate) == ("gpu-80g", 3e-6)
+    assert (chosen.swarm.kind, chosen.swarm.name) == ("hivemind", "ours")
+
+
+def test_what_belongs_to_the_node_stays_as_it_was_changed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    machine(monkeypatch, "cuda", 79)
+    config = compose(["profile=auto"])
+    config.chain.account = "0x1"  # as a login does
+    assert fit(config, ["profile=auto"], tmp_path).chain.account == "0x1"
+
+
+def test_the_embedded_models_are_not_weighed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    machine(monkeypatch, "cpu", 0.1)
+    assert weigh(compose())[0] is None and begun(tmp_path) == compose() and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"profile": "gpu-24g"}',
+        '{"profile": "x", "solver": "y"}',
+        '{"profile": "solo", "solver": "auto"}',
+    ],
+)
+def test_a_damaged_choice_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    machine(monkeypatch, "cuda", 79)
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(ConfigError, match=r"hardware\.json cannot be read .* remove it"):
+        begun(tmp_path, "profile=auto")
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind", "most"), [("laptop", "cpu", 12), ("gpu-24g", "cuda", 23), ("gpu-80g", "cuda", 75)]
+)
+def test_each_profile_fits_what_it_is_named_after(
+    profile: str, kind: str, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    machine(monkeypatch, kind, most)
+    need = weigh(compose([f"profile={profile}"]))[0]
+    assert need is not None
+    print(f"{profile}: {need}")
+    assert need.total < most * GIB
+
+
+@pytest.mark.parametrize(
+    ("said", "size", "expected"), [("auto", 5e8, True), ("auto", 1e6, False), ("on", 1, True), ("off", 5e9, False)]
+)
+def test_activations_are_recomputed_by_size_or_setting(said: str, size: float, expected: bool):
+    assert recomputes(compose([f"model.activation_checkpointing={said}"]), int(size)) == expected

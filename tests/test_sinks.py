@@ -1,0 +1,286 @@
+"""Sinks of measurements: real libraries, a real collector over HTTP; and one that fails, hangs or is missing.
+
+Does not show that the services at the other end take what is sent.
+"""
+
+import importlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from codezero.config_monitor import MonitorConfig
+from codezero.errors import ConfigError
+from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.sinks import MOST_WAITING, About, BackgroundSink, Sink, close_all
+from codezero.monitor.store import read_metrics
+from codezero.types import Metrics
+from codezero.wiring_monitor import check_sinks
+
+ABOUT = About(run="mine", peer_id="QmPeer", facts=(("solver", "nano"),))
+ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.rows: list[Metrics] = []
+        self.closed = False
+
+    def observe(self, row: Metrics, seconds: float) -> None:
+        self.rows.append(row)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def monitored(folder: Path, *sinks: BackgroundSink) -> RunMonitor:
+    return RunMonitor(folder=folder, view="off", identity="QmPeer", swarm_kind="local", facts={}, sinks=sinks)
+
+
+def test_every_sink_gets_every_row_and_is_closed(tmp_path: Path) -> None:
+    kept = [Kept(), Kept()]
+    begun: list[int] = []
+
+    def make(one: Kept, iteration: int) -> Sink:
+        begun.append(iteration)
+        return one
+
+    sinks = [BackgroundSink(str(at), lambda iteration, one=one: make(one, iteration)) for at, one in enumerate(kept)]
+    monitor = monitored(tmp_path, *sinks)
+    monitor.started(0)
+    for iteration in range(1, 4):
+        monitor.observe(iteration, {"reward/mean": 0.1 * iteration}, [])
+    close_all(sinks, 60.0)  # a busy machine may need more than a node would wait
+    monitor.close("asked to stop")
+    monitor.close("asked to stop")
+    assert begun == [0, 0]
+    assert all([row["iteration"] for row in one.rows] == [1, 2, 3] and one.closed for one in kept)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such project"), SystemExit(1)], ids=["error", "exit"])
+@pytest.mark.parametrize("when", ["make", "observe", "close"])
+def test_a_sink_that_fails_is_one_warning_and_costs_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str, error: BaseException
+) -> None:
+    class Failing(Kept):
+        def observe(self, row: Metrics, seconds: float) -> None:
+            if when == "observe":
+                raise error
+
+        def close(self) -> None:
+            if when == "close":
+                raise error
+
+    def make(_: int) -> Sink:
+        if when == "make":
+            raise error
+        return Failing()
+
+    monitor = monitored(tmp_path, BackgroundSink("Broken", make))
+    monitor.started(0)
+    for iteration in range(1, 30):
+        monitor.observe(iteration, {"reward/mean": 0.5}, [])
+    monitor.close("asked to stop")
+    warned = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert warned == [f"Broken: {type(error).__name__}: {error}; training goes on without it"]
+    assert len(read_metrics(tmp_path / "metrics.jsonl")) == 29
+
+
+def test_a_sink_that_hangs_drops_rows_and_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    released, holding = threading.Event(), threading.Event()
+
+    class Hanging(Kept):
+        def observe(self, row: Metrics, seconds: float) -> None:
+            holding.set()
+            released.wait()
+
+    sink = BackgroundSink("Slow", lambda _: Hanging())
+    sink.start(0)
+    sink.observe(ROW)
+    holding.wait()
+    for _ in range(MOST_WAITING + 7):
+        sink.observe(ROW)
+    assert sink.dropped == 7
+    thread = next(one for one in threading.enumerate() if one.name == "sink-Slow")
+    sink.close(0.1)
+    assert sum("is too slow" in one.getMessage() for one in caplog.records) == 1
+    assert sum("did not take everything" in one.getMessage() for one in caplog.records) == 1
+    released.set()
+    assert thread.daemon
+
+
+def test_tensorboard_files_can_be_read_back(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="the extra `tensorboard` is not installed")
+    from codezero.monitor.sink_tensorboard import FOLDER, TensorBoardSink
+
+    for began in (0, 3):  # a run, and the same one going on
+        sink = TensorBoardSink(tmp_path, began)
+        sink.observe(ROW | {"iteration": began + 1}, 1_700_000_000.5)
+        sink.close()
+    events = [event for path in sorted((tmp_path / FOLDER).iterdir()) for event in events_in(path)]
+    told = {(value.tag, event.step, value.simple_value) for event in events for value in event.summary.value}
+    assert ("reward/mean", 1, 0.5) in told and ("reward/mean", 4, 0.5) in told
+    assert not any("loss" in tag or "source" in tag for tag, _, _ in told)
+    assert {event.wall_time for event in events if event.summary.value} == {1_700_000_000.5}
+    assert any(event.session_log.status == 1 and event.step == 4 for event in events)  # START: drop later ones
+
+
+def events_in(path: Path) -> Iterator[object]:
+    """The records of a TFRecord file: length (8 bytes), its checksum (4), the record, its checksum (4)."""
+    event = importlib.import_module("tensorboardX.proto.event_pb2").Event
+    data = path.read_bytes()
+    while data:
+        length = int.from_bytes(data[:8], "little")
+        yield event.FromString(data[12 : 12 + length])
+        data = data[16 + length :]
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """A collector: where it is, and what was sent to it."""
+    bodies: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            bodies.append((self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Silence."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", bodies
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def library_logger() -> Iterator[None]:
+    library = logging.getLogger("opentelemetry")
+    before = library.handlers, library.propagate
+    yield
+    library.handlers, library.propagate = before
+
+
+@pytest.mark.usefixtures("library_logger")
+def test_a_collector_gets_gauges_with_run_and_peer(
+    posted: tuple[str, list[tuple[str, bytes]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `otel` is not installed")
+    import gzip
+
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    from codezero.monitor.sink_otel import OtelSink
+
+    address, bodies = posted
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+    sink = OtelSink(ABOUT)
+    sink.observe(ROW, 0.0)
+    sink.observe(ROW | {"reward/mean": 0.75}, 0.0)
+    sink.close()
+    assert bodies[-1][0] == "/v1/metrics"
+    body = bodies[-1][1]
+    (of,) = ExportMetricsServiceRequest.FromString(
+        gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
+    ).resource_metrics
+    named = {one.key: one.value.string_value for one in of.resource.attributes}
+    assert (named["service.name"], named["service.instance.id"]) == ("codezero", "QmPeer")
+    gauges = {metric.name: metric.gauge.data_points for metric in of.scope_metrics[0].metrics}
+    assert set(gauges) == {"codezero.iteration", "codezero.reward.mean", "codezero.odd_key"}
+    (point,) = gauges["codezero.reward.mean"]
+    assert point.as_double == 0.75
+    assert {one.key: one.value.string_value for one in point.attributes} == {"run": "mine", "peer": "QmPeer"}
+
+
+@pytest.mark.usefixtures("library_logger")
+def test_a_dead_collector_is_one_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `otel` is not installed")
+    from codezero.monitor.sink_otel import OtelSink
+
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")  # discard: nobody listens
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    sink = BackgroundSink("OpenTelemetry", lambda _: OtelSink(ABOUT))
+    sink.start(0)
+    warned = threading.Event()
+    caplog.handler.addFilter(lambda record: bool(warned.set() or True) if "collector" in record.getMessage() else True)
+    for iteration in range(1, 20):
+        sink.observe(ROW | {"iteration": iteration})
+    assert warned.wait(60)
+    sink.close()
+    assert sum(one.levelno >= logging.WARNING for one in caplog.records) == 1
+
+
+def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "wandb", reason="the extra `wandb` is not installed; it is too large for the tests' environment"
+    )
+    from codezero.monitor.sink_wandb import WandbSink
+
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sink = BackgroundSink("W&B", lambda _: WandbSink("team/project", ABOUT, tmp_path, tmp_path / "logs"))
+    sink.start(0)
+    sink.observe(ROW)
+    sink.close(300.0)
+    (kept,) = (tmp_path / "logs" / "wandb").glob("offline-run-*/run-*.wandb")
+    data = kept.read_bytes()
+    assert all(word in data for word in (b"reward/mean", b"QmPeer", b"mine", b"nano"))
+    own = (str(tmp_path).encode(), b"test_sinks", socket.gethostname().encode() + b"\x8a")
+    assert not any(word in data for word in own) and b"codezero" in data
+
+
+def test_a_wandb_process_that_dies_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from codezero.monitor.sink_wandb import WandbSink
+
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "wandb.py").write_text("raise SystemExit('no wandb today')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'broken'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    sink = BackgroundSink("W&B", lambda _: WandbSink("project", ABOUT, tmp_path, tmp_path / "logs"))
+    sink.start(0)
+    for _ in range(100):
+        sink.observe(ROW)
+    sink.close(60.0)
+    (warned,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "EndpointError: its process ended with 1; see" in warned
+    assert "no wandb today" in (tmp_path / "logs" / "wandb.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("config", "variable", "said"),
+    [
+        (MonitorConfig(wandb="x"), "", "monitor.wandb=x needs .* -m pip install wandb` .* drop monitor.wandb$"),
+        (MonitorConfig(tensorboard=True), "", "monitor.tensorboard=true needs .* install tensorboardx`"),
+        (MonitorConfig(), "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_ENDPOINT needs .* install opentelemetry-sdk "),
+    ],
+    ids=["wandb", "tensorboard", "otel"],
+)
+def test_what_is_not_installed_is_refused_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, config: MonitorConfig, variable: str, said: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", variable)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=said):
+        check_sinks(config)
+
+
+def test_nothing_is_needed_when_nothing_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    check_sinks(MonitorConfig())
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    check_sinks(MonitorConfig())

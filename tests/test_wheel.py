@@ -1,0 +1,46 @@
+"""What is packed into a wheel: all that a node reads, and nothing of whose machine it was packed on."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKED = ("codezero", "configs", "benchmarks")
+BUILD = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of this one, with settings that somebody has made for their own node."""
+    copy = tmp_path / "checkout"
+    for name in PACKED:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "local.yaml"))
+    for name in ("pyproject.toml", "README.md", ".gitignore"):
+        shutil.copy(ROOT / name, copy)
+    return copy
+
+
+@pytest.mark.parametrize("ignored", [True, False], ids=["a-checkout", "without-gitignore"])
+def test_the_settings_of_ones_own_are_not_in_the_wheel_and_the_shipped_ones_are(checkout: Path, ignored: bool) -> None:
+    if not ignored:
+        (checkout / ".gitignore").unlink()
+    shipped = {name: files(checkout / name) for name in PACKED}
+    (checkout / "configs" / "local.yaml").write_text("hub.token_file: mine\n")
+    (checkout / "swarm.pem").write_text("a key")
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, str(checkout)], cwd=checkout, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(checkout / done.stdout.split()[-1]) as wheel:
+        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    expected = {f"codezero/{name}" for name in shipped["codezero"]}
+    expected |= {f"codezero/{folder}/{name}" for folder in ("configs", "benchmarks") for name in shipped[folder]}
+    assert packed == expected
