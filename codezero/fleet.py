@@ -153,7 +153,7 @@ def founded(first: Member, stop: Stop) -> list[str]:
             last = f"; its last words: {known[1]}" if known[1] else ""
             print(f"codezero: waiting for the first node, {now - began:.0f} s so far{last}", flush=True)
             told = now
-        stop.event.wait(0.2)
+        stop.wait(0.2)
     return []
 
 
@@ -180,7 +180,7 @@ def _watch(members: Sequence[Member], view: str, stop: Stop) -> None:
             shown.update(summarise(folders))
             if None not in codes:
                 return
-            stop.event.wait(LOOKING_SECONDS)
+            stop.wait(LOOKING_SECONDS)
 
 
 def _leave(members: Sequence[Member]) -> list[int]:

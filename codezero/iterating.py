@@ -115,7 +115,7 @@ class Iterating:
         while not self.stop:
             with self.tolerate(DiskFullError, "waiting for room on the disk"):
                 return what()
-            self.stop.event.wait(ROOM_SECONDS)
+            self.stop.wait(ROOM_SECONDS)
         what()
 
     def reason_to_stop(self, iteration: int, began: float) -> str:

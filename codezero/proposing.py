@@ -44,7 +44,7 @@ class ProposerNode(Iterating):
             "proposer/feedback": len(told),
             "difficulty/level": self.difficulty.level,
         }
-        self.stop.event.wait(max(0.0, began + self.rest_seconds - time.monotonic()))
+        self.stop.wait(max(0.0, began + self.rest_seconds - time.monotonic()))
         return metrics | self.swarm.metrics() | self.difficulty.metrics() | self.proposer.metrics(), []
 
     @property

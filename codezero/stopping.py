@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Generator
+from queue import Empty, SimpleQueue
 
 LEASH = "CODEZERO_LEASH"
 """Environment variable: a pipe's file descriptor that comes to its end when the parent does."""
@@ -26,15 +27,32 @@ class Overdue(BaseException):
 
 
 class Stop:
-    """False until somebody asks."""
+    """False until somebody asks.
+
+    A threading.Event would not do: set by a signal handler it waits, at times for ever, for the lock that its own
+    thread holds in `wait`. A SimpleQueue may be put to while the same thread gets from it.
+    """
 
     def __init__(self) -> None:
-        self.event = threading.Event()
         self.received: signal.Signals | None = None
         """The signal that asked."""
+        self._asked = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def __bool__(self) -> bool:
-        return self.event.is_set()
+        return self._asked
+
+    def ask(self) -> None:
+        """For a signal handler or any thread."""
+        self._asked = True
+        self._wakes.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Until somebody asks, `seconds` at most: has somebody?"""
+        if not self._asked:
+            with contextlib.suppress(Empty):
+                self._wakes.put(self._wakes.get(timeout=max(0.0, seconds)))  # put back, as others may wait too
+        return self._asked
 
     @contextlib.contextmanager
     def on_signals(self, seconds: float = 0.0) -> Generator[None]:
@@ -45,17 +63,18 @@ class Stop:
         asked = (signal.SIGINT, signal.SIGTERM)
         old = {which: signal.getsignal(which) for which in (*asked, signal.SIGALRM)}
 
-        def ask(which: int, _frame: object) -> None:
+        def hear(which: int, _frame: object) -> None:
             self.received = signal.Signals(which)
-            self.event.set()
+            self.ask()
             signal.signal(which, old[self.received])
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            if seconds:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
 
         def overdue(_which: int, _frame: object) -> None:
             raise Overdue
 
         for which in asked:
-            signal.signal(which, ask)
+            signal.signal(which, hear)
         if seconds:
             signal.signal(signal.SIGALRM, overdue)
         try:

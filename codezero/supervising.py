@@ -97,7 +97,7 @@ def keep_alive(
             if why := obstacle():
                 _say(f"the node {_how(code)}; {why}")
                 while obstacle() and not stop:
-                    stop.event.wait(ROOM_SECONDS)
+                    stop.wait(ROOM_SECONDS)
                 if stop:
                     return _after_asking(stop.received, DONE)
                 continue
@@ -109,7 +109,7 @@ def keep_alive(
                 )
                 return as_exit_code(code)
             _say(f"the node {_how(code)}; it is started again in {pause:.1f} s ({patience.deaths} of {patience.most})")
-            if stop.event.wait(pause):
+            if stop.wait(pause):
                 return _after_asking(stop.received, DONE)
 
 
@@ -133,7 +133,7 @@ def _live(command: Sequence[str], stop: Stop, leaving_seconds: float) -> int:
     os.close(leash)
     try:
         while process.poll() is None and not stop:
-            stop.event.wait(LOOKING_SECONDS)
+            stop.wait(LOOKING_SECONDS)
         if stop.received is not None and process.poll() is None:
             process.send_signal(stop.received)
             _wait(process, leaving_seconds)

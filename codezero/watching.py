@@ -34,13 +34,13 @@ def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
             while not stop:
                 told = newest.look()
                 print_flushed(as_json(told) if as_lines else f"{time.strftime('%H:%M:%S')} · {plain_line(told)}")
-                stop.event.wait(seconds)
+                stop.wait(seconds)
     else:
         with stop.on_signals(), Live(console=console, auto_refresh=False) as live:
             while not stop:
                 told = newest.look()
                 live.update(Group(headline(told), page(told)), refresh=True)
-                stop.event.wait(seconds)
+                stop.wait(seconds)
     return stop.received is signal.SIGINT
 
 

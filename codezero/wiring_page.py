@@ -71,7 +71,7 @@ def _taken_over(lock: Lock) -> bool:
     """False: asked to stop before the other process ended."""
     stop = Stop()
     with stop.on_signals():
-        while not stop.event.wait(LOOK_SECONDS):
+        while not stop.wait(LOOK_SECONDS):
             if lock.take():
                 return True
     return False

@@ -113,7 +113,7 @@ def test_a_hub_that_dies_in_mid_run_is_stood_in_for(tmp_path: Path) -> None:
         lost = rows(tmp_path)[-1]
         until("goes on", lambda row: row["iteration"] >= lost["iteration"] + 2, tmp_path, process)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, (tmp_path / "out").read_text()
+        assert process.wait(120) == 0, (tmp_path / "out").read_text()
     last = rows(tmp_path)[-1]
     assert last["problems/drawn_synthetic"] >= 16 and last["reward/mean"] is not None
     assert (tmp_path / "out").read_text().count("other sources stand in") == 1

@@ -115,7 +115,7 @@ def test_what_is_not_run_says_why_and_is_shell(name: str) -> None:
     for block in blocks(page):
         assert block.language in ("sh", "text") and (not block.needs or block.needs in NEEDS), block
         if block.language == "sh":
-            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=30)
+            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=120)
         for line in block.lines if block.needs else []:
             assert launched(line) or line.split()[0] in TOOLS, line
 

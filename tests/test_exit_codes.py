@@ -48,15 +48,15 @@ def test_no_room_is_1_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 2, 130])
 def test_the_launcher_passes_codes_through(tmp_path: Path, code: int) -> None:
-    done = subprocess.run([launcher(tmp_path, f"exit {code}"), "doctor"], cwd="/", timeout=60, check=False)
+    done = subprocess.run([launcher(tmp_path, f"exit {code}"), "doctor"], cwd="/", timeout=120, check=False)
     assert done.returncode == code
 
 
 def test_the_launcher_is_the_process_that_it_starts(tmp_path: Path) -> None:
     """A signal to it reaches the node, and its end by one is seen: no shell stands between."""
     path = launcher(tmp_path, "kill -9 $$")
-    assert subprocess.run([path], timeout=60, check=False).returncode == -signal.SIGKILL
-    shell = subprocess.run(["bash", "-c", f"{shlex.quote(str(path))}; exit $?"], timeout=60, check=False)
+    assert subprocess.run([path], timeout=120, check=False).returncode == -signal.SIGKILL
+    shell = subprocess.run(["bash", "-c", f"{shlex.quote(str(path))}; exit $?"], timeout=120, check=False)
     assert shell.returncode == 137
 
 

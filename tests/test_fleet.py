@@ -60,7 +60,7 @@ def test_one_that_ends_is_not_waited_for(first: Callable[[str], Member], monkeyp
 
 def test_a_wish_to_stop_ends_the_wait(first: Callable[[str], Member]) -> None:
     stop = Stop()
-    stop.event.set()
+    stop.ask()
     assert founded(first("sleep 60"), stop) == []
 
 

@@ -36,7 +36,7 @@ def install(checkout: Path, *words: str) -> list[str]:
     calls.write_text("")
     there = os.environ | {"PYTHON": sys.executable, "CALLS": str(calls)}
     script = [checkout / "scripts" / "install.sh", *words]
-    subprocess.run(script, env=there, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    subprocess.run(script, env=there, stdin=subprocess.DEVNULL, check=True, timeout=120)
     return calls.read_text().splitlines()
 
 
@@ -97,5 +97,5 @@ def test_a_python_that_does_not_suit_is_named(checkout: Path) -> None:
     tools.mkdir()
     (tools / "dirname").symlink_to(shutil.which("dirname") or "dirname")
     script = [shutil.which("bash") or "bash", checkout / "scripts" / "install.sh"]
-    done = subprocess.run(script, env={"PATH": str(tools)}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(script, env={"PATH": str(tools)}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "needs Python 3.11 or 3.12" in done.stderr and "PYTHON=" in done.stderr

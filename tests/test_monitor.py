@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from builders_monitor import PEER, exam_row, group, learned, row
 from rich.console import Console
+from terminal import read_terminal
 
 from codezero.monitor.logs import quiet_libraries
 from codezero.monitor.monitor import NODE_FILE, RunMonitor, setup_logging
@@ -305,18 +306,10 @@ def test_a_warning_scrolls_by_above_the_live_view(tmp_path: Path) -> None:
     master, slave = os.openpty()
     with subprocess.Popen([sys.executable, "-c", code], stdout=slave, stderr=slave, env=environment) as process:
         os.close(slave)
-        shown = b"".join(iter(lambda: _read(master), b"")).decode()
+        shown = b"".join(iter(lambda: read_terminal(master), b"")).decode()
     os.close(master)
     assert process.returncode == 0, shown
     before, _, after = shown.partition("WARNING lost a peer: ·[2J\r\n")
     assert before.endswith("\x1b[2K")  # the old picture was wiped first
     assert "codezero" in after.splitlines()[0]  # and drawn anew below
     assert f"report: {tmp_path / 'report.md'}" in after.replace("\r\n", "")
-
-
-def _read(terminal: int) -> bytes:
-    """Empty at the end, which Linux reports as an error."""
-    try:
-        return os.read(terminal, 65_536)
-    except OSError:
-        return b""

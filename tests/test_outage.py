@@ -57,7 +57,7 @@ class Node:
 
     def until(self, what: str, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """The rows since the call, once they are as said."""
-        before, deadline = len(self.rows()), time.monotonic() + 60
+        before, deadline = len(self.rows()), time.monotonic() + 180
         while not holds(fresh := self.rows()[before:]):
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, f"not {what}: {fresh[-1:]} {self.log.read_text()[-2000:]}"
@@ -65,14 +65,14 @@ class Node:
         return fresh
 
     def until_said(self, words: str, times: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while self.log.read_text().count(words) < times:
             assert time.monotonic() < deadline, self.log.read_text()[-2000:]
             time.sleep(0.1)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 @pytest.fixture

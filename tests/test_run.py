@@ -94,7 +94,7 @@ def test_a_signal_finishes_the_iteration_and_saves(tmp_path: Path, which: signal
     with subprocess.Popen(command(tmp_path, "evals.every=0"), stdout=subprocess.DEVNULL) as process:
         wait_for_iteration(tmp_path, process, 2)
         process.send_signal(which)
-        assert process.wait(60) == code
+        assert process.wait(120) == code
     assert int(newest_checkpoint(tmp_path).name) == rows(tmp_path)[-1]["iteration"]
     assert (tmp_path / "run" / "report.md").is_file()
 

@@ -103,7 +103,7 @@ def test_a_killed_writer_loses_nothing_it_had_appended(tmp_path: Path) -> None:
         "    if iteration == 500: print('now', flush=True)\n"
         f"os.kill(os.getpid(), {int(signal.SIGKILL)})\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
     assert iterations(tmp_path / FILE_NAME) == list(range(1000))
 

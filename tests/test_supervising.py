@@ -107,9 +107,9 @@ def test_a_signal_is_passed_on_and_waited_for(tmp_path: Path, which: signal.Sign
     up, told = tmp_path / "up", tmp_path / "told"
     words = [*python(SUPERVISOR.format(leaving=20)), FAITHFUL.format(up=str(up), told=str(told))]
     with subprocess.Popen(words) as process:
-        wait_for("the child", 30, up.exists, every=0.02)
+        wait_for("the child", 120, up.exists, every=0.02)
         process.send_signal(which)
-        assert process.wait(30) == code
+        assert process.wait(120) == code
     assert told.exists() == (which is signal.SIGTERM)
 
 
@@ -124,9 +124,9 @@ time.sleep(60)
     with subprocess.Popen(
         [*python(SUPERVISOR.format(leaving=0.5)), deaf], stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_for("the child", 30, (tmp_path / "up").exists, every=0.02)
+        wait_for("the child", 120, (tmp_path / "up").exists, every=0.02)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 137 and "did not end within 0.5 s and is killed" in said
 
 
@@ -144,9 +144,9 @@ def test_the_node_saves_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     child = "from codezero.stopping import end_with_parent\nend_with_parent()"
     child += FAITHFUL.format(up=str(up), told=str(told))
     with subprocess.Popen([*python(SUPERVISOR.format(leaving=20)), child]) as process:
-        wait_for("the child", 30, up.exists, every=0.02)
+        wait_for("the child", 120, up.exists, every=0.02)
         process.kill()
-    wait_for("the child's end", 30, told.exists, every=0.02)
+    wait_for("the child's end", 120, told.exists, every=0.02)
 
 
 def pid_of(run: Path) -> int:
@@ -173,7 +173,7 @@ def test_a_real_node_that_is_killed_goes_on(tmp_path: Path) -> None:
             wait_for("progress", 150, lambda: int(checkpoints(run)[-1].name) > done + 1, every=0.05)
             asked = time.monotonic()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(120) == 0
             assert time.monotonic() - asked < LEAVING_SECONDS
         finally:
             process.kill()

@@ -82,7 +82,7 @@ def test_a_body_over_the_bound_is_refused(client: Client) -> None:
 
 
 def raw_answer(client: Client, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=120) as connection:
         connection.sendall(request)
         return connection.recv(65536)
 

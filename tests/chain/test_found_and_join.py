@@ -48,7 +48,7 @@ def codezero(folder: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(60)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

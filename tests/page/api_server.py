@@ -89,7 +89,7 @@ class Served:
 
     def get(self, path: str, method: str = "GET") -> Answer:
         """The path goes on the wire as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
             connection.endheaders()

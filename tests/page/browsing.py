@@ -79,7 +79,7 @@ def served(folder: Path, port: int) -> Generator[Served]:
             yield Served(folder, port, ready["code"], process)
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
 
 
 @contextlib.contextmanager

@@ -84,7 +84,7 @@ class Page:
             whole["Cookie"] = f"{COOKIE}={self.cookie}"
         whole |= {name.replace("_", "-"): value for name, value in headers.items()}
         sent = raw if raw is not None or body is None else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.request(method, path, sent, {name: value for name, value in whole.items() if value is not None})
             response = connection.getresponse()

@@ -45,7 +45,7 @@ class Node:
             time.sleep(0.2)
 
     def post(self, path: str, body: dict[str, Any], **headers: str) -> tuple[int, Any, str]:
-        connection = http.client.HTTPConnection("localhost", self.port, timeout=60)
+        connection = http.client.HTTPConnection("localhost", self.port, timeout=120)
         try:
             sent = {"Content-Type": "application/json", "Origin": f"http://localhost:{self.port}"} | headers
             connection.request("POST", path, json.dumps(body), sent)

@@ -127,7 +127,7 @@ def test_data_is_everybodys_until_somebody_owns_the_node(tab: Page) -> None:
 
 def test_a_stream_ends_when_its_reader_is_logged_out(tab: Page) -> None:
     tab.claim_with(Authenticator())
-    with socket.create_connection(("127.0.0.1", tab.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", tab.port), timeout=120) as connection:
         head = (
             f"GET /api/events HTTP/1.1\r\nHost: localhost:{tab.port}\r\nCookie: codezero_session={tab.cookie}\r\n\r\n"
         )
@@ -155,7 +155,7 @@ def test_only_plain_json_is_read(tab: Page, headers: dict[str, str | None]) -> N
 def test_a_body_over_the_limit_is_refused_announced_or_not(tab: Page) -> None:
     long = json.dumps({"code": "x" * (65 << 10)}).encode()
     assert "65536 bytes" in tab.ask("POST", "/api/claim/passkey/options", raw=long).error
-    connection = http.client.HTTPConnection("127.0.0.1", tab.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", tab.port, timeout=120)
     headers = {"Host": f"localhost:{tab.port}", "Origin": tab.origin, "Content-Type": "application/json"}
     pieces = (b"[" * 4096 for _ in range(17))
     connection.request("POST", "/api/claim/passkey/options", pieces, headers, encode_chunked=True)
@@ -218,7 +218,7 @@ def test_what_is_not_there_is_said_as_json(tab: Page) -> None:
 
 
 def test_what_is_not_http_fills_no_log(tab: Page, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_connection(("127.0.0.1", tab.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", tab.port), timeout=120) as connection:
         connection.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
         while connection.recv(4096):
             pass

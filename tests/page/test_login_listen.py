@@ -33,7 +33,7 @@ def test_either_address_in_use_is_named_and_the_other_is_given_back(taken: str) 
 def test_it_is_reached_at_both_addresses_and_at_no_other(tmp_path: Path) -> None:
     with page(tmp_path) as tab:
         for host in HOSTS:
-            connection = http.client.HTTPConnection(host, tab.port, timeout=30)
+            connection = http.client.HTTPConnection(host, tab.port, timeout=120)
             connection.request("GET", "/api/session", headers={"Host": f"localhost:{tab.port}"})
             assert connection.getresponse().status == 200
             connection.close()
@@ -60,5 +60,5 @@ def test_a_signal_ends_the_server_with_its_work_done(tmp_path: Path) -> None:
         assert process.stdout and process.stderr
         assert len(process.stdout.readline().strip()) == len("1234-5678")
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert process.stderr.read() == ""

@@ -64,7 +64,7 @@ def test_elsewhere_it_is_refused(
 
 def asked(source: str, address: str, port: int, path: str) -> int:
     """The status of what is answered to `source`."""
-    connection = http.client.HTTPConnection(address, port, timeout=30, source_address=(source, 0))
+    connection = http.client.HTTPConnection(address, port, timeout=120, source_address=(source, 0))
     try:
         connection.request("GET", path, headers={"Host": f"localhost:{port}"})
         return connection.getresponse().status

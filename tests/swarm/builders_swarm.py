@@ -57,7 +57,7 @@ def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, 
     return HivemindSwarm(config, identity, TOKENIZER)
 
 
-def eventually(look: Callable[[], Result], seconds: float = 60.0) -> Result:
+def eventually(look: Callable[[], Result], seconds: float = 180.0) -> Result:
     """The first true value of `look`; AssertionError when there is none for a long time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -48,7 +48,7 @@ class Mallory:
         from hivemind.p2p import P2PHandlerError
 
         try:
-            answer = await self.node.protocol.get_stub(self.alice).rpc_store(request, timeout=10)
+            answer = await self.node.protocol.get_stub(self.alice).rpc_store(request, timeout=60)
         except P2PHandlerError:
             return False
         return list(answer.store_ok) == [True]

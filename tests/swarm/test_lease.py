@@ -81,7 +81,7 @@ def test_what_a_killed_node_left_running_is_ended_at_the_next_start(tmp_path: Pa
     (tmp_path / FILE).write_bytes(msgspec.json.encode(ready))
     lease = Lease(pem, tmp_path)
     lease.take()
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(120) == -signal.SIGKILL
     assert not Path(ready.sockets[0]).exists() and not (tmp_path / FILE).exists()
     lease.release()
 

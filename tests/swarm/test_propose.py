@@ -26,7 +26,7 @@ def test_a_service_proposes_hears_and_goes_on_after_a_restart(tmp_path: Path) ->
             wait_until("problems arrive", reached(tmp_path, "laptop", "problems/drawn_proposals"), laptop, strong)
             wait_until("their fate is told", reached(tmp_path, "strong", "proposer/feedback"), laptop, strong)
             strong.send_signal(signal.SIGTERM)
-            assert strong.wait(60) == 0
+            assert strong.wait(120) == 0
         last = rows(tmp_path, "strong")[-1]["iteration"]
         with node(tmp_path, "strong", "seed=1", join, *often, command="propose") as strong:
             wait_until("it goes on", lambda: rows(tmp_path, "strong")[-1]["iteration"] > last, laptop, strong)

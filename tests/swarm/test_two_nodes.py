@@ -92,7 +92,7 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
             wait_until("a learns from b again", lambda: learns_from_others(tmp_path, "a", heard), a, b)
             for process in (a, b):
                 process.send_signal(signal.SIGTERM)
-            assert [process.wait(60) for process in (a, b)] == [0, 0]
+            assert [process.wait(120) for process in (a, b)] == [0, 0]
         assert Identity.load(tmp_path / "b" / "swarm.pem").peer_id == before
     iterations = [row["iteration"] for row in rows(tmp_path, "b")]
     assert iterations == list(range(1, len(iterations) + 1)), "a row is missing or repeated"

@@ -63,14 +63,14 @@ class Node:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         try:
-            self.process.wait(30)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
 
 
-def reaches(sender: Node, *receivers: Node, seconds: float = 60.0) -> None:
+def reaches(sender: Node, *receivers: Node, seconds: float = 180.0) -> None:
     """A fresh group of `sender` comes to each of `receivers`."""
     question = next(questions)
     sender.tell("publish", question)
