@@ -4,7 +4,6 @@ import itertools
 import signal
 import sys
 import threading
-import time
 from types import FrameType
 
 import pytest
@@ -54,8 +53,8 @@ def test_a_wait_lasts_as_long_as_it_was_told_and_no_longer_than_until_somebody_a
 
 
 def test_the_second_signal_has_its_usual_effect() -> None:
-    stop, began = Stop(), time.monotonic()
+    stop = Stop()
     with pytest.raises(KeyboardInterrupt), stop.on_signals():
         signal.raise_signal(signal.SIGINT)
-        assert stop.wait(3600.0) and time.monotonic() - began < 3000
+        assert stop.wait(3600.0)
         signal.raise_signal(signal.SIGINT)
