@@ -37,8 +37,9 @@ class RunConfig:
     max_failures: int = _bounded(20, ge=1, le=1000)
     """In a row, after which the node stops: iterations in which judging its own attempts, or with role=proposer
     proposing, failed."""
-    max_deaths: int = _bounded(6, ge=1, le=1000)
-    """With --supervise: in a row, without an iteration saved between them, after which the node is given up."""
+    max_deaths: int = _bounded(15, ge=1, le=1000)
+    """With --supervise: in a row, without an iteration saved between them, after which the node is given up. With the
+    pauses 15 take about half an hour, in which a judge or a chain that was away at a start may come back."""
     restart_seconds: float = _bounded(1.0, ge=0, le=300)
     """With --supervise: from the first of them to the next start; twice as long each time, up to 300."""
 

@@ -12,6 +12,7 @@ from typing import cast
 from codezero.chain.outbox_store import OutboxStatus, connect
 from codezero.chain.outbox_store import read_status as read_outbox
 from codezero.errors import ChainError, SwarmError
+from codezero.last_words import heard
 from codezero.monitor.errors import UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.history import MAX_WHOLE, Fold, History, Played, whole
@@ -19,9 +20,9 @@ from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.names import readable_name
 from codezero.monitor.state import ExamResult, read_tolerated
 from codezero.monitor.store import FILE_NAME, number
-from codezero.monitor.swarm_view import alive, read_node
 from codezero.monitor.trust import Trust
 from codezero.monitor.view import MAX_PEERS, Exam, JudgeBelief, LevelSkill, Network, Outbox, Peer, Round, RunView
+from codezero.processes import alive, read_process
 from codezero.swarm.status import FOLDER, NetworkStatus
 from codezero.swarm.status import read_status as read_network
 
@@ -39,6 +40,7 @@ class Seen:
     peer_id: str
     running: bool
     stopped: str
+    supervisor: str
     began: float | None
     updated: float | None
     """When the last row was written, in seconds since 1970."""
@@ -74,12 +76,13 @@ class RunFiles:
             fold = self._history.read()
         except OSError as error:
             raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
-        node = read_node(self.folder / NODE_FILE)
+        node = read_process(self.folder / NODE_FILE)
         outbox = _newest_outbox(self.folder)
         return Seen(
             peer_id=_text(node.get("peer_id")),
             running=alive(node),
             stopped=_text(node.get("stopped")),
+            supervisor=_text(heard(self.folder, node)),
             began=number(node, "began"),
             updated=_updated(self.folder, fold),
             facts=_facts(node.get("facts")),
@@ -105,6 +108,7 @@ def run_view(key: str, seen: Seen) -> RunView:
         account=seen.account,
         running=seen.running,
         stopped=seen.stopped,
+        supervisor=seen.supervisor,
         began=seen.began,
         updated=seen.updated,
         iteration=whole(last, "iteration"),

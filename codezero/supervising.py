@@ -6,6 +6,7 @@ a node that ended as it was meant to or because somebody asked it to. On a full 
 waits for room, and that death does not count.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from codezero.compose import quoted
 from codezero.config import NodeConfig
+from codezero.last_words import tell
 from codezero.room import full
 from codezero.run_folder import CHECKPOINTS
 from codezero.solver.checkpoint import checkpoints_in
@@ -71,7 +73,12 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
         return max((int(path.name) for path in checkpoints_in(folder / CHECKPOINTS)), default=0)
 
     patience = Patience(config.run.max_deaths, config.run.restart_seconds, saved())
-    return keep_alive(command, saved, patience, obstacle=lambda: full(folder))
+
+    def note(words: str, last: bool) -> None:
+        with contextlib.suppress(OSError):  # a full disk, which `status` sees by itself
+            tell(folder, words, last=last)
+
+    return keep_alive(command, saved, patience, obstacle=lambda: full(folder), note=note)
 
 
 def keep_alive(
@@ -80,11 +87,18 @@ def keep_alive(
     patience: Patience,
     leaving_seconds: float = LEAVING_SECONDS,
     obstacle: Callable[[], str] = str,
+    note: Callable[[str, bool], None] = lambda words, last: None,
 ) -> int:
     """The exit code of the last process. `command` of the first and of later ones; `saved`: progress that lasts.
 
-    obstacle: what any start would fail at now; empty: nothing.
+    obstacle: what any start would fail at now; empty: nothing. note: is told what becomes of a node that died, and
+    whether that is the end.
     """
+
+    def say(words: str, *, last: bool = False) -> None:
+        _say(words)
+        note(words, last)
+
     stop, first = Stop(), True
     with stop.on_signals():
         while True:
@@ -95,7 +109,7 @@ def keep_alive(
             if stop or code in FINAL:
                 return _after_asking(stop.received, code) if stop else as_exit_code(code)
             if why := obstacle():
-                _say(f"the node {_how(code)}; {why}")
+                say(f"the node {_how(code)}; {why}")
                 while obstacle() and not stop:
                     stop.wait(ROOM_SECONDS)
                 if stop:
@@ -103,12 +117,13 @@ def keep_alive(
                 continue
             pause = patience.died(saved())
             if pause is None:
-                _say(
+                say(
                     f"the node {_how(code)}; it is given up after {patience.deaths} deaths in a row without an "
-                    "iteration saved between them (run.max_deaths); see its log"
+                    "iteration saved between them (run.max_deaths); see its log",
+                    last=True,
                 )
                 return as_exit_code(code)
-            _say(f"the node {_how(code)}; it is started again in {pause:.1f} s ({patience.deaths} of {patience.most})")
+            say(f"the node {_how(code)}; it is started again in {pause:.1f} s ({patience.deaths} of {patience.most})")
             if stop.wait(pause):
                 return _after_asking(stop.received, DONE)
 

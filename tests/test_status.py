@@ -18,7 +18,7 @@ from terminal import read_terminal
 from codezero.chain.outbox_store import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError
-from codezero.monitor.processes import is_there, start_of
+from codezero.processes import is_there, start_of
 from codezero.status import headline, newest_run, plain_line, print_status, read_run
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from node_lives import checkpoints, kill, rows, settings, wait_for
 
+from codezero.status import read_run
 from codezero.stopping import LEAVING_SECONDS
 from codezero.supervising import LONGEST_PAUSE, Patience, as_exit_code, keep_alive
 
@@ -32,6 +33,16 @@ SUPERVISOR = """
 import sys
 from codezero.supervising import Patience, keep_alive
 sys.exit(keep_alive(lambda first: [sys.executable, "-c", sys.argv[1]], lambda: 0, Patience(3, 0.0), {leaving}))
+"""
+
+
+OF_A_RUN = """
+import sys
+from pathlib import Path
+from codezero.compose import compose
+from codezero.supervising import run_supervised
+sys.executable = "false"  # the node
+sys.exit(run_supervised(compose(sys.argv[2:]), Path(sys.argv[1]), []))
 """
 
 
@@ -180,6 +191,28 @@ def test_a_real_node_that_is_killed_goes_on(tmp_path: Path) -> None:
     made = [row["iteration"] for row in rows(run)]
     assert made == list(range(1, len(made) + 1)) and int(checkpoints(run)[-1].name) == made[-1]
     assert not list(tmp_path.glob("run.before-*"))
+
+
+def test_status_says_what_becomes_of_a_dead_node(tmp_path: Path) -> None:
+    def supervisor(*overrides: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*python(OF_A_RUN), str(tmp_path), *overrides], stderr=subprocess.DEVNULL)
+
+    began = {"peer_id": "", "pid": 1 << 30, "began": time.time(), "stopped": None}
+    (tmp_path / "node.json").write_text(json.dumps(began))
+    assert "start it again" in read_run(tmp_path).problem
+    with supervisor("run.restart_seconds=300") as waiting:
+        try:
+            wait_for("a death", 120, lambda: "code 1; it is started again in" in read_run(tmp_path).problem, every=0.1)
+        finally:
+            waiting.kill()
+    assert "start it again" in read_run(tmp_path).problem, "nobody will do it now"
+    with supervisor("run.max_deaths=1") as ending:
+        assert ending.wait(120) == 1
+    assert "given up after 1 death" in read_run(tmp_path).problem
+    (tmp_path / "node.json").write_text(json.dumps(began | {"began": time.time(), "pid": os.getpid()}))
+    assert not read_run(tmp_path).problem
+    (tmp_path / "node.json").write_text(json.dumps(began | {"began": time.time()}))
+    assert "start it again" in read_run(tmp_path).problem, "the node was started without --supervise since"
 
 
 def test_a_wrong_setting_ends_it_at_once() -> None:

@@ -43,7 +43,9 @@ def health(view: RunView, now: float) -> Health:
     last = max((moment for moment in moments if moment <= now + AHEAD), default=None)
     waited = 0.0 if last is None else now - last
     problem = ""
-    if view.began is not None and not view.running and not view.stopped:
+    if not view.running and view.supervisor:
+        problem = view.supervisor
+    elif view.began is not None and not view.running and not view.stopped:
         problem = "the process of the run is gone and has not said why; see its log, and start it again"
     elif not view.running and view.stopped == FAILED:
         problem = "the run was stopped by an error; see its log, and start it again"

@@ -1,8 +1,6 @@
 """Records, shows and reports a run: `protocols.Monitor` over metrics.jsonl, rollouts.db, a view and the report."""
 
-import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,13 +11,13 @@ from typing import Protocol
 from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PlainView, print_flushed
-from codezero.monitor.processes import start_of
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts import RolloutStore
 from codezero.monitor.sinks import BackgroundSink, close_all
 from codezero.monitor.state import RunState
 from codezero.monitor.store import FILE_NAME, MetricsFile, read_metrics
 from codezero.monitor.terminal import LiveView, save_picture, terminal_console
+from codezero.processes import write_process
 from codezero.types import Metrics, ScoredGroup
 
 __all__ = ["NODE_FILE", "RunMonitor", "setup_logging"]
@@ -150,16 +148,12 @@ class RunMonitor:
     def _write_node_file(self, stopped: str | None) -> None:
         told = {
             "peer_id": self.state.identity,
-            "pid": os.getpid(),
-            "start_ticks": start_of(os.getpid()),
             "began": self.state.began,
             "stopped": stopped,
             "facts": {"swarm": self.state.swarm_kind}
             | {name: value[:MAX_FACT] for name, value in self.state.facts.items()},
         }
-        part = self.folder / f"{NODE_FILE}.part"
-        part.write_text(json.dumps(told) + "\n", encoding="utf-8")
-        os.replace(part, self.folder / NODE_FILE)
+        write_process(self.folder / NODE_FILE, told)
 
 
 def farewell(state: RunState, reason: str, page: Path) -> list[str]:

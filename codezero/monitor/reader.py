@@ -14,8 +14,8 @@ from codezero.monitor.folders import find_runs, last_iteration, touched
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.names import readable_name
 from codezero.monitor.rollouts import read_page, read_rollout
-from codezero.monitor.swarm_view import alive, read_node
 from codezero.monitor.view import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
+from codezero.processes import alive, read_process
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class RunReader:
     def leaderboard(self, key: str) -> Leaderboard | None:
         """None: there is no such run. What keeps the chain from being read is told in it."""
         folder = self._folders().get(key)
-        return folder and self._boards.leaderboard(_peer_id(read_node(folder / NODE_FILE)))
+        return folder and self._boards.leaderboard(_peer_id(read_process(folder / NODE_FILE)))
 
     def watched(self) -> list[RunView]:
         """The run that wrote last, then the others that are running. Raises UnreadableError."""
@@ -147,7 +147,7 @@ def _peer_id(node: dict[str, Any]) -> str:
 
 
 def _line(key: str, folder: Path) -> RunLine:
-    node = read_node(folder / NODE_FILE)
+    node = read_process(folder / NODE_FILE)
     peer_id = _peer_id(node)
     return RunLine(
         run=key,

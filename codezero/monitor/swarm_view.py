@@ -1,11 +1,9 @@
 """One row for each node of a swarm on this machine, read from the files the nodes write. It talks to no node."""
 
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -17,15 +15,14 @@ from rich.text import Text
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PAUSE_SECONDS, SEPARATOR, print_flushed
-from codezero.monitor.processes import is_there
 from codezero.monitor.state import RunState
 from codezero.monitor.store import FILE_NAME, read_metrics
 from codezero.monitor.terminal import Trendline, terminal_console
 from codezero.monitor.text import clean, count, duration, percent
+from codezero.processes import alive, read_process
 
 MAX_BYTES = 1 << 19
 """Read of each node's metrics a look: its beginning, where the start value is, and its newest rows."""
-MAX_NODE_FILE = 16_384
 HINT = "Ctrl-C saves and stops every node; the same command goes on from there."
 
 
@@ -56,7 +53,7 @@ def summarise(folders: Sequence[Path]) -> list[NodeRow]:
 
 
 def _summary(folder: Path) -> NodeRow:
-    node = read_node(folder / NODE_FILE)
+    node = read_process(folder / NODE_FILE)
     peer_id, pid = node.get("peer_id"), node.get("pid")
     pid = pid if isinstance(pid, int) and pid > 0 else None
     state = RunState(identity="", swarm_kind="", facts={}, began=0.0)
@@ -77,24 +74,6 @@ def _summary(folder: Path) -> NodeRow:
         external_share=state.external_share,
         seconds_per_iteration=state.seconds_per_iteration,
     )
-
-
-def read_node(path: Path) -> dict[str, Any]:
-    """Who runs in a folder, as its node.json says; empty while that cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            raw = json.loads(stream.read(MAX_NODE_FILE))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
-
-
-def alive(node: Mapping[str, Any]) -> bool:
-    """Is the process that a node.json tells of still there?"""
-    pid, start = node.get("pid"), node.get("start_ticks")
-    if not isinstance(pid, int) or pid <= 0 or node.get("stopped") is not None:
-        return False
-    return is_there(pid, start if isinstance(start, int) else None)
 
 
 def render_rows(rows: Sequence[NodeRow]) -> RenderableType:

@@ -134,6 +134,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     running: bool
     stopped: str
     """Why it ended; empty: it runs, or was killed."""
+    supervisor: str
+    """What keeps it alive said after it began: when it is started again, or that it is given up. Empty: nothing."""
     began: float | None
     updated: float | None
     """When its last step was recorded."""

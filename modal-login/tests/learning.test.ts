@@ -23,12 +23,13 @@ test("what was judged is not compared with what was executed", () => {
   expect(headline([exam(0.36), exam(0.9, 0.01, "judged")]).answer).toBe("Too early to say.");
 });
 
-const view = { running: true, stopped: "", updated: 100, limit_seconds: 60 } as RunView;
+const view = { running: true, stopped: "", supervisor: "", updated: 100, limit_seconds: 60 } as RunView;
 
 test("a run that makes no steps is stale, one that ended says why", () => {
   expect(runState(view, "live", 130).tone).toBe("live");
   expect(runState(view, "live", 200).tone).toBe("stale");
   expect(runState({ ...view, running: false, stopped: "reached run.max_iterations=400" }, "live", 200).words).toMatch(/Ended: reached/);
+  expect(runState({ ...view, running: false, supervisor: "it is started again in 4.2 s" }, "live", 200).words).toMatch(/started again in 4/);
   expect(runState(view, "lost", 130).tone).toBe("lost");
 });
 

@@ -96,6 +96,7 @@ export const RunView = object({
   account: text,
   running: flag,
   stopped: text,
+  supervisor: text,
   began: maybe(number),
   updated: maybe(number),
   iteration: maybe(number),

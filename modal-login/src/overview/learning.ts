@@ -59,6 +59,10 @@ export function runState(view: RunView, link: Link, now: number): State {
   const last = view.updated === null ? "no step yet" : `last step ${ago(view.updated, now)}`;
   if (link === "lost") return { tone: "lost", words: `No connection to the node, trying again · ${last}`, change: "The connection to the node is lost." };
   if (!view.running) {
+    if (view.supervisor !== "") {
+      const words = visibleLine(view.supervisor, 200);
+      return { tone: "ended", words: `${words} · ${last}`, change: words };
+    }
     const why = view.stopped === "" ? "it was killed, or its machine went down" : visibleLine(view.stopped, 120);
     return { tone: "ended", words: `Ended: ${why} · ${last}`, change: `The run has ended: ${why}.` };
   }
