@@ -66,6 +66,8 @@ def run(case: Case, starts: Path, say: Callable[[str], None]) -> dict[str, Any]:
     nodes = [make_node(case, i, hub, judge, starts) for i in range(honest)]
     liars = [liar(case, i, hub) for i in range(honest, case.nodes) if case.scenario == "poisoned"]
     curve, used = [look(0, nodes)], 0.0
+    if not curve[0][1]:
+        raise SystemExit(f"{case.scenario}: the start solves nothing, and so nothing can be learned from it")
     for number in range(1, case.rounds + 1):
         scored = [publish(node, case.own, number, judge) for node in nodes]
         for lie in liars:

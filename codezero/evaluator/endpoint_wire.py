@@ -23,7 +23,10 @@ FLOOR = -15.0
 """Nats; a token that is less likely than this is simply not written by this model."""
 ROUNDING = 1e-3
 """How far above zero arithmetic may leave a log-prob; it counts as zero."""
-YES, NO = (frozenset({f" {word}", word, f" {word.lower()}", word.upper()}) for word in ("Yes", "No"))
+YES, NO = (
+    frozenset(" " * space + form for space in (0, 1) for form in (word, word.lower(), word.upper()))
+    for word in ("Yes", "No")
+)
 
 _MARKER = re.compile(r"<(\|[^|\s]{1,40}\|>|/?s>|(?:start|end)_of_turn>|/?think>)|\[(/?INST\])", re.IGNORECASE)
 
