@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -91,9 +90,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path):
 def test_a_hub_that_takes_the_call_and_says_nothing_is_given_up_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "PROBE_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        began = time.monotonic()
         assert not module._answers(f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        assert time.monotonic() - began < 5
 
 
 def a_hub(tmp_path: Path) -> Hub:

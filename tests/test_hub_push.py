@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,10 +109,9 @@ def test_a_refusal_is_logged_once_and_tried_again_later(
 def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path) -> None:
     hub.hangs = True
     one = pusher(tmp_path / "run", seconds=8.0)
-    began = time.monotonic()
     one.saved(policy_in(tmp_path / "p"), 1, 1)
     one.saved(policy_in(tmp_path / "p"), 2, 1)  # one push at a time
-    assert time.monotonic() - began < 2.0
+    assert one.state.failures == 0, "it was waited for"
     done(one)
     assert "not done after 8 seconds" in one.state.problem and one.state.failures == 1
 
@@ -123,9 +121,8 @@ def test_a_push_is_cut_off_when_the_run_ends(hub: Hub, tmp_path: Path, monkeypat
     hub.hangs = True
     one = pusher(tmp_path / "run", seconds=600.0)
     one.saved(policy_in(tmp_path / "p"), 1, 1)
-    began = time.monotonic()
     one.close()
-    assert time.monotonic() - began < 10.0 and not (tmp_path / "run" / ".hub").exists() and one.state.failures == 0
+    assert not (tmp_path / "run" / ".hub").exists() and one.state.failures == 0
 
 
 def test_a_public_repository_is_not_written_to_unless_that_is_asked(hub: Hub, tmp_path: Path) -> None:

@@ -92,12 +92,12 @@ def test_a_full_disk_is_waited_for_and_no_death_counts_meanwhile(
     assert capfd.readouterr().err.count("ended with code 1; the disk is full") == 7
 
 
+@pytest.mark.timeout(120)
 def test_who_asks_to_stop_while_the_disk_is_full_is_heard() -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    began = time.monotonic()
     waiting = keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, Patience(3, 0.0), obstacle=lambda: "full")
-    assert waiting == 0 and time.monotonic() - began < 30
+    assert waiting == 0
 
 
 def test_an_iteration_saved_between_two_deaths_is_progress(tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ time.sleep(60)
     assert process.returncode == 137 and "did not end within 0.5 s and is killed" in said
 
 
+@pytest.mark.timeout(120)
 def test_a_signal_in_a_pause_ends_it() -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    began = time.monotonic()
-    assert keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, Patience(3, 120.0)) == 0
-    assert time.monotonic() - began < 30
+    patience = Patience(3, LONGEST_PAUSE, jitter=max)
+    assert keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, patience) == 0
 
 
 @pytest.mark.slow
