@@ -37,7 +37,7 @@ MIXES = ((8, 0), (6, 2), (4, 4), (4, 12), (2, 6), (2, 14), (4, 0))
 POLICIES = ("positives", "weighted", "sapo")
 SCENARIOS = ("same", "specialists", "sparse", "strong", "poisoned", "absent")
 WEAK_STEPS = 320
-"""Steps of supervised training that the weak start has, which then solves about 6 %; the shipped solver has 700."""
+"""Steps of supervised training that the weak start has, which then solves some 5 %; the shipped solver has 700."""
 STRONG_ROUNDS = 150
 """Iterations of 16 problems, with exact reward, that the strong peer is ahead."""
 RESAMPLES = 2000
