@@ -6,11 +6,12 @@ Whatever is wrong is said in one line that names the key and the nearest right o
 import dataclasses
 import difflib
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import QUESTIONS, NodeConfig
+from codezero.config import QUESTIONS, RUN_NAME, NodeConfig
 from codezero.config_data import source_weights
 from codezero.config_hub import REPOSITORY
 from codezero.errors import ConfigError
@@ -21,6 +22,10 @@ BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "gt": ("more than", operator.gt),
     "le": ("at most", operator.le),
 }
+
+
+PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
+"""Settings that other people see. Their values are written out: no resolver may put the environment into them."""
 
 
 def beside_package(name: str) -> Path:
@@ -74,13 +79,19 @@ def check_together(config: NodeConfig) -> None:
         raise ConfigError(f"data.sources: {error}") from error
     if config.proposer.train:
         check_proposer_training(config)
-    check_hub(config)
+    check_names(config)
 
 
-def check_hub(config: NodeConfig) -> None:
-    """Raise ConfigError unless what is to be pushed has a place to go."""
+def check_names(config: NodeConfig) -> None:
+    """A run has a folder of its own directly below run.directory, a repository an owner. Raises ConfigError."""
     if config.hub.repository and not REPOSITORY.fullmatch(config.hub.repository):
         raise ConfigError(f"hub.repository={config.hub.repository} is no repository of the hub; write OWNER/NAME")
+    name, others = config.run.name, (Path(config.chain.directory), Path(config.login.directory))
+    if name and (not RUN_NAME.fullmatch(name) or Path(config.run.directory, name) in others):
+        raise ConfigError(
+            f"run.name={name!r} cannot name a run; use one folder name of letters, digits, `.`, `_` and `-` that is "
+            "neither the chain's nor the login's (run.directory says where the folder lies)"
+        )
 
 
 def check_backend(config: NodeConfig) -> None:
@@ -154,17 +165,18 @@ def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
             yield from keys(spec.type, prefix + spec.name + ".")
 
 
-def compose(overrides: Sequence[str] = ()) -> NodeConfig:
+def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISHED) -> NodeConfig:
     """The shipped values, the user's own (`local_settings`), then `overrides`, as checked dataclasses.
 
-    Raises ConfigError with one line that names the key and the nearest right one, and the user's file if it is there.
+    published: keys whose values must not hold an interpolation. Raises ConfigError with one line that names the key
+    and the nearest right one, and the user's file if it is there.
     """
     directory = config_directory()
     for override in overrides:
         _check_key(override, directory)
     own = in_force(overrides)
     try:
-        return _composed([*own, *overrides])
+        return _composed([*own, *overrides], published)
     except ConfigError as error:
         if own and _refusal(own) == str(error):
             raise ConfigError(f"{local_file()}: {error}") from error
@@ -189,11 +201,12 @@ def in_force(overrides: Sequence[str]) -> list[str]:
     return own
 
 
-def _composed(overrides: Sequence[str]) -> NodeConfig:
+def _composed(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> NodeConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     raw = hydra_composed(overrides)
+    _check_published(raw, published)
     try:
         config = cast(NodeConfig, OmegaConf.to_object(raw))
     except OmegaConfBaseException as error:
@@ -201,6 +214,18 @@ def _composed(overrides: Sequence[str]) -> NodeConfig:
     check(config)
     check_together(config)
     return config
+
+
+def _check_published(raw: Any, published: Sequence[str]) -> None:
+    """Raise ConfigError for an interpolation in a value that other people see. raw: as Hydra composed it."""
+    from omegaconf import OmegaConf
+
+    settings = cast("dict[str, Any]", OmegaConf.to_container(raw, resolve=False))
+    for key in published:
+        section, _, name = key.partition(".")
+        group: Any = settings[section]
+        if "${" in str(group if isinstance(group, str) else group[name]):
+            raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
 
 
 def _refusal(overrides: Sequence[str]) -> str:
@@ -253,22 +278,22 @@ def _one_line(error: Exception, overrides: Sequence[str]) -> str:
     return f"{given}: {what}" if given else what
 
 
-def overrides_of(config: NodeConfig, *sections: str) -> list[str]:
-    """These sections of a config as overrides, for a process that needs no more of it."""
-    return [
-        f"{section}.{spec.name}={_written(getattr(getattr(config, section), spec.name))}"
-        for section in sections
-        for spec in dataclasses.fields(getattr(config, section))
-    ]
-
-
 def _written(value: object) -> str:
+    """A value of the user's own file as an override's right-hand side; its interpolations stay alive."""
     if isinstance(value, list):
-        return f"[{','.join(_written(one) for one in cast('list[object]', value))}]"
-    return quoted(value) if isinstance(value, str) else str(value).lower()
+        return f"[{','.join(_written(item) for item in cast('list[object]', value))}]"
+    return _in_quotes(value) if isinstance(value, str) else str(value).lower()
 
 
 def quoted(value: object) -> str:
-    """`value` as an override's right-hand side; for paths, which may hold spaces, commas and quotes."""
-    escaped = str(value).replace("'", "\\'")
-    return f"'{escaped}'"
+    """`value` as an override's right-hand side that composes to exactly this text, whatever it holds.
+
+    Interpolations are escaped, so that text of a stranger never reaches a resolver. One text has no such form: `???`,
+    which OmegaConf reads as a missing value and `compose` therefore refuses.
+    """
+    return _in_quotes(re.sub(r"(\\*)\$\{", lambda run: f"{run[1] * 2}\\${{", str(value)))
+
+
+def _in_quotes(text: str) -> str:
+    """Hydra's quoted string: backslashes count only where they stand before a quote."""
+    return "'" + re.sub(r"(\\*)('|$)", lambda run: run[1] * 2 + run[2].replace("'", "\\'"), text) + "'"

@@ -3,6 +3,7 @@
 YAML under `configs/` holds values only; these classes are the schema that `compose.py` checks it against.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from codezero.config_data import DataConfig
@@ -12,6 +13,8 @@ from codezero.config_model import bounded as _bounded
 from codezero.config_monitor import MonitorConfig
 from codezero.config_proposer import ProposerConfig
 
+RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")
+"""Of a run's folder: one path component that is not hidden."""
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
 """What a judge can be asked."""
 

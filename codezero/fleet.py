@@ -55,7 +55,7 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
     stop = Stop()
     members: list[Member] = []
-    page = Page(config) if wanted(config) else None
+    page = Page(config, ["network=peer", *overrides]) if wanted(config) else None
     seats = deal(find_cards(config.model.device), count)
     if sharing := told(seats):
         print(f"codezero: {sharing}", flush=True)
@@ -107,7 +107,7 @@ def _start(
         f"run.logs={quoted(folder / 'logs')}",
         f"seed={config.seed + index - 1}",
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
-        f"swarm.bootstrap=[{','.join(bootstrap)}]",
+        f"swarm.bootstrap=[{','.join(map(quoted, bootstrap))}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
         f"model.memory_share={config.model.memory_share * seat.share}",
         "monitor.view=off",

@@ -16,6 +16,7 @@ from codezero.chain.coordinator import Coordinator, deploy
 from codezero.chain.devchain_files import ChainDirectory
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invite import (
+    BOOTNODE,
     VERSION,
     ChainPart,
     Invitation,
@@ -40,7 +41,6 @@ from codezero.wiring_chain import chain_access, open_wallet, with_login
 logger = logging.getLogger(__name__)
 
 DEFAULT_NAME = "codezero"
-BOOTNODE = re.compile(r"/[!-~]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}")
 MOST_BOOTNODES = 16
 """Of the contract's list that a joiner dials; what it holds is strangers' text."""
 
@@ -176,7 +176,7 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
             logger.warning("the invitation could not be compared with the chain: %s", error)
             print(f"codezero: the invitation could not be compared with the chain yet: {error}")
             return []
-    return [address for address in told if BOOTNODE.fullmatch(address)][:MOST_BOOTNODES]
+    return [address for address in told if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
 
 
 def _serves(config: NodeConfig, chain_id: int) -> bool:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -17,7 +18,6 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-from codezero.compose import overrides_of
 from codezero.config import NodeConfig
 from codezero.monitor.logs import set_aside
 from codezero.stopping import LEASH
@@ -66,15 +66,15 @@ def wanted(config: NodeConfig) -> bool:
 class Page:
     """Starts at once; `ready` says later what came of it. `close` ends the process."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, overrides: Sequence[str]) -> None:
+        """`overrides` are what `config` was composed of: what they take from the environment shows in no argv."""
         logs = Path(config.run.logs)
         logs.mkdir(parents=True, exist_ok=True)
-        settings = overrides_of(config, "run", "login", "chain", "swarm")
         leash, self._held = os.pipe()  # its end is the end of the page, however this process ends
         try:
             with set_aside(logs / LOG).open("ab") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "codezero", "dashboard", "--json", *settings],
+                    [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -94,6 +94,10 @@ class Page:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ready(self, seconds: float = READY_SECONDS) -> Ready | None:
         """What it said; None when it has said nothing by then, or nothing that can be read."""

@@ -29,14 +29,23 @@ STAGING = ".fork"
 class RunFolder:
     """An owned run folder."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
-        self.path = path
+    def __init__(self, path: Path, lock: IO[str], choices: Mapping[str, Any]) -> None:
+        """`choices` are what `run.json` gets once the start has succeeded."""
+        self.path, self.choices = path, choices
         self._lock = lock
         """Kept open: closing the file gives the lock back."""
 
     @property
     def checkpoints(self) -> Path:
         return self.path / CHECKPOINTS
+
+    def record_start(self) -> None:
+        """Write run.json if it is missing, and mark the folder as the newest. A start that failed leaves no choices
+        behind that would bind the next one. Raises OSError."""
+        label = self.path / LABEL
+        if not label.exists():
+            _write_label(self.path, self.choices)
+        os.utime(label)
 
     def release(self) -> None:
         self._lock.close()
@@ -63,13 +72,13 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
             raise ConfigError(
                 f"{key}={choices[key]}, but {path} was begun with {made.get(key)}; choose another run.name"
             )
-        return _labelled(_locked(path), choices)
+        return _locked(path, choices)
     if config.run.resume:
         for path in _newest_first(base):
             made = _read_label(path)
-            if made is not None and _agree(made, choices) and (folder := _lock(path)) is not None:
+            if made is not None and _agree(made, choices) and (folder := _lock(path, choices)) is not None:
                 return folder
-    return _labelled(_new(base), choices)
+    return _new(base, choices)
 
 
 def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
@@ -80,13 +89,13 @@ def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
     """
     base, choices = Path(config.run.directory), _choices(config)
     if not config.run.name:
-        return _labelled(_new(base), choices), None
+        return _new(base, choices), None
     path, aside = base / config.run.name, None
     if _is_run(path):
-        with _locked(path):
+        with _locked(path, choices):
             aside = next(one for one in _dated(path.parent, f"{path.name}.before-") if not one.exists())
             path.rename(aside)
-    return _labelled(_locked(path), choices), aside
+    return _locked(path, choices), aside
 
 
 def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path], str]) -> tuple[RunFolder, str]:
@@ -106,7 +115,7 @@ def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path]
             f"--fork makes a new run, and {path} is there already; choose another run.name, or drop --fork to go on"
         )
     staging = base / STAGING
-    folder = _lock(staging)
+    folder = _lock(staging, choices)
     if folder is None:
         raise ConfigError(f"another --fork is under way in {staging}; wait for it to end")
     try:
@@ -173,14 +182,14 @@ def _read_label(path: Path) -> dict[str, Any] | None:
     return {"role": "node"} | cast("dict[str, Any]", made)  # labels of earlier versions name no role
 
 
-def _locked(path: Path) -> RunFolder:
-    folder = _lock(path)
+def _locked(path: Path, choices: Mapping[str, Any]) -> RunFolder:
+    folder = _lock(path, choices)
     if folder is None:
         raise ConfigError(f"run.name={path.name} is in use by another process; choose another run.name")
     return folder
 
 
-def _lock(path: Path) -> RunFolder | None:
+def _lock(path: Path, choices: Mapping[str, Any]) -> RunFolder | None:
     """None when another process holds it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -192,13 +201,13 @@ def _lock(path: Path) -> RunFolder | None:
     except BlockingIOError:
         lock.close()
         return None
-    return RunFolder(path, lock)
+    return RunFolder(path, lock, choices)
 
 
-def _new(base: Path) -> RunFolder:
+def _new(base: Path, choices: Mapping[str, Any]) -> RunFolder:
     """A folder named after the present moment that nobody has."""
     for path in _dated(base, ""):
-        if not path.exists() and (folder := _lock(path)) is not None:
+        if not path.exists() and (folder := _lock(path, choices)) is not None:
             return folder
     raise ConfigError(f"run.directory: no free name for this second below {base}; give run.name")
 
@@ -209,16 +218,7 @@ def _dated(base: Path, prefix: str) -> Iterator[Path]:
     return (base / f"{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
 
 
-def _labelled(folder: RunFolder, choices: dict[str, Any]) -> RunFolder:
-    """Write the label if it is missing, and mark the folder as the newest."""
-    label = folder.path / LABEL
-    if not label.exists():
-        _write_label(folder.path, choices)
-    os.utime(label)
-    return folder
-
-
-def _write_label(path: Path, label: dict[str, Any]) -> None:
+def _write_label(path: Path, label: Mapping[str, Any]) -> None:
     part = (path / LABEL).with_suffix(".part")
-    part.write_text(json.dumps(label, indent=2) + "\n")
+    part.write_text(json.dumps(dict(label), indent=2) + "\n")
     os.replace(part, path / LABEL)

@@ -2,7 +2,7 @@
 
 import http.client
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ ASK_SECONDS = 10.0
 MAX_ANSWER = 4096
 
 
-def wait_for_login(config: NodeConfig, minutes: float, say: Callable[[str], None]) -> str:
+def wait_for_login(config: NodeConfig, overrides: Sequence[str], minutes: float, say: Callable[[str], None]) -> str:
     """The account, once the node can sign for it; at once where a login still lasts.
 
     Raises LoginError when the page cannot be served, or nobody has logged in after `minutes`.
@@ -29,7 +29,7 @@ def wait_for_login(config: NodeConfig, minutes: float, say: Callable[[str], None
     vault = Vault(folder, config.login.days, time.time)
     if account := _open(vault):
         return account
-    with Page(config) as page:
+    with Page(config, overrides) as page:
         ready = page.ready()
         if ready is None or ready.problem:
             raise LoginError(ready.problem if ready else f"the page does not start; see {config.run.logs}/login.log")

@@ -17,14 +17,14 @@ from rich.text import Text
 from codezero.chain.outbox_store import OutboxStatus
 from codezero.errors import ConfigError
 from codezero.hub import HubState, read_state
+from codezero.monitor.folders import find_runs
 from codezero.monitor.health import health
 from codezero.monitor.history import whole
 from codezero.monitor.names import readable_name
 from codezero.monitor.proposals import proposal_lines
-from codezero.monitor.store import FILE_NAME, number
+from codezero.monitor.store import number
 from codezero.monitor.text import clean, count, duration, interval, percent
 from codezero.room import full
-from codezero.run_folder import LABEL
 from codezero.run_view import UNKNOWN, RunFiles, Seen, run_view, survived
 
 MAX_BYTES = 1 << 20
@@ -94,10 +94,10 @@ def newest_run(base: Path, name: str) -> Path:
         if not (base / name).is_dir():
             raise ConfigError(f"run.name={name}: there is no such run below {base}")
         return base / name
-    found = [*base.glob(f"*/{LABEL}"), *base.glob(f"*/*/{LABEL}")]
-    if not found:
+    newest = next(iter(find_runs(base).values()), None)
+    if newest is None:
         raise ConfigError(f"there is no run below {base} yet; start one with `codezero run`")
-    return max((path.parent for path in found), key=_touched)
+    return newest
 
 
 def read_run(folder: Path, files: RunFiles | None = None) -> Status:
@@ -231,8 +231,3 @@ def _executed(status: Status) -> str:
 
 def _known(value: float | None, form: str = "d") -> str:
     return UNKNOWN if value is None else format(value, form)
-
-
-def _touched(folder: Path) -> float:
-    written = [folder / name for name in (FILE_NAME, LABEL) if (folder / name).is_file()]
-    return max(path.stat().st_mtime for path in written)

@@ -32,6 +32,7 @@ from codezero.run_folder import RunFolder
 from codezero.stopping import end_with_parent
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.lease import Lease
 from codezero.swarm.local import LocalSwarm
 from codezero.swarm.status import FOLDER
 from codezero.types import Metrics, Problem
@@ -74,8 +75,8 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         crew = None
         if not proposes:
             config, overrides, crew = hire(config, overrides, stack)
-        page = stack.enter_context(Page(config)) if wanted(config) else None
-        swarm = build_swarm(config, identity, folder)
+        page = stack.enter_context(Page(config, overrides)) if wanted(config) else None
+        swarm = build_swarm(config, identity, folder, stack)
         stack.callback(swarm.close)
         config = config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
@@ -88,6 +89,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
             node = build_node(config, folder, swarm, monitor, chain, known_round, stack, crew)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
+        folder.record_start()
         if page is not None:
             announce(page)
         node.run()
@@ -127,9 +129,15 @@ def members_file(folder: RunFolder) -> Path:
     return folder.path / FOLDER / "members.txt"
 
 
-def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder) -> Swarm:
-    """The exchange, starting; its addresses come when it is ready."""
+def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack: contextlib.ExitStack) -> Swarm:
+    """The exchange, starting; its addresses come when it is ready.
+
+    Raises IdentityError when a living node is this peer.
+    """
     if config.swarm.kind == "local":
+        lease = Lease(Path(config.swarm.identity), None)
+        lease.take()
+        stack.callback(lease.release)
         return LocalSwarm(identity.peer_id)
     told = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
     if told.members == REGISTRY:

@@ -27,6 +27,7 @@ def config(base: Path, name: str = "", *, seed: int = 0, solver: str = "nano", r
 
 def with_checkpoints(base: Path, name: str, *iterations: int) -> Path:
     with begin(config(base, name)) as folder:
+        folder.record_start()
         store = CheckpointStore(folder.checkpoints, 2)
         for iteration in iterations:
             store.save(iteration, {"part": Counter(iteration)})
@@ -47,6 +48,7 @@ def reached(folder: RunFolder) -> int:
 def test_fresh_moves_the_run_aside_whole_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = with_checkpoints(tmp_path, "mine", 4, 5)
     with begin(config(tmp_path, "mine", seed=9), fresh=True) as folder:
+        folder.record_start()
         assert folder.path == old and not folder.checkpoints.exists() and not (old / "metrics.jsonl").exists()
         assert json.loads((old / LABEL).read_text())["seed"] == 9
     (line,) = capsys.readouterr().out.splitlines()
@@ -68,6 +70,7 @@ def test_fresh_without_a_name_begins_another_run(tmp_path: Path, capsys: pytest.
     old = with_checkpoints(tmp_path, "old", 1)
     before = seen(old)
     with begin(config(tmp_path), fresh=True) as folder:
+        folder.record_start()
         assert folder.path != old and not folder.checkpoints.exists()
     with begin(config(tmp_path)) as again:
         assert again.path == folder.path  # the newest goes on by default

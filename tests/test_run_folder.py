@@ -1,13 +1,17 @@
 """A run folder has one owner, is found again by default, and is never mixed up with another run's."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from codezero.compose import compose, quoted
 from codezero.config import NodeConfig, RunConfig
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, IdentityError
 from codezero.run_folder import open_run_folder
+from codezero.swarm.identity import Identity
+from codezero.wiring import build_swarm
 
 
 def config(base: Path, *, name: str = "", seed: int = 0, resume: bool = True) -> NodeConfig:
@@ -16,7 +20,7 @@ def config(base: Path, *, name: str = "", seed: int = 0, resume: bool = True) ->
 
 def test_the_newest_run_is_found_again(tmp_path: Path) -> None:
     with open_run_folder(config(tmp_path)) as first:
-        pass
+        first.record_start()
     with open_run_folder(config(tmp_path)) as again:
         assert again.path == first.path
 
@@ -24,7 +28,7 @@ def test_the_newest_run_is_found_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changed", [{"seed": 1}, {"resume": False}], ids=str)
 def test_other_choices_begin_another_run(tmp_path: Path, changed: dict[str, Any]) -> None:
     with open_run_folder(config(tmp_path)) as first:
-        pass
+        first.record_start()
     with open_run_folder(config(tmp_path, **changed)) as other:
         assert other.path != first.path
 
@@ -37,7 +41,8 @@ def test_two_processes_never_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_named_run_refuses_other_choices(tmp_path: Path) -> None:
-    open_run_folder(config(tmp_path, name="mine")).release()
+    with open_run_folder(config(tmp_path, name="mine")) as folder:
+        folder.record_start()
     with pytest.raises(ConfigError, match=r"seed=7, but .* was begun with 0"):
         open_run_folder(config(tmp_path, name="mine", seed=7))
 
@@ -47,3 +52,33 @@ def test_a_damaged_label_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine" / "run.json").write_text("{")
     with pytest.raises(ConfigError, match=r"mine/run\.json cannot be read"):
         open_run_folder(config(tmp_path, name="mine"))
+
+
+def test_a_start_that_failed_binds_nobody_to_its_choices(tmp_path: Path) -> None:
+    open_run_folder(config(tmp_path, name="mine")).release()
+    assert not (tmp_path / "mine" / "run.json").exists()
+    with open_run_folder(config(tmp_path, name="mine", seed=7)) as folder:
+        folder.record_start()
+    assert '"seed": 7' in (tmp_path / "mine" / "run.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["a/b", "/tmp/x", "..", ".fork", "-x", "a\nb", "chain", "login", 130 * "x"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"run\.name=.* cannot name a run; use one folder name"):
+        compose([f"run.name={quoted(name)}"])
+
+
+@pytest.mark.parametrize("name", ["mine", "2026-11-22_22-00-00-2", "run 2.1", "été", "swarm_x"])
+def test_an_ordinary_name_is_taken(name: str) -> None:
+    assert compose([f"run.name={quoted(name)}"]).run.name == name
+
+
+def test_a_swarm_of_one_holds_its_identity_as_every_other_node_does(tmp_path: Path) -> None:
+    settings = compose([f"swarm.identity={quoted(tmp_path / 'swarm.pem')}", f"run.directory={quoted(tmp_path)}"])
+    identity = Identity.load_or_create(tmp_path / "swarm.pem")
+    with open_run_folder(settings) as folder, contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        build_swarm(settings, identity, folder, first)
+        with pytest.raises(IdentityError, match=r"in use.*swarm\.identity=FILE"):
+            build_swarm(settings, identity, folder, second)
+        first.close()
+        build_swarm(settings, identity, folder, second)

@@ -26,9 +26,13 @@ UNSIGNED = ""
 NO_SIGNATURE = (BadSignature, ValidationError, ValueError, TypeError)
 """What eth-account raises over bytes that are no signature."""
 
+# No field holds what a shell, a template or a resolver reads: quotes, backslashes, `$`, `{` and `}`.
+BOOTNODE = r"^/[A-Za-z0-9._:/%-]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}$"
+"""A multiaddress that ends in a peer id; for the contract's list too."""
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
-Url = Annotated[str, Meta(pattern=r"^https?://[!-~]+$", max_length=256)]
-Multiaddress = Annotated[str, Meta(pattern=r"^/[!-~]+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}$", max_length=256)]
+Url = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9._~:/?#\[\]@!&()*+,;=%-]+$", max_length=256)]
+Multiaddress = Annotated[str, Meta(pattern=BOOTNODE, max_length=256)]
+ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~/:@+-]+$", max_length=256)]
 
 
 class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +57,7 @@ class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class JudgePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who says what is right: rewards only compare between nodes that ask the same judge."""
 
-    model: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+$")]
+    model: ModelName
     digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
     """`models.revision.weights_digest`; empty for a judge behind an endpoint, which shows nobody its weights."""
 
@@ -73,10 +77,15 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
-    """`sign` makes the 65 bytes of an EIP-191 signature. Raises InviteError when that is not the founder's."""
-    made = msgspec.structs.replace(invitation, signature="0x" + sign(invitation.message).hex())
-    check_signature(made)
-    return made
+    """`sign` makes the 65 bytes of an EIP-191 signature. Raises InviteError when that is not the founder's,
+    and for a field that no reader would accept."""
+    try:
+        msgspec.convert(msgspec.to_builtins(invitation), Invitation)
+    except msgspec.ValidationError as error:
+        raise InviteError(f"an invitation cannot hold this: {_one_line(error)}; choose a plainer name") from error
+    complete = msgspec.structs.replace(invitation, signature="0x" + sign(invitation.message).hex())
+    check_signature(complete)
+    return complete
 
 
 def check_signature(invitation: Invitation) -> None:

@@ -25,6 +25,9 @@ SUPERVISE = (
     "iteration saved between them; the exit code is the last one's"
 )
 
+INVITED = ("chain.rpc_urls", "evaluator.model")
+"""Settings that the invitation shows to whoever reads it."""
+
 
 def add(command: Command) -> None:
     alone = command("run", run, "run a node: attempt problems, judge, learn, propose, share")
@@ -112,11 +115,11 @@ def swarm_up(options: argparse.Namespace) -> int:
 
 def swarm_create(options: argparse.Namespace) -> int:
     from codezero.beginning import refuse_options
-    from codezero.compose import compose
+    from codezero.compose import PUBLISHED, compose
 
     refuse_options("create", fresh=options.fresh, fork=options.fork)
 
-    config = compose(["network=peer", *options.overrides])
+    config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
     from codezero.inviting import create_swarm, summary
 
     with contextlib.ExitStack() as chain:

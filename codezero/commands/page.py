@@ -66,7 +66,7 @@ def login(options: argparse.Namespace) -> int:
     from codezero.signing_in import wait_for_login
 
     config = compose(options.overrides)
-    account = wait_for_login(config, options.minutes, say)
+    account = wait_for_login(config, options.overrides, options.minutes, say)
     print(json.dumps({"address": account}) if options.json else f"logged in; this node's account is {account}")
     return DONE
 

@@ -23,7 +23,9 @@ def find_runs(base: Path) -> dict[str, Path]:
     """
     if _is_run(base):
         return {key_of(base.resolve().name): base}
-    found = [path.parent for pattern in ("*", "*/*") for path in base.glob(f"{pattern}/{LABEL}")]
+    found = {
+        path.parent for file in (LABEL, NODE_FILE) for depth in ("*", "*/*") for path in base.glob(f"{depth}/{file}")
+    }
     newest = sorted(found, key=lambda folder: (-touched(folder), folder))[:MAX_RUNS]
     return {key_of(folder.relative_to(base).as_posix()): folder for folder in newest}
 

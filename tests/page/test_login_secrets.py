@@ -10,7 +10,9 @@ import pytest
 from authenticator import Authenticator, decode
 from builders_login import PASSPHRASE, Page, page
 
+from codezero.compose import compose, quoted
 from codezero.login.signing import Transaction
+from codezero.page import Page as PageProcess
 
 
 def spellings(secret: bytes | str) -> set[bytes]:
@@ -94,3 +96,16 @@ print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0,
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(0, 0) 0"
+
+
+def test_what_a_setting_takes_from_the_environment_is_in_no_argv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROVIDER_KEY", "PlantedProviderKey0123456789")
+    url = "https://rpc.example/${oc.env:PROVIDER_KEY}"
+    words = [f"{key}={quoted(tmp_path / name)}" for key, name in (("run.directory", "runs"), ("run.logs", "logs"))]
+    words += ["chain.kind=rpc", f"chain.rpc_urls=['{url}']", f"login.directory={quoted(tmp_path / 'login')}"]
+    with PageProcess(compose(words), words) as served:
+        served.ready(0.0)
+        argv = Path(f"/proc/{served.pid}/cmdline").read_bytes()
+    assert b"dashboard" in argv and b"PlantedProviderKey" not in argv
