@@ -1,12 +1,15 @@
 """The commands. Arguments and config are parsed and checked before torch, hivemind or web3 is imported."""
 
 import argparse
+import difflib
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, NoReturn
 
 from codezero.commands import chain, measures, nodes, page, settings, state
-from codezero.commands.command import FAILED, INTERRUPTED, USAGE, Handler
-from codezero.errors import CodeZeroError, ConfigError
+from codezero.commands.command import DONE, FAILED, INTERRUPTED, USAGE, Handler
+from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models.cpu_only import hide_devices
 
 EPILOG = """examples:
@@ -26,19 +29,54 @@ your own settings: every command reads configs/local.yaml of the folder it is st
 after the shipped values and before KEY=VALUE; CODEZERO_LOCAL=FILE names another file, CODEZERO_LOCAL= none.
 `codezero config show` tells where each value comes from.
 
-exit codes: 0 done, or stopped by SIGTERM; 1 failed while running; 2 bad usage or setting; 130 interrupted (Ctrl-C).
+exit codes: 0 done, or stopped by SIGTERM; 1 failed while running; 2 a mistake in what was given: usage, setting,
+model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted (Ctrl-C).
 A process that signal N ended shows as 128 + N in a shell (137: killed, perhaps for lack of memory); --supervise ends
 with the last code of its node in the same form.
 """
 
 
+MISTAKES = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
+"""What whoever typed the command can mend: exit code 2."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the nearest right word for a misspelt command or option."""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, f"there is no {value}{nearest(str(value), choices)}")
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads cannot be repeated
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
+        options, left = super().parse_known_args(args, namespace)
+        for word in left:
+            if word.startswith("-"):
+                near = nearest(word.partition("=")[0], list(self._option_string_actions))
+                self.error(f"there is no option {word}{near}")
+        return options, left
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}\n`{self.prog} --help` explains it, with examples")
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence: the known word that was meant, or all of them where none is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; choose one of: {', '.join(known)}"
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="codezero",
         description="A peer-to-peer swarm in which language models learn to code together.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"codezero {version('codezero')}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, handler: Handler, help: str) -> argparse.ArgumentParser:
@@ -56,7 +94,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = build_parser()
     options, left = parser.parse_known_args(arguments)
     if left:  # argparse takes KEY=VALUE only before the first option that follows FILE
-        if not hasattr(options, "overrides") or any(word.startswith("-") for word in left):
+        if not hasattr(options, "overrides"):
             parser.error(f"unrecognized arguments: {' '.join(left)}")
         options.overrides += left
     for option, key in (("p2p_port", "swarm.port"), ("login_port", "login.port")):
@@ -68,14 +106,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     hide_devices()
+    if not arguments:
+        build_parser().print_help()
+        return DONE
     options = parse(arguments)
     try:
         return options.handler(options)
-    except ConfigError as error:
-        print(f"codezero: {error}", file=sys.stderr)
-        return USAGE
     except CodeZeroError as error:
-        print(f"codezero: {type(error).__name__}: {error}", file=sys.stderr)
-        return FAILED
+        print(f"codezero: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, MISTAKES) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -3,6 +3,7 @@
 * CodeZeroError
   - ConfigError       the run cannot start as configured
   - ModelError        a model or tokenizer cannot be loaded or does not fit its role
+    - ModelChoiceError  the settings name a model or device that is not one; a ConfigError too
   - RankError         another process of this node, which computes with another card, is gone
   - ProblemError      a problem is malformed or unusable
   - ProposalError     the proposer's output broke its contract
@@ -33,6 +34,10 @@ class ConfigError(CodeZeroError, ValueError):
 
 class ModelError(CodeZeroError):
     """A model or tokenizer cannot be loaded, or does not fit its role."""
+
+
+class ModelChoiceError(ModelError, ConfigError):
+    """The settings name a model or a device that is not there or cannot play its role."""
 
 
 class RankError(CodeZeroError):

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codezero.errors import SwarmError
+from codezero.errors import ConfigError
 from codezero.monitor.names import readable_name
 from codezero.monitor.text import clean, count, duration
 from codezero.swarm.status import FILE, FOLDER, NetworkStatus, PeerLine, read_status
@@ -19,12 +19,12 @@ STALE_SECONDS = 30.0
 
 
 def newest_status(base: Path, name: str) -> NetworkStatus:
-    """Of the run `name` below `base`, or of the one that wrote last. Raises SwarmError."""
+    """Of the run `name` below `base`, or of the one that wrote last. Raises SwarmError, and ConfigError without one."""
     if name:
         return read_status(base / name / FOLDER)
     found = [*base.glob(f"*/{FOLDER}/{FILE}"), *base.glob(f"*/*/{FOLDER}/{FILE}")]
     if not found:
-        raise SwarmError(f"no run below {base} has a network; start one with `codezero run network=peer`")
+        raise ConfigError(f"no run below {base} has a network; start one with `codezero run network=peer`")
     return read_status(max(found, key=lambda path: path.stat().st_mtime).parent)
 
 

@@ -48,7 +48,7 @@ def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfi
     told = f"estimated peak: {need}; {where} has {has.free / 2**30:.1f} GiB"
     logger.info(told)
     if need.total > has.free:
-        fitting = "" if config.model.preflight == "warn" else _smaller(config, overrides, has)
+        fitting = "" if config.model.preflight == "warn" else _smaller(config, overrides)
         said = f"this node does not fit {where}: it has {has.free / 2**30:.1f} GiB and needs about {need}{fitting}"
         if config.model.preflight == "refuse":
             raise ConfigError(f"{said}; model.preflight=warn tries all the same")
@@ -171,14 +171,17 @@ def _choose(config: NodeConfig, overrides: Sequence[str]) -> str:
     return LARGEST_FIRST[-1]
 
 
-def _smaller(config: NodeConfig, overrides: Sequence[str], has: "DeviceMemory") -> str:
+def _smaller(config: NodeConfig, overrides: Sequence[str]) -> str:
     """Which profile to use instead, for the end of a sentence; empty when the user's own settings rule all out."""
-    after = LARGEST_FIRST.index(config.model.profile) + 1 if config.model.profile in LARGEST_FIRST else 0
-    for name in LARGEST_FIRST[after:]:
-        other = _with_profile(config, _without_models(overrides), name)
-        if _fits(other):
+    rest = _without_models(overrides)
+    dropped = [word for word in overrides if word not in rest and not word.startswith("model.profile=")]
+    for name in LARGEST_FIRST:
+        other = _with_profile(config, rest, name)
+        if name != config.model.profile and _fits(other):
             need = weigh(other)[0]
-            return f"; profile={name} fits" + (f" with {need.total / 2**30:.1f} GiB" if need else "")
+            without = f"without {' '.join(dropped)}, " if dropped else ""
+            size = f" with {need.total / 2**30:.1f} GiB" if need else ""
+            return f"; profile=auto chooses what fits: {without}profile={name} fits{size}"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,69 @@ def test_a_directory_that_is_not_there_stops_the_start_in_one_line(tmp_path: Pat
     done = codezero("run", f"model.solver={tmp_path / 'nothing'}", "monitor.view=off", cwd=tmp_path)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "model.solver=" in done.stderr and "nothing" in done.stderr and not (tmp_path / "runs").exists()
+
+
+def test_the_bare_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert "usage: codezero" in said and "codezero swarm create" in said and "exit codes:" in said
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == f"codezero {version('codezero')}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["rnu"], "there is no rnu; did you mean run?"),
+        (["swarm", "jion", "x"], "there is no jion; did you mean join?"),
+        (["run", "seed=1", "--frsh"], "there is no option --frsh; did you mean --fresh?"),
+        (["swarm", "join", "x", "--forkk=mine"], "there is no option --forkk=mine; did you mean --fork?"),
+        (["status", "--jsno"], "there is no option --jsno; did you mean --json?"),
+        (["zzz"], "there is no zzz; choose one of: run, "),
+        (["chain"], "`codezero chain --help` explains it"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_a_misspelt_word_names_the_right_one(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2 and meant in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "run.name=../x"],
+        ["run", "model.solver=./not-there"],
+        ["evaluate", "not-there.jsonl"],
+        ["evaluate", "broken.jsonl"],
+        ["data", "check", "not-there.jsonl"],
+        ["swarm", "join", "broken.jsonl"],
+        ["swarm", "peers"],
+        ["identity", "show"],
+        ["wallet", "create", "chain.passphrase_file=not-there"],
+        ["wallet", "import", "--key-file", "broken.jsonl"],
+        ["eval", "humaneval", "--file", "not-there.jsonl"],
+        ["eval", "synthetic", "--checkpoint", "./not-there"],
+        ["run", "--fork", "not-there"],
+        ["run", "profile=gpu-24g", "login.page=off", "monitor.view=off"],
+    ],
+    ids=" ".join,
+)
+def test_a_users_mistake_is_2_in_one_line_without_a_class_name(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.jsonl").write_text("{\n")
+    Path("broken.jsonl").chmod(0o600)
+    if "profile=gpu-24g" in words:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        done = codezero(*words, cwd=tmp_path)
+        code, said = done.returncode, done.stderr
+    else:
+        code, said = main(words), capsys.readouterr().err
+    assert code == 2 and said.count("\n") == 1 and said.startswith("codezero: ") and "Error" not in said

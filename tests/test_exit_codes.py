@@ -31,7 +31,7 @@ def test_a_judge_that_cannot_be_reached_at_the_start_is_1_with_the_remedy(tmp_pa
     judge = ["evaluator.kind=openai", "evaluator.url=http://127.0.0.1:1", "evaluator.model=m", "evaluator.seconds=2"]
     done = codezero("run", *settings(tmp_path, "run", *judge))
     assert done.returncode == 1
-    assert "EvaluatorError: the judge at http://127.0.0.1:1 cannot be reached" in done.stderr.splitlines()[-1]
+    assert "codezero: the judge at http://127.0.0.1:1 cannot be reached" in done.stderr.splitlines()[-1]
 
 
 def test_no_room_is_1_and_says_so(tmp_path: Path) -> None:

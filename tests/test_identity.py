@@ -145,6 +145,6 @@ def test_the_commands_show_export_and_import(tmp_path: Path, capsys: pytest.Capt
     assert main(["identity", "export", str(there), f"swarm.identity={here}"]) == 0
     assert main(["identity", "import", str(there), f"swarm.identity={back}"]) == 0
     assert capsys.readouterr().out.count(peer) == 2
-    assert main(["identity", "import", str(there), f"swarm.identity={here}"]) == 1
+    assert main(["identity", "import", str(there), f"swarm.identity={here}"]) == 2
     assert "never overwritten" in capsys.readouterr().err
     assert Identity.load(back).peer_id == peer

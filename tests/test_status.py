@@ -227,5 +227,5 @@ def test_a_wallet_is_made_imported_and_shown(tmp_path: Path, capsys: pytest.Capt
     assert main(["wallet", "show", "--json", *settings]) == 0
     assert json.loads(capsys.readouterr().out) == made
     assert made["address"] == "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"
-    assert main(["wallet", "create", *settings]) == 1
+    assert main(["wallet", "create", *settings]) == 2
     assert "never overwritten" in capsys.readouterr().err

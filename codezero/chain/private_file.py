@@ -6,7 +6,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-from codezero.errors import WalletError
+from codezero.errors import DiskFullError, WalletError
+from codezero.room import lacks_room
 
 
 def write_new(path: Path, content: bytes) -> bool:
@@ -27,7 +28,8 @@ def write_new(path: Path, content: bytes) -> bool:
         finally:
             os.unlink(name)
     except OSError as error:
-        raise WalletError(f"cannot write {path}: {error.strerror}") from error
+        kind = DiskFullError if lacks_room(error) else WalletError
+        raise kind(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_private(path: Path, limit: int) -> bytes:

@@ -9,7 +9,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from codezero.errors import ModelError
+from codezero.errors import ModelChoiceError, ModelError
 from codezero.models.cpu_only import VARIABLE, cpu_only
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -30,16 +30,18 @@ class DeviceMemory:
 
 
 def choose_device(device: str, role: str) -> torch.device:
-    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelError when the device asked for is not there."""
+    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelChoiceError when the device asked for is not there."""
     if cpu_only():
         if device not in ("auto", "cpu"):
-            raise ModelError(f"{role}: {VARIABLE} is set and model.device={device}; drop one of the two")
+            raise ModelChoiceError(f"{role}: {VARIABLE} is set and model.device={device}; drop one of the two")
         return torch.device("cpu")
     present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return torch.device(next(kind for kind, there in present.items() if there))
     if not present.get(device, False):
-        raise ModelError(f"{role}: no {device} device here; set model.device=auto")
+        raise ModelChoiceError(
+            f"{role}: no {device} device here; set model.device=auto, or profile=auto, which chooses what fits"
+        )
     return torch.device(device)
 
 

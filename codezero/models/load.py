@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
-from codezero.errors import ModelError
+from codezero.errors import ModelChoiceError, ModelError
 from codezero.models.device import choose_device, choose_precision, prove_device
 from codezero.models.revision import Base
 
@@ -111,9 +111,9 @@ def _check_directory(name: str, role: str) -> None:
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise ModelError(f"{role}: directory {name} has no config.json; give one written by save_pretrained")
+            raise ModelChoiceError(f"{role}: directory {name} has no config.json; give one written by save_pretrained")
     elif path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelError(f"{role}: {name} is not a directory; give a model directory or a Hugging Face id")
+        raise ModelChoiceError(f"{role}: {name} is not a directory; give a model directory or a Hugging Face id")
 
 
 def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
@@ -122,11 +122,11 @@ def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(_why(name, role, "tokenizer", error)) from error
     if not tokenizer(PROBE, add_special_tokens=False)["input_ids"]:  # files missing: some classes then know no words
-        raise ModelError(f"{role}: {name} has no tokenizer; add its tokenizer.json")
+        raise ModelChoiceError(f"{role}: {name} has no tokenizer; add its tokenizer.json")
     if not tokenizer.chat_template:
-        raise ModelError(f"{role}: tokenizer of {name} has no chat template; use an instruction-tuned model")
+        raise ModelChoiceError(f"{role}: tokenizer of {name} has no chat template; use an instruction-tuned model")
     if tokenizer.eos_token_id is None:
-        raise ModelError(f"{role}: tokenizer of {name} has no EOS token; use a model that can end its answer")
+        raise ModelChoiceError(f"{role}: tokenizer of {name} has no EOS token; use a model that can end its answer")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return cast(PreTrainedTokenizerBase, tokenizer)

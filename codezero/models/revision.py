@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.errors import ModelError
+from codezero.errors import ModelChoiceError, ModelError
 
 DECIDING = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 """Files beside the weights that change what a model says."""
@@ -32,7 +32,7 @@ def weights_digest(name: str) -> str:
     folder = _folder(name)
     files = sorted({path for pattern in (*DECIDING, WEIGHTS) for path in folder.glob(pattern)})
     if not any(path.suffix == ".safetensors" for path in files):
-        raise ModelError(f"{name} has no weights as safetensors; give a directory written by save_pretrained")
+        raise ModelChoiceError(f"{name} has no weights as safetensors; give a directory written by save_pretrained")
     lines = (f"{path.name} {_digest(path)}\n" for path in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -46,7 +46,9 @@ def _folder(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*DECIDING, WEIGHTS]))
-    except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+    except HFValidationError as error:
+        raise ModelChoiceError(f"{name} is neither a directory nor a hub id, which is OWNER/NAME") from error
+    except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise ModelError(f"{name} is neither a directory nor on the hub: {str(error).splitlines()[0]}") from error
 
 

@@ -16,7 +16,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 
-from codezero.errors import IdentityError, WireError
+from codezero.errors import DiskFullError, IdentityError, WireError
+from codezero.room import lacks_room
 
 RSA, ED25519 = 0, 1
 """libp2p's `KeyType`."""
@@ -125,7 +126,8 @@ def _write_new(path: Path, key: PrivateKey) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise IdentityError(f"cannot write the identity {path}: {error.strerror}") from error
+        kind = DiskFullError if lacks_room(error) else IdentityError
+        raise kind(f"cannot write the identity {path}: {error.strerror}") from error
     return True
 
 

@@ -163,7 +163,7 @@ def test_a_broken_status_is_one_line_of_why(tmp_path: Path, content: bytes) -> N
 def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from codezero.cli import main
 
-    assert main(["swarm", "peers", f"run.directory={tmp_path}"]) == 1
+    assert main(["swarm", "peers", f"run.directory={tmp_path}"]) == 2
     assert "network=peer" in capsys.readouterr().err
     (tmp_path / "one" / FOLDER).mkdir(parents=True)
     write_status(tmp_path / "one" / FOLDER, status(neighbours=4, reachability="\x1b[31m others reach TCP port 1"))
