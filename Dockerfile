@@ -50,7 +50,7 @@ RUN groupadd --gid "${NODE_UID:-1000}" node \
  && useradd --uid "${NODE_UID:-1000}" --gid node --no-create-home --home-dir /node --shell /usr/sbin/nologin node \
  && install --directory --owner node --group node --mode 0700 /node /node/runs /node/logs /node/cache
 
-COPY pyproject.toml ./
+COPY pyproject.toml LICENSE NOTICE ./
 COPY docker docker
 COPY configs configs
 COPY benchmarks benchmarks

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 LAUNCHER = "./run_swarm.sh"
 NEEDS = ("another machine", "a GPU", "the hub", "an account", "git")
 """Why a block is not run: `<!-- not run by the test: ... -->` in the line above it. Its commands are still parsed."""

@@ -1,5 +1,6 @@
 """What is packed into a wheel: all that a node reads, and nothing of whose machine it was packed on."""
 
+import email
 import shutil
 import subprocess
 import sys
@@ -23,9 +24,27 @@ def checkout(tmp_path: Path) -> Path:
     copy = tmp_path / "checkout"
     for name in PACKED:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "local.yaml"))
-    for name in ("pyproject.toml", "README.md", ".gitignore"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", ".gitignore"):
         shutil.copy(ROOT / name, copy)
     return copy
+
+
+def build(checkout: Path) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, str(checkout)], cwd=checkout, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return checkout / done.stdout.split()[-1]
+
+
+def test_the_wheel_carries_its_licence_and_says_which(checkout: Path) -> None:
+    with zipfile.ZipFile(build(checkout)) as wheel:
+        info = next(name.partition("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
+        for name in ("LICENSE", "NOTICE"):
+            assert wheel.read(f"{info}/licenses/{name}") == (ROOT / name).read_bytes()
+        card = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
+    assert card["License-Expression"] == "Apache-2.0"
+    assert not [line for line in card.get_all("Classifier", []) if line.startswith("License")]
 
 
 @pytest.mark.parametrize("ignored", [True, False], ids=["a-checkout", "without-gitignore"])
@@ -35,11 +54,7 @@ def test_the_settings_of_ones_own_are_not_in_the_wheel_and_the_shipped_ones_are(
     shipped = {name: files(checkout / name) for name in PACKED}
     (checkout / "configs" / "local.yaml").write_text("hub.token_file: mine\n")
     (checkout / "swarm.pem").write_text("a key")
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, str(checkout)], cwd=checkout, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(checkout / done.stdout.split()[-1]) as wheel:
+    with zipfile.ZipFile(build(checkout)) as wheel:
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {f"codezero/{name}" for name in shipped["codezero"]}
     expected |= {f"codezero/{folder}/{name}" for folder in ("configs", "benchmarks") for name in shipped[folder]}
