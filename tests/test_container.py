@@ -5,10 +5,12 @@ No engine is asked here: tests/docker does.
 
 import http.server
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,6 +19,10 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from codezero.evaluator.endpoint_wire import OLLAMA_LOGPROBS
 
 ROOT = Path(__file__).parents[1]
 DOCKER = ROOT / "docker"
@@ -155,3 +161,23 @@ def test_a_node_can_do_no_more_than_it_needs(name: str) -> None:
         "/node/logs",
         "/node/cache",
     ]
+
+
+def pin(service: str) -> Version:
+    """Of the image that is pulled where nobody names another."""
+    tag = re.fullmatch(r"\$\{\w+:-[\w./-]+:(v?[\d.]+)\}", services()[service]["image"])
+    assert tag, services()[service]["image"]
+    return Version(tag[1])
+
+
+def test_the_judges_images_are_new_enough_for_what_they_are_asked() -> None:
+    assert pin("judge-ollama") >= Version(OLLAMA_LOGPROBS)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (vllm,) = map(Requirement, extras["vllm"])
+    assert pin("judge") in vllm.specifier
+
+
+def test_the_judges_model_is_named_as_the_images_entry_point_takes_it() -> None:
+    """The image runs `vllm serve`, which takes the model as its first word and will drop `--model`."""
+    model, *flags = services()["judge"]["command"]
+    assert model.startswith("${JUDGE_MODEL:-") and flags == ["--served-model-name", "judge"]

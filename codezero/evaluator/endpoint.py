@@ -222,7 +222,7 @@ class OpenAIJudge(EndpointJudge):
 
 
 class OllamaJudge(EndpointJudge):
-    """Ollama by its own `/api/chat`, 0.12.11 or newer for log-probs. It gives no likelihood of a text it is sent."""
+    """Ollama by its own `/api/chat`, from `OLLAMA_LOGPROBS` on. It gives no likelihood of a text it is sent."""
 
     gives = (YES_MARGIN, *TESTS)
 

@@ -23,6 +23,8 @@ FLOOR = -15.0
 """Nats; a token that is less likely than this is simply not written by this model."""
 ROUNDING = 1e-3
 """How far above zero arithmetic may leave a log-prob; it counts as zero."""
+OLLAMA_LOGPROBS = "0.12.11"
+"""Ollama's first version that gives log-probs."""
 YES, NO = (
     frozenset(" " * space + form for space in (0, 1) for form in (word, word.lower(), word.upper()))
     for word in ("Yes", "No")
@@ -178,7 +180,7 @@ def _decode(answer: bytes, schema: type[Schema]) -> Schema:
 def _margin(positions: Sequence[_Position] | None) -> float | None:
     top = positions[0].top_logprobs if positions else None
     if not top:
-        raise Nonsense("no log-probabilities; vLLM gives them, and Ollama from 0.12.11 on")
+        raise Nonsense(f"no log-probabilities; vLLM gives them, and Ollama from {OLLAMA_LOGPROBS} on")
     listed = [(entry.token, _logprob(entry.logprob)) for entry in top]
     total = _probability(logprob for _, logprob in listed)
     if total > 1 + ROUNDING * len(listed):
