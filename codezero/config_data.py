@@ -19,7 +19,8 @@ class DataConfig:
     sources: list[str] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, 1 without: synthetic, mbpp, mbpp_sanitized,
     code_contests, or a path: a JSONL or Parquet file with rows in the form of these sets, or a directory of such files.
-    For example [mbpp:3,synthetic]. NAME@REVISION reads another commit of a set of the hub."""
+    For example [mbpp:3,synthetic]. NAME@REVISION reads another commit of a set of the hub. Where none of them can be
+    read, synthetic problems stand in."""
     wait_seconds: float = bounded(10.0, gt=0, le=600)
     """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""
 

@@ -45,6 +45,8 @@ class Seen:
     updated: float | None
     """When the last row was written, in seconds since 1970."""
     facts: dict[str, str]
+    stand_ins: str
+    """What stands in for sources of problems, and why; empty: nothing."""
     fold: Fold
     """Of the metrics; it goes on changing with the next look."""
     network: NetworkStatus | None
@@ -78,14 +80,17 @@ class RunFiles:
             raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
         node = read_process(self.folder / NODE_FILE)
         outbox = _newest_outbox(self.folder)
+        began, updated = number(node, "began"), _updated(self.folder, fold)
+        begun = bool(fold.last) and (updated or 0.0) >= (began or 0.0)
         return Seen(
             peer_id=_text(node.get("peer_id")),
             running=alive(node),
             stopped=_text(node.get("stopped")),
             supervisor=_text(heard(self.folder, node)),
-            began=number(node, "began"),
-            updated=_updated(self.folder, fold),
+            began=began,
+            updated=updated,
             facts=_facts(node.get("facts")),
+            stand_ins=_text(fold.last.get("problems/stand_ins") if begun else node.get("stand_ins")),
             fold=fold,
             network=_network(self.folder),
             outbox=outbox and _outbox(outbox),

@@ -79,6 +79,8 @@ class Status:
     """Own problems taken back."""
     tolerated: dict[str, int]
     """Errors that the run survived, by kind."""
+    stand_ins: str
+    """What stands in for sources of problems that give nothing now, and why; empty: nothing."""
     hub: HubState | None = None
     """None: this run pushes nothing."""
 
@@ -131,6 +133,7 @@ def read_run(folder: Path, files: RunFiles | None = None) -> Status:
         wrong_value_share=fold.newest("proposer/wrong_value_share"),
         withdrawn=whole(last, "proposer/withdrawn"),
         tolerated=survived(fold),
+        stand_ins=seen.stand_ins,
         hub=read_state(folder),
     )
 
@@ -173,6 +176,8 @@ def plain_line(status: Status) -> str:
     ]
     if sent is not None:
         parts.append(f"{sent.accepted} accepted, {sent.pending} pending, {sent.refused} refused")
+    if status.stand_ins:
+        parts.append(clean(status.stand_ins, 200))
     if status.tolerated:
         parts.append(", ".join(f"{times} {clean(kind, 60)}" for kind, times in status.tolerated.items()))
     return " · ".join(parts)
@@ -204,6 +209,8 @@ def _lines(status: Status) -> list[tuple[str, str]]:
         lines += [("", f"{times} times: {clean(reason, 200)}") for reason, times in sent.reasons.items()]
         if sent.problem:
             lines.append(("kept back", clean(sent.problem, 300)))
+    if status.stand_ins:
+        lines.append(("problems", clean(status.stand_ins, 500)))
     lines += [(what, clean(figure, 400)) for what, figure in status.problems.items()]
     lines += [
         ("kept away from", f"{readable_name(peer)}: {clean(why, 200)}") for peer, why in status.quarantined.items()

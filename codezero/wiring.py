@@ -20,9 +20,10 @@ from codezero.config_data import source_weights
 from codezero.fleet import ADDRESSES, remembered_port
 from codezero.known_round import KnownRound
 from codezero.monitor.monitor import RunMonitor
+from codezero.nano import NANO
 from codezero.node import Node
 from codezero.page import Page, announce, wanted
-from codezero.problems.stream import MixedStream
+from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
 from codezero.problems.synthetic import held_out
 from codezero.profiles import fit
 from codezero.proposer.difficulty import BandTS
@@ -182,6 +183,7 @@ def build_node(
     learner = build_learner(config, policy, crew=crew)
     fits = holding(config, policy)
     proposing = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
+    problems = build_stream(config, swarm.peer_id, fits, monitor)
     monitor.busy("waiting for the chain")
     parts = chain()
     store = CheckpointStore(
@@ -192,7 +194,7 @@ def build_node(
         also={"random": GlobalGenerators()},
     )
     return Node(
-        problems=build_stream(config, swarm.peer_id, fits),
+        problems=problems,
         solver=build_solver(config, policy, sampler, learner, swarm.peer_id),
         evaluator=evaluator,
         swarm=swarm,
@@ -241,17 +243,25 @@ def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bo
     return fits
 
 
-def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool]) -> MixedStream:
-    """The problems' sources; nothing is read before the first iteration. Raises ProblemError."""
-    return MixedStream(
+def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], monitor: RunMonitor) -> MixedStream:
+    """The problems' sources, having said what they are and what stands in for them. Raises ProblemError."""
+    weights = source_weights(config.data.sources)
+    stream = MixedStream(
         seed=config.seed,
         peer_id=peer_id,
         batch=config.solver.problems_per_iteration,
         proposer_share=config.data.proposer_share,
-        sources=source_weights(config.data.sources),
+        sources=weights,
         fits=fits,
         wait_seconds=config.data.wait_seconds,
     )
+    if list(weights) != [SYNTHETIC]:
+        monitor.busy("looking for the problems")
+        monitor.stand_ins = stream.probe()
+        too_easy = monitor.stand_ins.startswith(STAND_INS) and config.model.solver != NANO
+        little = "; these teach a real model little" if too_easy else ""
+        print(f"codezero: problems: {monitor.stand_ins or ', '.join(weights)}{little}", flush=True)
+    return stream
 
 
 def examine(config: NodeConfig, say: Say) -> Metrics:

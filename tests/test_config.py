@@ -78,3 +78,16 @@ def test_a_proposer_behind_an_endpoint_needs_its_address() -> None:
     settings = compose(["proposer.kind=openai", "proposer.url=http://127.0.0.1:8000", "proposer.model=/served/name"])
     assert settings.proposer.url and settings.proposer.taken == 0
     assert compose(["proposer.kind=openai", "proposer.model=off"]).proposer.model == "off"
+
+
+@pytest.mark.parametrize(
+    "words", ["model=qwen", "profile=laptop", "profile=gpu-24g", "profile=gpu-80g", "profile=auto"]
+)
+def test_real_models_learn_from_real_problems_unless_others_are_named(words: str) -> None:
+    assert compose([words]).data.sources == ["mbpp:3", "code_contests:1"]
+    assert compose([words, "data.sources=[synthetic]"]).data.sources == ["synthetic"]
+
+
+@pytest.mark.parametrize("words", [[], ["profile=solo"], ["network=peer"]])
+def test_the_embedded_models_stay_with_the_embedded_problems(words: list[str]) -> None:
+    assert compose(words).data.sources == ["synthetic"]

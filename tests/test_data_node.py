@@ -16,6 +16,8 @@ from builders_data import contest, contests, mbpp, sanitized, write
 from hub_server import serving
 from test_hub import a_hub
 
+from codezero.compose import compose
+
 CONTESTS = [
     *contests(50),
     contest(50, solutions={"language": [0, 1, 2, 4], "solution": ["?", "print 1", "int main(){}", "class A {}"]}),
@@ -88,16 +90,37 @@ def test_real_schemas_run_through_whole_iterations(suffix: str, tmp_path: Path) 
     assert not any(value for name, value in last.items() if name.startswith("tolerated/"))
 
 
-@pytest.mark.slow
+REAL = f"data.sources=[{','.join(compose(['model=qwen']).data.sources)}]"
+"""What real models draw from."""
+
+
+def status(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "codezero", "status", "--json", f"run.directory={folder}"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
+
+
 @pytest.mark.timeout(400)
-def test_a_hub_that_is_not_there_at_the_start_costs_its_problems_alone(tmp_path: Path) -> None:
-    sources = "data.sources=[mbpp:1,code_contests:1]"
-    with node(tmp_path, sources, "run.max_iterations=2", hub="http://127.0.0.1:9") as process:
+def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: Path) -> None:
+    with node(tmp_path, REAL, "run.max_iterations=2", hub="http://127.0.0.1:9") as process:
         assert process.wait(300) == 0, (tmp_path / "out").read_text()
     last = rows(tmp_path)[-1]
     assert last["problems/drawn_synthetic"] == 16 and last["problems/outages"] >= 1
     said = (tmp_path / "out").read_text()
     assert said.count("mbpp cannot be read") == said.count("code_contests cannot be read") == 1, said
+    assert said.index("codezero: problems: synthetic problems stand in: mbpp cannot be read") < said.index(
+        "iteration 1"
+    )
+    assert status(tmp_path)["stand_ins"].startswith("synthetic problems stand in: mbpp cannot be read")
+
+
+@pytest.mark.timeout(400)
+def test_with_the_hub_the_problems_are_its_own_and_nothing_stands_in(tmp_path: Path) -> None:
+    with serving(a_hub(tmp_path)) as hub, node(tmp_path, REAL, "run.max_iterations=2", hub=hub.url) as process:
+        assert process.wait(300) == 0, (tmp_path / "out").read_text()
+    said, last = (tmp_path / "out").read_text(), rows(tmp_path)[-1]
+    assert "codezero: problems: mbpp, code_contests\n" in said and "stand in" not in said
+    assert last["problems/drawn_mbpp"] and "problems/drawn_synthetic" not in last
+    assert status(tmp_path)["stand_ins"] == ""
 
 
 @pytest.mark.slow

@@ -291,7 +291,7 @@ def test_the_live_table_gives_the_terminal_back() -> None:
 def test_the_node_file_holds_no_secret(tmp_path: Path) -> None:
     played(tmp_path, 1).close("asked to stop")
     facts = json.loads((tmp_path / NODE_FILE).read_text())
-    assert set(facts) == {"peer_id", "pid", "start_ticks", "began", "stopped", "facts"}
+    assert set(facts) == {"peer_id", "pid", "start_ticks", "began", "stopped", "stand_ins", "facts"}
     assert facts["facts"] == {"swarm": "local", "solver": "nano"}
 
 

@@ -117,6 +117,30 @@ def test_a_set_without_a_usable_problem_does_not_turn_for_ever(caplog: pytest.Lo
     assert sum("no usable problem" in record.message for record in caplog.records) == 1
 
 
+def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
+    sets = {"mbpp": three(), "code_contests": Memory(contests(20))}
+    monkeypatch.setattr("codezero.problems.stream.open_rows", sets.__getitem__)
+    stream = MixedStream(seed=0, peer_id="a", batch=8, proposer_share=0.0, sources={"mbpp": 3.0, "code_contests": 1.0})
+    assert stream.probe() == "" and "problems/stand_ins" not in stream.metrics()
+    sets["code_contests"].lost = True
+    assert stream.probe() == "problems of mbpp stand in: the set cannot be read: lost"
+    sets["mbpp"].lost = True
+    drawn = stream.next_batch([])
+    assert {problem.source for problem in drawn} == {Source.SYNTHETIC}
+    assert str(stream.metrics()["problems/stand_ins"]).startswith("synthetic problems stand in: the set cannot")
+    sets["mbpp"].lost = sets["code_contests"].lost = False
+    drawn = [problem for _ in range(4) for problem in stream.next_batch([])]
+    assert {problem.source for problem in drawn} == {Source.MBPP, Source.CODE_CONTESTS}
+    assert stream.stand_ins == "" and "problems/stand_ins" not in stream.metrics()
+
+
+def test_looking_for_a_set_reads_no_row_and_moves_no_cursor():
+    looked, plain = shelf(three()), shelf(three())
+    before = looked.state()
+    looked.probe()
+    assert looked.state() == before and draw(looked, 12) == draw(plain, 12)
+
+
 def mixed(path: Path, seed: int = 0) -> MixedStream:
     sources = {str(path): 3.0, "synthetic": 1.0}
     return MixedStream(seed=seed, peer_id="a", batch=8, proposer_share=0.0, sources=sources)

@@ -70,6 +70,29 @@ def test_problems_refused_wrong_and_taken_back_are_shown(run: Path, capsys: pyte
     assert "\x1b[31m" not in shown
 
 
+def test_what_stands_in_for_a_data_set_is_said_as_long_as_it_does(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "synthetic problems stand in: mbpp cannot be read: \x1b[31mno hub"
+    play(run, {"iteration": 1, "round": 1, "time": 1.0, "problems/stand_ins": "of an earlier start"})
+    node(run, pid=os.getpid(), stand_ins=why)  # it has begun and written no row yet
+    assert read_run(run).stand_ins == why
+    print_status(read_run(run))
+    shown = capsys.readouterr().out
+    assert "synthetic problems stand in: mbpp cannot be read" in shown and "\x1b[31m" not in shown
+    assert "synthetic problems stand in" in plain_line(read_run(run))
+    rows = [
+        {"iteration": 2, "time": time.time(), "problems/stand_ins": "mbpp is lost"},
+        {"iteration": 3, "time": time.time()},
+    ]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(rows[0]) + "\n")
+    assert read_run(run).stand_ins == "mbpp is lost"
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(rows[1]) + "\n")
+    assert read_run(run).stand_ins == ""
+
+
 def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play(run, {"iteration": 1, "round": 1})
     store = OutboxStore(run / "outbox-5-abc.db", durable=True)
@@ -117,7 +140,7 @@ KEYS = {
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *("problems", "wrong_value_share", "withdrawn"),
+    *("problems", "wrong_value_share", "withdrawn", "stand_ins"),
 }
 
 

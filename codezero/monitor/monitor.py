@@ -85,6 +85,8 @@ class RunMonitor:
         self.folder = folder
         self.view_kind = view
         self._sinks = sinks
+        self.stand_ins = ""
+        """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
         self._rollouts = RolloutStore(folder, identity)
@@ -150,6 +152,7 @@ class RunMonitor:
             "peer_id": self.state.identity,
             "began": self.state.began,
             "stopped": stopped,
+            "stand_ins": self.stand_ins[:MAX_FACT],
             "facts": {"swarm": self.state.swarm_kind}
             | {name: value[:MAX_FACT] for name, value in self.state.facts.items()},
         }

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
@@ -96,10 +96,16 @@ class Shelf:
         self.name = name
         self._rows, self._fits, self._counts = rows, fits, counts
         self._origin = f"{origin} {name}"
-        self._patient = Patient[_Block](wait_seconds) if rows.remote else None
+        self._patient = Patient[object](wait_seconds) if rows.remote else None
         self._rests_until = 0.0
-        self._late = self._failed = self._barren = False
+        self._barren = False
+        self.trouble = ""
+        """Why nothing can be had from it now; empty: something can, as far as is known."""
         self.restore(ShelfState())
+
+    def probe(self) -> None:
+        """Look whether there is anything to read; `trouble` is the answer, and is left to the caller to show."""
+        self._ask("shards", self._rows.shards, logging.INFO)
 
     def draw(self) -> Problem | None:
         """The next usable problem; None while there is none to be had."""
@@ -150,36 +156,49 @@ class Shelf:
         else:
             if not self._given:
                 self._barren = True
-                logger.warning("%s has no usable problem; other sources stand in for it", self.name)
+                self._note(f"{self.name} has no usable problem", logging.WARNING)
             self._cursor = _Cursor(epoch + 1, 0, 0, block.layout)
             self._given, self._novelty = {}, Novelty()
 
     def _load(self) -> bool:
         """The block that the cursor is in, if it can be had now."""
-        if time.monotonic() < self._rests_until:
-            return False
         at = self._cursor
-        try:
-            loaded = self._read(at) if self._patient is None else self._patient.ask(at, lambda: self._read(at))
-        except ProblemError as error:
-            self._counts["outages"] += 1
-            self._rests_until = time.monotonic() + REST_SECONDS
-            if not self._failed:
-                self._failed = True
-                logger.warning("%s; other sources stand in for it", error)
+        loaded = self._ask(at, lambda: self._read(at), logging.WARNING)
+        if not isinstance(loaded, _Block):
             return False
-        if loaded is None:
-            if not self._late:
-                self._late = True
-                logger.warning("%s takes long; other sources stand in for it until it comes", self.name)
-            return False
-        if self._failed or self._late:
-            logger.info("%s can be read", self.name)
-        self._failed = self._late = False
         if loaded.layout != at.layout:
             self._place = 0
         self._block, self._cursor = loaded, _Cursor(at.epoch, loaded.shard, loaded.block, loaded.layout)
         return True
+
+    def _ask(self, key: Hashable, work: Callable[[], object], level: int) -> object | None:
+        """What `work` returns; None while it cannot be had, which is logged at `level`."""
+        if time.monotonic() < self._rests_until:
+            return None
+        try:
+            answer = work() if self._patient is None else self._patient.ask(key, work)
+        except ProblemError as error:
+            self._counts["outages"] += 1
+            self._rests_until = time.monotonic() + REST_SECONDS
+            self._note(str(error), level)
+            return None
+        if answer is None:
+            self._note(self._late, level)
+            return None
+        if self.trouble:
+            logger.info("%s can be read", self.name)
+        self.trouble = ""
+        return answer
+
+    def _note(self, trouble: str, level: int) -> None:
+        """Log the first trouble, and one that follows a mere delay."""
+        if trouble != self.trouble and self.trouble in ("", self._late):
+            logger.log(level, "%s; other sources stand in for it", trouble)
+        self.trouble = trouble
+
+    @property
+    def _late(self) -> str:
+        return f"{self.name} takes long"
 
     def _read(self, at: _Cursor) -> _Block:
         """In a thread where it may take long: touches nothing of this object that changes."""

@@ -31,6 +31,8 @@ MAX_STATE = 64 << 20
 """Bytes of a checkpoint's file."""
 SYNTHETIC = "synthetic"
 """The name of the embedded source."""
+STAND_INS = "synthetic problems"
+"""What is left where no other source gives anything."""
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -101,15 +103,32 @@ class MixedStream:
         chosen.extend(self._fresh() for _ in range(wanted - len(chosen)))
         return chosen
 
+    def probe(self) -> str:
+        """Look for each source, waiting a while for those on the hub. Returns `stand_ins`."""
+        for shelf in self._shelves.values():
+            shelf.probe()
+        return self.stand_ins
+
+    @property
+    def stand_ins(self) -> str:
+        """What stands in for sources that give nothing now, and why they do not; empty while all give."""
+        lost = {name: shelf.trouble for name, shelf in self._shelves.items() if shelf.trouble}
+        others = ", ".join(name for name in self._shelves if name not in lost)
+        who = f"problems of {others}" if others else STAND_INS
+        return f"{who} stand in: {'; '.join(lost.values())}" if lost else ""
+
     def admits(self, problem: Problem) -> bool:
         """False for a problem that asks for a held-out program."""
         return not is_exam(problem)
 
     def metrics(self) -> Metrics:
-        """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`."""
+        """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`;
+        `problems/stand_ins` while sources give nothing.
+        """
         refused = sum(count for name, count in self._counts.items() if name.startswith("refused_"))
         told: Metrics = {f"problems/{name}": count for name, count in sorted(self._counts.items())}
-        return told | {"problems/refused": refused}
+        stand_ins: Metrics = {"problems/stand_ins": self.stand_ins} if self.stand_ins else {}
+        return told | stand_ins | {"problems/refused": refused}
 
     def save(self, folder: Path) -> None:
         state = _State(
