@@ -6,6 +6,7 @@ export default defineConfig({
   build: {
     outDir: "../codezero/login/static",
     emptyOutDir: true,
+    license: { fileName: "licenses.txt" }, // MIT asks for the notice of what is bundled
     target: "es2023",
     assetsInlineLimit: 0, // files, never data: addresses
     modulePreload: { polyfill: false },

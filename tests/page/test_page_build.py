@@ -17,6 +17,7 @@ SOURCE = ROOT / "modal-login"
 BUILD = ROOT / "scripts" / "build_page.sh"
 MAX_BYTES = 600_000
 MAX_LINES = 300
+LICENCES = "licenses.txt"
 NAMED_ONLY = re.compile(r"https?://(www\.w3\.org/(1998|1999|2000|XML)/|react\.dev/errors/|viem\.sh$|localhost\W?$)")
 """Names of XML name spaces, and texts of errors: written somewhere and never asked."""
 CONTRACTS = [(view, "contract.ts"), (schema, "login_contract.ts")]
@@ -64,6 +65,13 @@ def test_the_page_is_small(page: Path) -> None:
     assert sum(path.stat().st_size for path in page.rglob("*") if path.is_file()) < MAX_BYTES
 
 
+def test_it_carries_the_licences_of_what_it_bundles(page: Path) -> None:
+    text = (page / LICENCES).read_text()
+    for name in ("chart.js", "react", "react-dom", "viem"):
+        assert f"\n## {name} - " in text
+    assert text.count("Permission is hereby granted") == text.count("\n## ")
+
+
 def test_nothing_is_inline(page: Path) -> None:
     pages = list(page.rglob("*.html"))
     assert pages
@@ -75,6 +83,8 @@ def test_nothing_is_inline(page: Path) -> None:
 
 def test_it_asks_nobody_but_its_own_server(page: Path) -> None:
     for path, text in texts(page):
+        if path.endswith(LICENCES):  # read by people alone
+            continue
         addresses = re.findall(r"(?:https?|wss?)://[^\s\"'`<>)]+", text)
         assert [address for address in addresses if not NAMED_ONLY.match(address)] == [], path
         assert not re.search(r"@import|url\(\s*['\"]?(?:https?:)?//", text), path
