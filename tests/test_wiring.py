@@ -1,9 +1,14 @@
 """What the wiring decides by itself."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from codezero.compose import compose
 from codezero.config import ExternalConfig, NodeConfig
-from codezero.wiring import pulled_groups
+from codezero.monitor.monitor import NODE_FILE, RunMonitor
+from codezero.wiring import build_stream, pulled_groups
 
 
 @pytest.mark.parametrize(
@@ -13,3 +18,23 @@ from codezero.wiring import pulled_groups
 )
 def test_nothing_is_pulled_that_nobody_learns_from(told: ExternalConfig, pulled: int) -> None:
     assert pulled_groups(NodeConfig(external=told)) == pulled
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["data.sources=[./none.jsonl]"], "problems: synthetic problems stand in: none.jsonl is neither a JSONL or"),
+        (["data.sources=[synthetic]"], ""),
+    ],
+    ids=["lost", "wanted"],
+)
+def test_a_start_says_what_a_real_model_gets_in_place_of_its_problems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    monitor = RunMonitor(folder=tmp_path, view="off", identity="peer", swarm_kind="local", facts={})
+    build_stream(compose(["model=qwen", *words]), "peer", lambda problem: True, monitor)
+    shown = capsys.readouterr().out
+    assert line in shown and ("teach a real model little" in shown) == bool(line) == bool(monitor.stand_ins)
+    monitor.started(0)
+    assert json.loads((tmp_path / NODE_FILE).read_text())["stand_ins"] == monitor.stand_ins
+    monitor.close("asked to stop")
