@@ -2,11 +2,16 @@
 
 import sys
 
-from codezero.cli import main as cli_main
-
 
 def main() -> None:
-    sys.exit(cli_main(sys.argv[1:]))
+    try:
+        from codezero.cli import main as cli_main  # takes its time, in which somebody may press Ctrl-C
+
+        code = cli_main(sys.argv[1:])
+    except KeyboardInterrupt:
+        print("codezero: interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ after the shipped values and before KEY=VALUE; CODEZERO_LOCAL=FILE names another
 `codezero config show` tells where each value comes from.
 
 exit codes: 0 done, or stopped by SIGTERM; 1 failed while running; 2 a mistake in what was given: usage, setting,
-model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted (Ctrl-C).
+model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted (Ctrl-C); 143 SIGTERM again,
+or before it had begun. The first signal saves the iteration in flight, a second does not.
 A process that signal N ended shows as 128 + N in a shell (137: killed, perhaps for lack of memory); --supervise ends
 with the last code of its node in the same form.
 """
@@ -116,4 +117,5 @@ def main(arguments: Sequence[str]) -> int:
         print(f"codezero: {error}", file=sys.stderr)
         return USAGE if isinstance(error, MISTAKES) else FAILED
     except KeyboardInterrupt:
+        print("codezero: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -25,8 +25,9 @@ from codezero.errors import SwarmError
 from codezero.monitor.logs import set_aside
 from codezero.monitor.swarm_view import SwarmView, summarise
 from codezero.monitor.text import clean
+from codezero.monitor.text import count as many
 from codezero.page import Page, announce, wanted
-from codezero.stopping import LEASH, Stop
+from codezero.stopping import LEASH, Stop, again
 
 SILENT_SECONDS = 300.0
 """A first node that says nothing new for so long is given up; the limits of its start itself are its own."""
@@ -35,6 +36,8 @@ TELLING_SECONDS = 15.0
 MOST_WORDS = 4096
 """Bytes at the end of a file in which its last line is looked for."""
 LEAVING_SECONDS = 30.0
+LEFT_EARLY = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Codes of a node that was asked to stop while it was starting."""
 LOOKING_SECONDS = 1.0
 ADDRESSES = "addresses.txt"
 """In a node's run folder: one multiaddress a line, written when others can join."""
@@ -60,7 +63,16 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     if sharing := told(seats):
         print(f"codezero: {sharing}", flush=True)
     leash, held = os.pipe()  # what nobody but this process holds ends with it, and the nodes with that
-    with stop.on_signals():
+
+    def answer(which: signal.Signals, before: int) -> None:
+        """Say what the first signal brings about; with the second the nodes leave at once, with the third they die."""
+        if not before:
+            saving = f"saving {many(len(members), 'node')}, up to {LEAVING_SECONDS:g} s"
+            print(f"codezero: stopping: {saving}; {again(which)}", flush=True)
+        for member in members if before else []:
+            member.process.send_signal(signal.SIGTERM if before == 1 else signal.SIGKILL)
+
+    with stop.on_signals(answer=answer):
         try:
             members.append(_start(config, overrides, base, 1, seats, config.swarm.bootstrap, leash))
             addresses = founded(members[0], stop)
@@ -76,9 +88,9 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
                 page.close()
             os.close(leash)
             os.close(held)
-    if stop.received is signal.SIGINT:
-        return 130
-    return 0 if all(code == 0 for code in codes) else 1
+    if stop.received is signal.SIGINT or stop.insisted:
+        return 128 + (stop.insisted or signal.SIGINT)
+    return 0 if all(code == 0 or (stop and code in LEFT_EARLY) for code in codes) else 1
 
 
 def _start(

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
@@ -10,13 +11,14 @@ from dataclasses import dataclass, field
 from codezero.errors import ChainError, CodeZeroError, DiskFullError
 from codezero.known_round import KnownRound
 from codezero.protocols import Checkpoints, Coordinator, Monitor, Persistent, Swarm
-from codezero.stopping import FAILED, FINISHING_SECONDS, Overdue, Stop
+from codezero.stopping import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
 from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
 ASKED = "asked to stop"
 CUT = "asked to stop, and the iteration in flight left out"
+INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
 ROOM_SECONDS = 2.0
 """Between two looks whether a full disk has room again."""
 LIMITS = ("max_iterations reached", "max_minutes reached")
@@ -41,6 +43,8 @@ class Iterating:
     """After a signal, for the iteration in flight and its checkpoint; what takes longer is left out."""
     kept: int = 0
     """The iteration of the newest checkpoint."""
+    in_flight: int = 0
+    """The iteration that is under way; 0: none has begun."""
     known_round: KnownRound = field(default_factory=KnownRound)
     stop: Stop = field(default_factory=Stop)
     tolerated: Counter[str] = field(default_factory=Counter[str])
@@ -71,7 +75,7 @@ class Iterating:
         self.monitor.started(iteration)
         reason = FAILED
         try:
-            with self.stop.on_signals(self.finishing_seconds):
+            with self.stop.on_signals(self.finishing_seconds, self.answer):
                 reason = self.loop(iteration)
         except Overdue:
             reason = CUT
@@ -89,6 +93,13 @@ class Iterating:
             self.monitor.close(reason)
         return reason
 
+    def answer(self, which: signal.Signals, before: int) -> None:
+        """Say what a signal brings about; the second ends the process. Runs in a thread of its own."""
+        doing = f"saving iteration {self.in_flight}" if self.in_flight else "finishing what was begun"
+        if before:
+            leave(which, lambda: self.monitor.cut(INTERRUPTED))
+        self.monitor.say(f"stopping: {doing}, up to {self.finishing_seconds:g} s; {again(which)}")
+
     def loop(self, iteration: int) -> str:
         """From `iteration`, the number already done. Returns why it ended."""
         began = saved = time.monotonic()
@@ -99,15 +110,16 @@ class Iterating:
         reason = self.reason_to_stop(iteration, began)
         while not reason:
             round_number = self.open_round()
-            iteration += 1
+            iteration = self.in_flight = iteration + 1
             metrics, judged = self.iterate(iteration, round_number)
             reason = self.reason_to_stop(iteration, began)
             metrics |= self.look(iteration, reason)
             # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
             self.write(lambda: self.monitor.observe(iteration, metrics | self.tolerated, judged))  # noqa: B023
-            if reason or time.monotonic() - saved >= self.checkpoint_seconds:
+            if reason or self.stop or time.monotonic() - saved >= self.checkpoint_seconds:
                 self.write(lambda: self.checkpoints.save(iteration, self.parts))  # noqa: B023
                 self.kept, saved = iteration, time.monotonic()
+                reason = reason or (ASKED if self.stop else "")
         return reason
 
     def write(self, what: Callable[[], None]) -> None:

@@ -231,8 +231,16 @@ class Monitor(Protocol):
         """Record and show one iteration, with own and peers' groups as they were judged."""
         ...
 
+    def say(self, line: str) -> None:
+        """Show a line at once, and until the end. From any thread."""
+        ...
+
     def close(self, reason: str) -> None:
         """Write the report and say what to do next."""
+        ...
+
+    def cut(self, reason: str) -> None:
+        """Record, from any thread, that the process ends now: `close` without what takes long."""
         ...
 
 

@@ -1,11 +1,12 @@
-"""A wish to stop, set by SIGINT or SIGTERM and looked at where it is safe to end."""
+"""A wish to stop, set by SIGINT or SIGTERM, answered at once, and looked at where it is safe to end."""
 
 import contextlib
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from queue import Empty, SimpleQueue
+from typing import NoReturn
 
 LEASH = "CODEZERO_LEASH"
 """Environment variable: a pipe's file descriptor that comes to its end when the parent does."""
@@ -17,6 +18,11 @@ LEAVING_SECONDS = 30.0
 """From the wish to stop to the end of a process; whoever asked may kill it then."""
 FINISHING_SECONDS = 20.0
 """Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
+RECORDING_SECONDS = 3.0
+"""For what a process that leaves at once still writes."""
+ASKING = (signal.SIGINT, signal.SIGTERM)
+Answer = Callable[[signal.Signals, int], None]
+"""Is called with a signal and the number of those before it."""
 
 
 class Overdue(BaseException):
@@ -36,6 +42,8 @@ class Stop:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         """The signal that asked."""
+        self.insisted: signal.Signals | None = None
+        """A later one, where signals are answered."""
         self._asked = False
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
@@ -55,35 +63,89 @@ class Stop:
         return self._asked
 
     @contextlib.contextmanager
-    def on_signals(self, seconds: float = 0.0) -> Generator[None]:
+    def on_signals(self, seconds: float = 0.0, answer: Answer | None = None) -> Generator[None]:
         """The first SIGINT or SIGTERM only sets the wish, a second has its usual effect; the end restores both.
 
-        seconds: after which, since the wish, Overdue is raised inside; 0: never. For the main thread.
+        seconds: after which, since the wish, Overdue is raised inside; 0: never. answer: is called for every signal, at
+        once and in another thread; a second one has no other effect then. For the main thread.
         """
-        asked = (signal.SIGINT, signal.SIGTERM)
-        old = {which: signal.getsignal(which) for which in (*asked, signal.SIGALRM)}
+        old = {which: signal.getsignal(which) for which in (*ASKING, signal.SIGALRM)}
 
         def hear(which: int, _frame: object) -> None:
+            if self.received is not None:
+                self.insisted = signal.Signals(which)
+                return
             self.received = signal.Signals(which)
             self.ask()
-            signal.signal(which, old[self.received])
+            if answer is None:
+                signal.signal(which, old[self.received])
             if seconds:
                 signal.setitimer(signal.ITIMER_REAL, seconds)
 
         def overdue(_which: int, _frame: object) -> None:
             raise Overdue
 
-        for which in asked:
+        for which in ASKING:
             signal.signal(which, hear)
         if seconds:
             signal.signal(signal.SIGALRM, overdue)
         try:
-            yield
+            with contextlib.nullcontext() if answer is None else _answering(answer):
+                yield
         finally:
             if seconds:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
             for which, handler in old.items():
                 signal.signal(which, handler)
+
+
+@contextlib.contextmanager
+def _answering(answer: Answer) -> Generator[None]:
+    """Call `answer` for each signal that has a handler, in a thread of its own.
+
+    The interpreter's C handler writes to a pipe, so the thread hears of a signal also while the main thread is inside a
+    library, where Python's own handlers wait.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+
+    def listen() -> None:
+        before = 0
+        with os.fdopen(reading, "rb", buffering=0) as pipe:
+            while numbers := pipe.read(16):
+                for number in numbers:
+                    if number in ASKING:
+                        answer(signal.Signals(number), before)
+                        before += 1
+
+    thread = threading.Thread(target=listen, name="signals", daemon=True)
+    thread.start()
+    outer = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(outer)
+        os.close(writing)
+        thread.join()
+
+
+def again(which: signal.Signals) -> str:
+    """How a person who sent this signal leaves without what the first one brings about."""
+    return f"{'Ctrl-C' if which is signal.SIGINT else which.name} again leaves now"
+
+
+def leave(which: signal.Signals, record: Callable[[], object]) -> NoReturn:
+    """End this process now with 128 + the signal's number, whatever its other threads do, once `record` has returned.
+
+    Nothing is unwound: each child ends by itself when this process does, as after a kill.
+    """
+    limit = threading.Timer(RECORDING_SECONDS, os._exit, (128 + which,))
+    limit.daemon = True
+    limit.start()
+    try:
+        record()
+    finally:
+        os._exit(128 + which)
 
 
 def end_with_parent() -> None:

@@ -22,14 +22,14 @@ from codezero.last_words import tell
 from codezero.room import full
 from codezero.run_folder import CHECKPOINTS
 from codezero.solver.checkpoint import checkpoints_in
-from codezero.stopping import LEASH, LEAVING_SECONDS, Stop
+from codezero.stopping import LEASH, LEAVING_SECONDS, Answer, Stop
 
 LONGEST_PAUSE = 300.0
 LOOKING_SECONDS = 0.2
 ROOM_SECONDS = 2.0
 """Between two looks whether a full disk has room again."""
-DONE, USAGE, INTERRUPTED = 0, 2, 130
-FINAL = (DONE, USAGE, INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+DONE, USAGE, INTERRUPTED, TERMINATED = 0, 2, 130, 143
+FINAL = (DONE, USAGE, INTERRUPTED, TERMINATED, -signal.SIGINT, -signal.SIGTERM)
 """Ways to end that are not deaths; a negative one is the signal that did it."""
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -99,21 +99,22 @@ def keep_alive(
         _say(words)
         note(words, last)
 
-    stop, first = Stop(), True
-    with stop.on_signals():
+    stop, first, living = Stop(), True, list[subprocess.Popen[bytes]]()
+
+    with stop.on_signals(answer=_passing_on(living)):
         while True:
-            code = _live(command(first), stop, leaving_seconds)
+            code = _live(command(first), stop, leaving_seconds, living)
             first = False
             if sys.stdout.isatty():
                 print(end=SHOW_CURSOR, flush=True)  # a view that was killed has hidden it
             if stop or code in FINAL:
-                return _after_asking(stop.received, code) if stop else as_exit_code(code)
+                return _after_asking(stop, code) if stop else as_exit_code(code)
             if why := obstacle():
                 say(f"the node {_how(code)}; {why}")
                 while obstacle() and not stop:
                     stop.wait(ROOM_SECONDS)
                 if stop:
-                    return _after_asking(stop.received, DONE)
+                    return _after_asking(stop, DONE)
                 continue
             pause = patience.died(saved())
             if pause is None:
@@ -125,7 +126,19 @@ def keep_alive(
                 return as_exit_code(code)
             say(f"the node {_how(code)}; it is started again in {pause:.1f} s ({patience.deaths} of {patience.most})")
             if stop.wait(pause):
-                return _after_asking(stop.received, DONE)
+                return _after_asking(stop, DONE)
+
+
+def _passing_on(living: Sequence[subprocess.Popen[bytes]]) -> Answer:
+    """The first signal is passed on by `_live`, and a node says itself what it brings about."""
+
+    def answer(which: signal.Signals, before: int) -> None:
+        for process in living if before else []:
+            process.send_signal(which if before == 1 else signal.SIGKILL)
+        if not living:
+            _say("stopping: no node is running")
+
+    return answer
 
 
 def as_exit_code(code: int) -> int:
@@ -133,19 +146,25 @@ def as_exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _after_asking(asked: signal.Signals | None, code: int) -> int:
+def _after_asking(stop: Stop, code: int) -> int:
     """Of a node that was asked to stop: as if it had been asked alone."""
-    if code in (DONE, INTERRUPTED, -signal.SIGINT, -signal.SIGTERM):  # by the signal: it had nothing to save yet
-        return INTERRUPTED if asked is signal.SIGINT else DONE
+    if stop.insisted is not None:
+        return 128 + stop.insisted
+    if code in FINAL and code != USAGE:  # one that the signal ended had nothing to save yet
+        return INTERRUPTED if stop.received is signal.SIGINT else DONE
     return as_exit_code(code)
 
 
-def _live(command: Sequence[str], stop: Stop, leaving_seconds: float) -> int:
-    """One process from its start to its end; it is asked to stop when this one is. Its return code."""
+def _live(command: Sequence[str], stop: Stop, leaving_seconds: float, living: list[subprocess.Popen[bytes]]) -> int:
+    """One process from its start to its end; it is asked to stop when this one is. Its return code.
+
+    living: holds it meanwhile.
+    """
     leash, held = os.pipe()  # its end is the end of this process, however that comes about
     # A session of its own: Ctrl-C reaches this process alone, which passes it on once.
     process = subprocess.Popen(command, start_new_session=True, env=os.environ | {LEASH: str(leash)}, pass_fds=[leash])
     os.close(leash)
+    living.append(process)
     try:
         while process.poll() is None and not stop:
             stop.wait(LOOKING_SECONDS)
@@ -156,6 +175,7 @@ def _live(command: Sequence[str], stop: Stop, leaving_seconds: float) -> int:
         if process.poll() is None:
             process.kill()
             process.wait()
+        living.remove(process)
         os.close(held)
     return process.returncode
 

@@ -20,6 +20,7 @@ from codezero.config_data import source_weights
 from codezero.fleet import ADDRESSES, remembered_port
 from codezero.known_round import KnownRound
 from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.plain import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
 from codezero.page import Page, announce, wanted
@@ -30,7 +31,7 @@ from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, Exam, Swarm
 from codezero.ranks import Crew
 from codezero.run_folder import RunFolder
-from codezero.stopping import end_with_parent
+from codezero.stopping import Stop, end_with_parent, leave
 from codezero.swarm.gossip import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.lease import Lease
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NOT_BEGUN = "stopped while starting, with nothing to save"
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain."""
 
@@ -70,9 +72,14 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
     """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
     end_with_parent()
     start_logging(config)
-    identity = Identity.load_or_create(Path(config.swarm.identity))
-    config, proposes = with_login(config), config.role == "proposer"
-    with contextlib.ExitStack() as stack:
+    monitor: RunMonitor | None = None
+
+    def answer(which: signal.Signals, _before: int) -> None:
+        leave(which, lambda: monitor.cut(NOT_BEGUN) if monitor else print_flushed(f"codezero: {NOT_BEGUN}"))
+
+    with Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
+        identity = Identity.load_or_create(Path(config.swarm.identity))
+        config, proposes = with_login(config), config.role == "proposer"
         crew = None
         if not proposes:
             config, overrides, crew = hire(config, overrides, stack)

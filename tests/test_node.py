@@ -135,6 +135,11 @@ class Parts:
 
     def busy(self, doing: str) -> None: ...
 
+    def say(self, line: str) -> None:
+        self.said = [*getattr(self, "said", []), line]
+
+    def cut(self, reason: str) -> None: ...
+
     def started(self, iteration: int) -> None:
         self.note(f"started {iteration}")
 

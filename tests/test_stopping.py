@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+import subprocess
 import sys
 import threading
 from types import FrameType
@@ -63,3 +64,47 @@ def test_the_second_signal_has_its_usual_effect() -> None:
             assert usual == [signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+BUSY = """
+import hashlib
+from codezero.stopping import Stop, again, leave
+
+def answer(which, before):
+    print(f"{which.name} {before}: {again(which)}", flush=True)
+    if before:
+        leave(which, lambda: print("recorded", flush=True))
+
+with Stop().on_signals(answer=answer):
+    print("up", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+"""
+"""Its main thread is inside a library for longer than any test takes."""
+
+
+@pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGTERM", "SIGTERM"), ("SIGINT", "SIGTERM")])
+def test_signals_are_answered_and_obeyed_while_the_main_thread_is_in_a_library(first: str, second: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as busy:
+        try:
+            assert busy.stdout is not None and busy.stdout.readline() == "up\n"
+            busy.send_signal(signal.Signals[first])
+            name = "Ctrl-C" if first == "SIGINT" else first
+            assert busy.stdout.readline() == f"{first} 0: {name} again leaves now\n"
+            busy.send_signal(signal.Signals[second])
+            assert busy.stdout.readline().startswith(f"{second} 1:") and busy.stdout.read() == "recorded\n"
+            assert busy.wait(60) == 128 + signal.Signals[second]
+        finally:
+            busy.kill()
+
+
+def test_what_cannot_be_recorded_in_time_holds_nobody_up() -> None:
+    script = BUSY.replace('print("recorded", flush=True)', "__import__('time').sleep(3600)")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as busy:
+        try:
+            assert busy.stdout is not None and busy.stdout.readline() == "up\n"
+            for _ in range(2):
+                busy.send_signal(signal.SIGINT)
+                assert busy.stdout.readline()
+            assert busy.wait(60) == 130
+        finally:
+            busy.kill()

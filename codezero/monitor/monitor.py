@@ -1,12 +1,13 @@
 """Records, shows and reports a run: `protocols.Monitor` over metrics.jsonl, rollouts.db, a view and the report."""
 
+import contextlib
 import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.names import readable_name
@@ -38,6 +39,8 @@ class View(Protocol):
 
     def busy(self, state: RunState) -> None: ...
 
+    def say(self, line: str) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -48,6 +51,9 @@ class NoView:
         """Silence."""
 
     def busy(self, state: RunState) -> None:
+        """Silence."""
+
+    def say(self, line: str) -> None:
         """Silence."""
 
     def close(self) -> None:
@@ -89,6 +95,9 @@ class RunMonitor:
         """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
+        self._stage: Literal["starting", "running", "ended"] = "starting"
+        self._reason = ""
+        """Why it ended, from the beginning of its end on."""
         self._rollouts = RolloutStore(folder, identity)
         self._view: View = NoView() if view == "off" else PlainView()
         """Plain lines until `started`: what is loaded then scrolls away above the live view."""
@@ -101,6 +110,7 @@ class RunMonitor:
         self._rollouts.begin(iteration)
         for sink in self._sinks:
             sink.start(iteration)
+        self._stage = "running"
         self._write_node_file(stopped=None)
         logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
         quiet_libraries()  # by now everything is imported
@@ -126,10 +136,16 @@ class RunMonitor:
         self.state = self.state.advanced(row, own)
         self._view.show(self.state)
 
+    def say(self, line: str) -> None:
+        """Show a line at once, and until the end. From any thread."""
+        logger.info("%s", line)
+        self._view.say(line)
+
     def close(self, reason: str) -> None:
         """Give the terminal back, write the report and say where it is. Nothing to do before `started`."""
         if self._file is None:
             return
+        self._reason = reason
         self._view.close()
         self._file.close()
         self._file = None
@@ -142,6 +158,28 @@ class RunMonitor:
             save_picture(self.folder / PICTURE, self.state)
         except OSError as error:  # a full disk: it must not hide why the run ended
             logger.warning("the end of the run cannot be written to %s: %s", self.folder, error.strerror)
+        self._say_farewell(reason, page)
+
+    def cut(self, reason: str) -> None:
+        """Record, from any thread, that the process ends now: `close` without what takes long."""
+        if self._stage == "ended":
+            return
+        self._view.close()
+        reason, page = self._reason or reason, self.folder
+        with contextlib.suppress(OSError):  # a full disk
+            if self._stage == "running" or self.state.busy:  # else nobody was told of this process
+                self._write_node_file(stopped=reason)
+            if self._stage == "running":
+                page = write_report(
+                    self.folder, read_metrics(self.folder / FILE_NAME), self.state, reason, picture=False
+                )
+        if self._stage == "running":
+            self._say_farewell(reason, page)
+        elif self.view_kind != "off":
+            print_flushed(f"codezero: {reason}")
+
+    def _say_farewell(self, reason: str, page: Path) -> None:
+        self._stage = "ended"
         logger.info("ended after iteration %d: %s", self.state.iteration, reason)
         if self.view_kind != "off":
             for line in farewell(self.state, reason, page):
@@ -162,7 +200,7 @@ class RunMonitor:
 def farewell(state: RunState, reason: str, page: Path) -> list[str]:
     """The last lines on the screen."""
     return [
-        f"codezero: {reason} after iteration {state.iteration}",
+        f"codezero: {reason}, after iteration {state.iteration}",
         f"  {headline(state.exams)}",
         f"  report: {page}",
         f"  next: the same command goes on from here; with peers: {MORE_PEERS}",

@@ -65,5 +65,9 @@ class PlainView:
         """One line for what takes its time."""
         self._write(f"codezero: {state.busy} …")
 
+    def say(self, line: str) -> None:
+        """At once."""
+        self._write(f"codezero: {line}")
+
     def close(self) -> None:
         """Nothing to give back."""

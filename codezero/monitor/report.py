@@ -21,6 +21,7 @@ from codezero.types import Metrics
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
 REAL_MODELS = "./run_swarm.sh model=qwen"
 NOT_MEASURED = "not measured"
+CURVE = "curve.png"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,21 @@ class Story:
         return mean(values) if values else None
 
 
-def write_report(folder: Path, rows: Sequence[Metrics], state: RunState, reason: str) -> Path:
-    """Write `report.md` and `curve.png` into `folder`, atomically each; returns the page's path."""
-    from codezero.monitor.curve import draw_curve  # matplotlib takes a second; only the end of a run needs it
+def write_report(folder: Path, rows: Sequence[Metrics], state: RunState, reason: str, *, picture: bool = True) -> Path:
+    """Write `report.md` and `curve.png` into `folder`, atomically each; returns the page's path.
 
-    story = Story.of(rows)
-    draw_curve(folder / "curve.png", story.exams, story.series("reward/mean"))
+    picture: False, where there is no time for one, leaves none.
+    """
+    story, curve = Story.of(rows), folder / CURVE
+    if picture:
+        from codezero.monitor.curve import draw_curve  # matplotlib takes a second; only the end of a run needs it
+
+        draw_curve(curve, story.exams, story.series("reward/mean"))
+    else:
+        curve.unlink(missing_ok=True)
     page, part = folder / "report.md", folder / "report.part"
-    part.write_text("\n".join(_page(folder.resolve().name, story, state, reason)) + "\n", encoding="utf-8")
+    lines = _page(folder.resolve().name, story, state, reason, picture)
+    part.write_text("\n".join(lines) + "\n", encoding="utf-8")
     os.replace(part, page)
     return page
 
@@ -79,12 +87,13 @@ def _overlap(first: ExamResult, last: ExamResult) -> str:
     return "the 95 % intervals do not overlap" if apart else "the 95 % intervals overlap, so it may be chance"
 
 
-def _page(name: str, story: Story, state: RunState, reason: str) -> Iterator[str]:
+def _page(name: str, story: Story, state: RunState, reason: str, picture: bool) -> Iterator[str]:
     line = headline(story.exams)
     yield f"# codezero run `{_inline(name)}`"
     yield f"\n**{line[0].upper()}{line[1:]}.**"
     yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
-    yield "\n![Executed average and reward over iterations](curve.png)"
+    if picture:
+        yield f"\n![Executed average and reward over iterations]({CURVE})"
     yield from _start_and_end(story.exams)
     yield from _levels(story.exams)
     yield from _trust(story)

@@ -56,8 +56,8 @@ class Trendline:
         return Measurement(1, options.max_width)
 
 
-def render(state: RunState, *, height: int = 24, now: float | None = None) -> RenderableType:
-    """The whole view, at most `height` rows; `now` (unix seconds) drives the clock."""
+def render(state: RunState, *, height: int = 24, now: float | None = None, said: str = "") -> RenderableType:
+    """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `said` is the last row."""
     low, high = CODE_ROWS
     more = bool(state.tolerated) + bool(state.trust.audit) + bool(state.trust.trouble)
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
@@ -74,13 +74,13 @@ def render(state: RunState, *, height: int = 24, now: float | None = None) -> Re
         border_style="cyan",
         padding=(0, 1),
     )
-    return Group(run, _problem(state.problem, code_rows), _foot(state))
+    return Group(run, _problem(state.problem, code_rows), _foot(state, said))
 
 
-def _foot(state: RunState) -> Text:
-    """What is going on, or how to leave."""
-    said, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
-    return Text(f" {said}", style, no_wrap=True, overflow="ellipsis")
+def _foot(state: RunState, said: str) -> Text:
+    """What was said, what is going on, or how to leave."""
+    busy, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
+    return Text(f" {said or busy}", "bold yellow" if said else style, no_wrap=True, overflow="ellipsis")
 
 
 def facts_line(state: RunState) -> str:
@@ -224,6 +224,7 @@ class LiveView:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._state: RunState | None = None
+        self._said = ""
         self._live = Live(
             get_renderable=self._draw,
             console=self._console,
@@ -241,6 +242,11 @@ class LiveView:
         """The same picture with what is going on below it."""
         self.show(state)
 
+    def say(self, line: str) -> None:
+        """The same picture with this line below it."""
+        self._said = line
+        self._live.refresh()
+
     def close(self) -> None:
         """Leave the last picture standing and give the terminal back."""
         self._live.stop()
@@ -248,7 +254,7 @@ class LiveView:
     def _draw(self) -> RenderableType:
         if self._state is None:
             return Text()
-        return render(self._state, height=self._console.height, now=time.time())
+        return render(self._state, height=self._console.height, now=time.time(), said=self._said)
 
 
 def terminal_console(stream: io.TextIOBase | None = None) -> Console | None:

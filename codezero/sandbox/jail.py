@@ -176,6 +176,7 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
                 pass_fds=[writing, *files.values()],
                 cwd="/",
                 env={},
+                start_new_session=True,  # Ctrl-C is for the node, whose verdict it must not change
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],

@@ -6,9 +6,11 @@ Its death is told once, as a SwarmError; after that the trainer goes on alone un
 import atexit
 import logging
 import multiprocessing
+import signal
 import threading
 import time
 from collections import Counter, deque
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -130,6 +132,9 @@ class NetworkProcess:
         self._lease.release()
 
     def _supervise(self) -> None:
+        resource_tracker.ensure_running()  # its start lets signals through again
+        # The process inherits this: Ctrl-C is for the trainer, also while the process still loads.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         pause = FIRST_PAUSE
         while True:
             began = time.monotonic()

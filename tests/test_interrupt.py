@@ -1,0 +1,73 @@
+"""Ctrl-C at a terminal: answered at once, then again; the run is recorded as it was, and goes on.
+
+Real nodes, as their users start them. Does not show: several cards, whose ranks test_ranks.py ends.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import NOISE, Seat, seated
+from test_run import command, newest_checkpoint, rows
+
+LONG = "solver.problems_per_iteration=160"
+"""An iteration takes seconds, within which somebody can press twice."""
+
+
+def status(folder: Path) -> dict[str, Any]:
+    asked = [sys.executable, "-m", "codezero", "status", "--json", f"run.directory={folder}", "run.name=run"]
+    return json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def quiet(seat: Seat) -> bool:
+    return not [word for word in NOISE if word in seat.shown]
+
+
+@pytest.mark.parametrize("view", ["live", pytest.param("plain", marks=pytest.mark.slow)])
+def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Path, view: str) -> None:
+    page = ["login.page=on", f"login.port={free_port()}", f"login.directory={tmp_path / 'login'}"]
+    words = command(tmp_path, "network=peer", f"monitor.view={view}", LONG, "evals.every=0", *page)
+    with seated(words, tmp_path) as seat:
+        seat.wait_for("a checkpoint", (tmp_path / "run" / "checkpoints" / "00000001").exists)
+        seat.press()
+        seat.wait_for("stopping: saving iteration 2, up to 20 s; Ctrl-C again leaves now")
+        seat.press()
+        assert seat.end() == 130
+        assert quiet(seat), seat.shown
+    seen, report = status(tmp_path), (tmp_path / "run" / "report.md").read_text()
+    ended = "interrupted by a second signal, and the iteration in flight left out"
+    assert seen["stopped"] == ended and not seen["running"] and not seen["problem"] and seen["iteration"] == 1
+    assert f"Ended: {ended}, after iteration 1." in report and "curve.png" not in report
+    assert f"codezero: {ended}, after iteration 1" in seat.shown
+    again = subprocess.run(command(tmp_path, "network=peer", LONG, "evals.every=0", "run.max_iterations=2"))
+    assert again.returncode == 0 and [row["iteration"] for row in rows(tmp_path)] == [1, 2]
+    assert int(newest_checkpoint(tmp_path).name) == 2 and status(tmp_path)["stopped"] == "max_iterations reached"
+
+
+@pytest.mark.parametrize("shown", ["loading the libraries", "loading the judge"])
+def test_ctrl_c_while_a_node_starts_is_answered_at_once(tmp_path: Path, shown: str) -> None:
+    with seated(command(tmp_path, "network=peer", "monitor.view=plain"), tmp_path) as seat:
+        seat.wait_for(shown)
+        seat.press()
+        assert seat.end() == 130
+        assert "codezero: stopped while starting, with nothing to save" in seat.shown and quiet(seat), seat.shown
+    assert status(tmp_path)["stopped"] == "stopped while starting, with nothing to save"
+
+
+def test_ctrl_c_before_anything_is_loaded(tmp_path: Path) -> None:
+    with seated([sys.executable, "-X", "importtime", *command(tmp_path)[1:]], tmp_path) as seat:
+        seat.wait_for("codezero.errors")
+        seat.press()
+        assert seat.end() in (130, -signal.SIGINT)
+        assert "codezero: interrupted" in seat.shown and quiet(seat), seat.shown[-3000:]
