@@ -1,5 +1,6 @@
 """`python -m codezero` and the `codezero` command."""
 
+import signal
 import sys
 
 
@@ -11,6 +12,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("codezero: interrupted", file=sys.stderr)
         code = 130
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done: nobody shall read a trace of the interpreter's own end
     sys.exit(code)
 
 

@@ -69,7 +69,7 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
         if not before:
             saving = f"saving {many(len(members), 'node')}, up to {LEAVING_SECONDS:g} s"
             print(f"codezero: stopping: {saving}; {again(which)}", flush=True)
-        for member in members if before else []:
+        for member in members if before else ():
             member.process.send_signal(signal.SIGTERM if before == 1 else signal.SIGKILL)
 
     with stop.on_signals(answer=answer):

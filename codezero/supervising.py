@@ -133,7 +133,7 @@ def _passing_on(living: Sequence[subprocess.Popen[bytes]]) -> Answer:
     """The first signal is passed on by `_live`, and a node says itself what it brings about."""
 
     def answer(which: signal.Signals, before: int) -> None:
-        for process in living if before else []:
+        for process in living if before else ():
             process.send_signal(which if before == 1 else signal.SIGKILL)
         if not living:
             _say("stopping: no node is running")

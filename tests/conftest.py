@@ -8,8 +8,8 @@ from hypothesis import settings
 
 LONG = {
     "test_browser_live", "test_connectivity", "test_data_node", "test_found_and_join", "test_hostile_peer",
-    "test_measured_policy", "test_no_execution", "test_outage", "test_ranks", "test_real_models", "test_resume",
-    "test_run", "test_two_nodes",
+    "test_interrupt", "test_measured_policy", "test_no_execution", "test_outage", "test_ranks", "test_real_models",
+    "test_resume", "test_run", "test_two_nodes",
 }  # fmt: skip
 """Files whose tests run whole nodes, for a minute or more."""
 

@@ -3,6 +3,7 @@
 Real nodes, as their users start them. Does not show: several cards, whose ranks test_ranks.py ends.
 """
 
+import contextlib
 import json
 import signal
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from node_lives import wait_for
 from terminal import NOISE, Seat, seated
 from test_run import command, newest_checkpoint, rows
 
@@ -30,6 +32,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def survivors(folder: Path) -> list[str]:
+    """Processes whose arguments name this folder."""
+    found: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes()
+            if str(folder).encode() in arguments:
+                found.append(arguments.decode(errors="replace"))
+    return found
+
+
 def quiet(seat: Seat) -> bool:
     return not [word for word in NOISE if word in seat.shown]
 
@@ -45,6 +58,7 @@ def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Pa
         seat.press()
         assert seat.end() == 130
         assert quiet(seat), seat.shown
+    wait_for("the children's end", 60, lambda: not survivors(tmp_path), every=0.1)
     seen, report = status(tmp_path), (tmp_path / "run" / "report.md").read_text()
     ended = "interrupted by a second signal, and the iteration in flight left out"
     assert seen["stopped"] == ended and not seen["running"] and not seen["problem"] and seen["iteration"] == 1
@@ -71,3 +85,17 @@ def test_ctrl_c_before_anything_is_loaded(tmp_path: Path) -> None:
         seat.press()
         assert seat.end() in (130, -signal.SIGINT)
         assert "codezero: interrupted" in seat.shown and quiet(seat), seat.shown[-3000:]
+
+
+def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> None:
+    words = command(tmp_path, "monitor.view=plain")
+    words[3:4] = ["swarm", "up", "--nodes", "2"]
+    node = tmp_path / "run" / "node-1"
+    with seated(words, tmp_path) as seat:
+        seat.wait_for("a node's process", lambda: (node / "logs" / "swarm.log").exists())
+        seat.press()
+        seat.wait_for("codezero: stopping: saving 1 node, up to 30 s; Ctrl-C again leaves now")
+        seat.press()
+        assert seat.end() in (130, -signal.SIGINT) and quiet(seat), seat.shown
+    wait_for("the nodes' end", 60, lambda: not survivors(tmp_path), every=0.1)
+    assert "Traceback" not in (node / "output.log").read_text()

@@ -142,11 +142,39 @@ time.sleep(60)
 
 
 @pytest.mark.timeout(120)
-def test_a_signal_in_a_pause_ends_it() -> None:
+def test_a_signal_in_a_pause_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
     patience = Patience(3, LONGEST_PAUSE, jitter=max)
     assert keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, patience) == 0
+    assert "stopping: no node is running" in capfd.readouterr().err
+
+
+STUBBORN = """
+import signal, sys, time
+asked = []
+def hear(which, _):
+    asked.append(which)
+    print("asked", len(asked), flush=True)
+    if len(asked) == 2:
+        sys.exit(128 + which)
+signal.signal(signal.SIGTERM, hear)
+signal.signal(signal.SIGINT, hear)
+print("up", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("which", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_is_passed_on_too(which: signal.Signals, code: int) -> None:
+    words = [*python(SUPERVISOR.format(leaving=3600)), STUBBORN]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        for line in ("asked 1\n", "asked 2\n"):
+            process.send_signal(which)
+            assert process.stdout.readline() == line
+        assert process.wait(120) == code
 
 
 @pytest.mark.slow
