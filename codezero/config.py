@@ -261,7 +261,7 @@ class EvalsConfig:
     """Executed truth, beside the reward."""
 
     every: int = _bounded(25, ge=0)
-    """Iterations between two exams; 0: never."""
+    """Iterations between two exams; 0: never. Two more come after a fifth and two fifths of the first ones."""
     problems: int = _bounded(200, ge=5, le=10000)
     """Held-out problems, spread evenly over the five levels."""
     samples: int = _bounded(8, ge=1, le=256)

@@ -160,10 +160,13 @@ def test_references_are_never_shown_to_the_solver(sandbox: MontySandbox) -> None
     assert "return" not in str(sat.sampler.asked)
 
 
-@pytest.mark.parametrize(("every", "due"), [(25, [0, 25, 50]), (0, []), (1, [0, 1, 24, 25, 26, 50])])
-def test_due_from_the_start_and_then_regularly(sandbox: MontySandbox, every: int, due: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("every", "due"),
+    [(25, [0, 5, 10, 25, 50]), (50, [0, 10, 20, 50]), (4, [*range(0, 51, 4)]), (1, [*range(51)]), (0, [])],
+)
+def test_due_early_at_first_and_then_regularly(sandbox: MontySandbox, every: int, due: list[int]) -> None:
     sat = exam(sandbox, [[RIGHT]], every=every)
-    assert [iteration for iteration in (0, 1, 24, 25, 26, 50) if sat.due(iteration)] == due
+    assert [iteration for iteration in range(51) if sat.due(iteration)] == due
 
 
 def test_an_empty_exam_is_refused(sandbox: MontySandbox) -> None:

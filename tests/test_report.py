@@ -26,6 +26,9 @@ def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
     assert "do not overlap" in page
     for wanted in (
         "pass@8",
+        "|  | iteration 0 | iteration 25 |",
+        "| executed average@8 | 21.0 % [18.0, 24.0] | 52.0 % [49.0, 55.0] |",
+        "| level | iteration 0 | iteration 25 |",
         "| 1 | 31.0 % | 62.0 % |",
         "AUROC",
         "12,346 tokens",
@@ -57,6 +60,9 @@ def test_without_an_exam_it_says_so(tmp_path: Path, rows: list[Metrics]) -> None
 def test_one_exam_is_no_comparison(tmp_path: Path) -> None:
     page = reported(tmp_path, [exam_row(0, 0.21), row(1)])
     assert "measured once" in page and "rose" not in page
+    assert "|  | iteration 0 |\n| --- | --- |\n| executed average@8 | 21.0 % [18.0, 24.0] |\n" in page
+    assert "| level | iteration 0 |\n| --- | --- |\n| 1 | 31.0 % |\n" in page
+    assert not [line for line in page.splitlines() if line.count("21.0 %") > 1 or line.count("iteration 0") > 1]
 
 
 def test_another_number_of_samples_keeps_its_name(tmp_path: Path) -> None:

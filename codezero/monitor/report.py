@@ -104,32 +104,41 @@ def _page(name: str, story: Story, state: RunState, reason: str, picture: bool) 
 
 
 def _start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
-    yield "\n## Start and end\n"
+    yield f"\n## {'Measured once' if len(exams) == 1 else 'Start and end'}\n"
     if not exams:
         yield f"Executed truth: {NOT_MEASURED}; no exam was sat (`evals.every`)."
         return
-    first, last = exams[0], exams[-1]
-    yield f"| | iteration {first.iteration} | iteration {last.iteration} |\n|---|---|---|"
-    for title, measured in (
-        (last.label, [f"{percent(exam.average)} {interval(exam.low, exam.high)}" for exam in (first, last)]),
-        (
-            f"{last.source} pass@{last.samples}",
-            [f"{percent(exam.passed)} {interval(exam.pass_low, exam.pass_high)}" for exam in (first, last)],
-        ),
-        ("undecided executions, left out", [percent(exam.unknown_share) for exam in (first, last)]),
-    ):
-        yield f"| {_inline(title)} | {measured[0].strip()} | {measured[1].strip()} |"
+    shown, last = _ends(exams), exams[-1]
+    yield _table_row("", *(f"iteration {exam.iteration}" for exam in shown))
+    yield _table_row("---", *("---" for _ in shown))
+    yield _table_row(
+        _inline(last.label), *(f"{percent(exam.average)} {interval(exam.low, exam.high)}" for exam in shown)
+    )
+    passes = (f"{percent(exam.passed)} {interval(exam.pass_low, exam.pass_high)}" for exam in shown)
+    yield _table_row(_inline(f"{last.source} pass@{last.samples}"), *passes)
+    yield _table_row("undecided executions, left out", *(percent(exam.unknown_share) for exam in shown))
     problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "
     yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
 
 
 def _levels(exams: Sequence[ExamResult]) -> Iterator[str]:
-    if not exams or not (exams[0].levels or exams[-1].levels):
+    shown = _ends(exams)
+    levels = sorted({level for exam in shown for level in exam.levels})
+    if not levels:
         return
-    first, last = exams[0], exams[-1]
-    yield "\n| level | start | end |\n|---|---|---|"
-    for level in sorted({*first.levels, *last.levels}):
-        yield f"| {level} | {percent(first.levels.get(level))} | {percent(last.levels.get(level))} |"
+    yield "\n" + _table_row("level", *(f"iteration {exam.iteration}" for exam in shown))
+    yield _table_row("---", *("---" for _ in shown))
+    for level in levels:
+        yield _table_row(str(level), *(percent(exam.levels.get(level)) for exam in shown))
+
+
+def _ends(exams: Sequence[ExamResult]) -> Sequence[ExamResult]:
+    """The first and the last; one where there is one."""
+    return exams if len(exams) < 2 else (exams[0], exams[-1])
+
+
+def _table_row(*cells: str) -> str:
+    return f"| {' | '.join(cell.strip() for cell in cells)} |"
 
 
 def _trust(story: Story) -> Iterator[str]:
@@ -147,7 +156,7 @@ def _trust(story: Story) -> Iterator[str]:
     yield "The judge never runs code; here it is held against the execution of the same attempts.\n"
     yield "| iteration | judge believes | executed truth | AUROC | wrong but believed | right but not believed |"
     yield "|---|---|---|---|---|---|"
-    for exam in [known[0], known[-1]][: len(known)]:
+    for exam in _ends(known):
         ranking = "—" if exam.auroc is None else f"{exam.auroc:.3f}"
         yield (
             f"| {exam.iteration} | {percent(exam.believed)} | {percent(exam.average)} | {ranking} "
