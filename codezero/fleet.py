@@ -27,6 +27,7 @@ from codezero.monitor.swarm_view import SwarmView, summarise
 from codezero.monitor.text import clean
 from codezero.monitor.text import count as many
 from codezero.page import Page, announce, wanted
+from codezero.run_folder import LABEL
 from codezero.stopping import LEASH, Stop, again
 
 SILENT_SECONDS = 300.0
@@ -60,6 +61,7 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     members: list[Member] = []
     page = Page(config, ["network=peer", *overrides]) if wanted(config) else None
     seats = deal(find_cards(config.model.device), count)
+    print(f"codezero: {'goes on with' if any(base.glob(f'*/{LABEL}')) else 'new run'} {base.name}", flush=True)
     if sharing := told(seats):
         print(f"codezero: {sharing}", flush=True)
     leash, held = os.pipe()  # what nobody but this process holds ends with it, and the nodes with that

@@ -8,6 +8,7 @@ in peers (swarm/) and the outbox. One process owns it at a time; the lock goes w
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,8 @@ MOST_LABEL_BYTES = 1 << 16
 ORIGIN = "forked_from"
 """In the label of a run that began with another's checkpoint."""
 CHECKPOINTS = "checkpoints"
+AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
+"""The name of a run that nobody named, as `_dated` makes it."""
 STAGING = ".fork"
 """Where a forked run is put together before it gets its name."""
 
@@ -60,6 +63,8 @@ class RunFolder:
 def open_run_folder(config: NodeConfig) -> RunFolder:
     """The named folder, or without a name the newest free one made with the same choices, or a new one.
 
+    A run that somebody named goes on under its name alone.
+
     Raises ConfigError when the named one is in use or was made with other choices.
     """
     base = Path(config.run.directory)
@@ -75,7 +80,7 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
         return _locked(path, choices)
     if config.run.resume:
         for path in _newest_first(base):
-            made = _read_label(path)
+            made = _read_label(path) if AUTOMATIC.fullmatch(path.name) else None
             if made is not None and _agree(made, choices) and (folder := _lock(path, choices)) is not None:
                 return folder
     return _new(base, choices)

@@ -129,7 +129,7 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 
 JOINING = {"wiring", "wiring_evaluator", "wiring_proposer", "wiring_proposing", "wiring_chain", "wiring_page",
            "run_view", "page_routes", "evaluate", "nano", "commands", "bootnode", "peers", "inviting", "leaderboard",
-           "status", "measuring", "measured_policy", "wiring_hub", "doctor"}  # fmt: skip
+           "status", "measuring", "measured_policy", "wiring_hub", "doctor", "beginning"}  # fmt: skip
 
 
 def test_only_wiring_names_parts_of_several_roles() -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders_monitor import exam_row, row
 from test_checkpoint import Counter
 
 from codezero.beginning import begin
@@ -51,9 +52,9 @@ def test_fresh_moves_the_run_aside_whole_and_says_where(tmp_path: Path, capsys: 
         folder.record_start()
         assert folder.path == old and not folder.checkpoints.exists() and not (old / "metrics.jsonl").exists()
         assert json.loads((old / LABEL).read_text())["seed"] == 9
-    (line,) = capsys.readouterr().out.splitlines()
+    line = capsys.readouterr().out.splitlines()[-1]
     (aside,) = [path for path in tmp_path.iterdir() if path != old]
-    assert aside.name.startswith("mine.before-20") and str(aside) in line
+    assert aside.name.startswith("mine.before-20") and "new run mine; " in line and str(aside) in line
     with begin(config(tmp_path, aside.name)) as kept:
         assert reached(kept) == 5 and (aside / "metrics.jsonl").read_text() == "rows\n"
 
@@ -74,7 +75,7 @@ def test_fresh_without_a_name_begins_another_run(tmp_path: Path, capsys: pytest.
         assert folder.path != old and not folder.checkpoints.exists()
     with begin(config(tmp_path)) as again:
         assert again.path == folder.path  # the newest goes on by default
-    assert seen(old) == before and not capsys.readouterr().out
+    assert seen(old) == before and f"codezero: new run {folder.path.name}\n" in capsys.readouterr().out
 
 
 def test_fresh_does_not_take_a_run_from_under_a_process(tmp_path: Path) -> None:
@@ -98,7 +99,9 @@ def test_a_fork_begins_with_the_newest_checkpoint_and_touches_nothing(
             begin(config(tmp_path / "runs", "other", seed=5))
     label = json.loads((folder.path / LABEL).read_text())
     assert label[ORIGIN] == {"run": str(source.resolve()), "checkpoint": "00000007"} and label["seed"] == 5
-    assert seen(source) == before and "begins with checkpoint 00000007" in capsys.readouterr().out
+    assert (
+        seen(source) == before and "new run other, which begins with checkpoint 00000007 of" in capsys.readouterr().out
+    )
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["mine", "other"]
     with begin(config(tmp_path / "runs", "other", seed=5)) as again:  # and goes on by itself from now on
         assert reached(again) == 7
@@ -123,9 +126,35 @@ def test_what_a_killed_fork_left_is_no_run_and_is_cleared(tmp_path: Path) -> Non
     with_checkpoints(tmp_path, "mine", 2)
     (tmp_path / ".fork/checkpoints/00000009").mkdir(parents=True)
     with begin(config(tmp_path)) as folder:
-        assert folder.path.name == "mine"
+        assert folder.path.name not in ("mine", ".fork")
     with begin(config(tmp_path, "other"), fork="mine") as folder:
         assert [path.name for path in folder.checkpoints.iterdir()] == ["00000002"]
+
+
+def test_every_start_says_which_run_it_is_and_how_far_it_has_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(folder: RunFolder) -> str:
+        folder.release()
+        return capsys.readouterr().out
+
+    assert said(begin(config(tmp_path, "mine"))) == "codezero: new run mine\n"
+    with begin(config(tmp_path, "mine")) as folder:
+        assert "new run mine" in capsys.readouterr().out, "it stopped before its first checkpoint"
+        store = CheckpointStore(folder.checkpoints, 5)
+        for iteration in (3, 7):
+            store.save(iteration, {"part": Counter(iteration)})
+        rows = [exam_row(0, 0.2), row(3), exam_row(5, 0.412), row(7), exam_row(10, 0.9)]
+        (folder.path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    wanted = "codezero: goes on with mine at iteration 7, executed average@8 41.2 %\n"
+    assert said(begin(config(tmp_path, "mine"))) == wanted, "what comes after the checkpoint is done again"
+    (folder.path / "checkpoints/00000007/manifest.json").write_text("{")
+    assert "at iteration 3, executed average@8 20.0 %" in said(begin(config(tmp_path, "mine")))
+    (folder.path / "metrics.jsonl").unlink()
+    assert said(begin(config(tmp_path, "mine"))) == "codezero: goes on with mine at iteration 3\n"
+    assert not said(begin(config(tmp_path, "mine"), supervised=True)), "its node says so"
+    assert not said(begin(config(tmp_path, "mine", resume=False))), "it is refused"
+    assert "new run 20" in said(begin(config(tmp_path, resume=False)))
 
 
 def test_what_cannot_be_forked_is_said_in_one_line(tmp_path: Path) -> None:

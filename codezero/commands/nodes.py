@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
     config = compose(options.overrides)
     check_directories(config)
-    folder = begin(config, fresh=options.fresh, fork=options.fork)
+    folder = begin(config, fresh=options.fresh, fork=options.fork, supervised=options.supervise)
     if options.supervise:
         from codezero.supervising import run_supervised
 
