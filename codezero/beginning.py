@@ -8,8 +8,8 @@ from pathlib import Path
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.monitor.state import read_exam
-from codezero.monitor.store import FILE_NAME, number, read_metrics
-from codezero.monitor.text import percent
+from codezero.monitor.store import FILE_NAME, read_metrics
+from codezero.monitor.text import clean, percent
 from codezero.run_folder import RunFolder, open_forked_folder, open_fresh_folder, open_run_folder
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
@@ -46,13 +46,14 @@ def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, s
 
 def start_line(folder: RunFolder) -> str:
     """Which run it is and how far it has come. A checkpoint that turns out to be damaged is named when it is loaded."""
-    iteration = next(filter(None, map(_iteration_of, checkpoints_in(folder.checkpoints))), 0)
+    iterations = [_iteration_of(checkpoint) for checkpoint in checkpoints_in(folder.checkpoints)]
+    iteration = next((each for each in iterations if each), 0)
     if not iteration:
         return f"new run {folder.path.name}"
     rows = read_metrics(folder.path / FILE_NAME, max_bytes=MAX_BYTES)
-    exams = (read_exam(row) for row in reversed(rows) if (number(row, "iteration") or 0) <= iteration)
-    last = next(filter(None, exams), None)
-    measured = f", {last.label} {percent(last.average)}" if last else ""
+    exams = [exam for row in rows if (exam := read_exam(row)) is not None and exam.iteration <= iteration]
+    last = exams[-1] if exams else None
+    measured = f", {clean(last.label, 40)} {percent(last.average)}" if last else ""
     return f"goes on with {folder.path.name} at iteration {iteration}{measured}"
 
 
