@@ -18,7 +18,7 @@ from codezero.monitor.health import limit_seconds
 from codezero.monitor.history import MAX_WHOLE, Fold, History, Played, whole
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.names import readable_name
-from codezero.monitor.state import ExamResult, read_tolerated
+from codezero.monitor.state import ExamResult
 from codezero.monitor.store import FILE_NAME, number
 from codezero.monitor.trust import Trust
 from codezero.monitor.view import MAX_PEERS, Exam, JudgeBelief, LevelSkill, Network, Outbox, Peer, Round, RunView
@@ -139,7 +139,7 @@ def run_view(key: str, seen: Seen) -> RunView:
 
 def survived(fold: Fold) -> dict[str, int]:
     """Errors that the run survived, by kind; those that happened."""
-    counts = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in read_tolerated(fold.last).items() if times}
+    counts = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in fold.survived.totals.items() if times}
     return dict(list(counts.items())[:MAX_LIST])
 
 

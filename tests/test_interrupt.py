@@ -15,10 +15,19 @@ from typing import Any
 import pytest
 from node_lives import wait_for
 from terminal import NOISE, Seat, seated
-from test_run import command, newest_checkpoint, rows
+from test_run import command, newest_checkpoint, rows, run
+
+from codezero.monitor.report import headline
+from codezero.monitor.state import read_exam
+from codezero.monitor.text import percent
+from codezero.run_view import RunFiles
 
 LONG = "solver.problems_per_iteration=160"
 """An iteration takes seconds, within which somebody can press twice."""
+
+SILENT_CHAIN = ["chain.kind=rpc", "chain.rpc_urls=[http://127.0.0.1:9]", "chain.chain_id=31337",
+                f"chain.contract=0x{'12' * 20}"]  # fmt: skip
+"""Every iteration survives an error."""
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -99,3 +108,44 @@ def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> No
         assert seat.end() in (130, -signal.SIGINT) and quiet(seat), seat.shown
     wait_for("the nodes' end", 60, lambda: not survivors(tmp_path), every=0.1)
     assert "Traceback" not in (node / "output.log").read_text()
+
+
+def agreed(folder: Path, reason: str, shown: str) -> str:
+    """The last executed average, which like all else the terminal, the report, `status` and the page tell alike."""
+    seen, view, made = status(folder), RunFiles(folder / "run").view("run"), rows(folder)
+    report, last = (folder / "run" / "report.md").read_text(), made[-1]["iteration"]
+    exams = [exam for row in made if (exam := read_exam(row)) is not None]
+    line = headline(exams)
+    assert view.iteration == seen["iteration"] == last and view.running is seen["running"] is False
+    assert view.stopped == seen["stopped"] == reason
+    assert (
+        f"codezero: {reason}, after iteration {last}" in shown and f"Ended: {reason}, after iteration {last}." in report
+    )
+    assert line in shown and f"**{line[0].upper()}{line[1:]}.**" in report
+    assert f"| iteration {exams[0].iteration} | iteration {exams[-1].iteration} |" in report
+    assert [exam.iteration for exam in view.exams] == [exam.iteration for exam in exams]
+    assert (view.exams[0].average, view.exams[-1].average) == (exams[0].average, seen["executed"])
+    survived = seen["tolerated"]["ChainUnreachableError"]
+    assert view.tolerated == seen["tolerated"] and f"tolerated errors: ChainUnreachableError ({survived})" in report
+    if exams[-1].iteration == last:
+        assert f"{survived} tolerated errors" in [one for one in shown.splitlines() if one.startswith("iteration")][-1]
+    assert view.updated == made[-1]["time"] and view.began is not None and view.began < view.updated
+    return f"{exams[-1].label} {percent(exams[-1].average)}"
+
+
+def test_all_who_tell_of_a_run_agree_when_it_was_interrupted_and_when_it_ended(tmp_path: Path) -> None:
+    settings = ["monitor.view=plain", "evals.every=2", *SILENT_CHAIN]
+    with seated(command(tmp_path, *settings), tmp_path) as seat:
+        seat.wait_for("some iterations", lambda: "iteration 4 " in seat.shown)
+        seat.press()
+        assert seat.end() == 130 and quiet(seat), seat.shown
+    first, measured = rows(tmp_path), agreed(tmp_path, "asked to stop", seat.shown)
+    reached = first[-1]["iteration"]
+    again = run(tmp_path, *settings, f"run.max_iterations={reached + 3}")
+    assert again.returncode == 0, again.stderr
+    assert f"codezero: goes on with run at iteration {reached}, {measured}\n" in again.stdout
+    agreed(tmp_path, "max_iterations reached", again.stdout)
+    made = rows(tmp_path)
+    assert [row["iteration"] for row in made] == list(range(reached + 4)) and made[: len(first)] == first
+    key = "tolerated/ChainUnreachableError"
+    assert status(tmp_path)["tolerated"]["ChainUnreachableError"] == first[-1][key] + made[-1][key]

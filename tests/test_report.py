@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from builders_monitor import exam_row, fresh, group, learned, row
 
-from codezero.monitor.report import NOT_MEASURED, headline, total_tolerated, write_report
+from codezero.monitor.report import NOT_MEASURED, headline, write_report
 from codezero.monitor.state import RunState
 from codezero.types import Metrics
 
@@ -121,10 +121,11 @@ def test_expected_values_that_nobody_executed_are_not_called_right(told: Metrics
     assert "## Problems" not in reported(tmp_path, [row(1)])
 
 
-def test_tolerated_errors_are_counted_over_restarts() -> None:
+def test_tolerated_errors_are_counted_over_restarts(tmp_path: Path) -> None:
     counts = [1, 1, 3, None, 1, 2]
     rows: list[Metrics] = [row(i) | ({} if c is None else {"tolerated/SwarmError": c}) for i, c in enumerate(counts)]
-    assert total_tolerated(rows) == {"SwarmError": 5}
+    assert fresh().replayed(rows).tolerated == {"SwarmError": 5}
+    assert "tolerated errors: SwarmError (5)" in reported(tmp_path, rows)
 
 
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.monitor.series import Averaged, Thinned
-from codezero.monitor.state import ExamResult, read_exam
+from codezero.monitor.state import TOLERATED, ExamResult, Tolerated, read_exam
 from codezero.monitor.store import FILE_NAME, number, parse
 from codezero.monitor.tail import Tail
 from codezero.monitor.view import MAX_EXAMS, MAX_ROUNDS
@@ -104,6 +104,7 @@ class Fold:
     """The newest, oldest first."""
     shares: dict[str, Share] = field(default_factory=dict[str, Share])
     """By peer id."""
+    survived: Tolerated = field(default_factory=Tolerated)
     recent: deque[Metrics] = field(default_factory=lambda: deque[Metrics](maxlen=RECENT))
     """Whole rows, newest last."""
 
@@ -119,6 +120,8 @@ class Fold:
                 self.exams.add(exam)
         if row.iteration > 0 and row.round is not None:
             self._play(row, row.round)
+        if TOLERATED.encode() in line or self.survived.last:
+            self.survived = self.survived.advanced(parse(line) or {})
         if JUDGED.encode() in line:
             self._share(parse(line) or {})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from codezero.monitor.names import readable_name
 from codezero.monitor.proposals import proposal_lines
-from codezero.monitor.state import ExamResult, RunState, ShownAttempt, code_of, mean, read_exam, read_tolerated
+from codezero.monitor.state import ExamResult, RunState, ShownAttempt, Tolerated, code_of, mean, read_exam
 from codezero.monitor.store import number
 from codezero.monitor.text import clean, count, duration, interval, percent
 from codezero.monitor.trust import Trust, troubles
@@ -187,22 +187,9 @@ def _run(story: Story, state: RunState) -> Iterator[str]:
     yield f"- peers: {f'{peers[-1]:.0f} at the end, {max(peers):.0f} at most' if peers else NOT_MEASURED}" + (
         "" if shared is None else f"; {percent(shared)} of what was learnt came from them"
     )
-    survived = total_tolerated(story.rows)
-    errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(survived.items()))
+    survived = functools.reduce(Tolerated.advanced, story.rows, Tolerated()).totals
+    errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(survived.items()) if times)
     yield f"- tolerated errors: {errors or 'none'}"
-
-
-def total_tolerated(rows: Sequence[Metrics]) -> dict[str, int]:
-    """Errors survived by every process of the run: each counts from 0, so a count that falls is a new process."""
-    total: dict[str, int] = {}
-    before: dict[str, int] = {}
-    for row in rows:
-        now = read_tolerated(row)
-        for name, times in now.items():
-            known = before.get(name, 0)
-            total[name] = total.get(name, 0) + (times - known if times >= known else times)
-        before = now
-    return total
 
 
 def _attempts(state: RunState) -> Iterator[str]:

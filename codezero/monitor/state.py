@@ -48,6 +48,27 @@ def mean(values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Tolerated:
+    """Errors survived by every process of a run: each counts from 0, so a count that falls is a new process."""
+
+    totals: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By type."""
+    last: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What the newest row says, of its own process."""
+
+    def advanced(self, row: Metrics) -> "Tolerated":
+        """After one more row."""
+        now = read_tolerated(row)
+        if not now and not self.last:
+            return self
+        totals = dict(self.totals)
+        for name, times in now.items():
+            before = self.last.get(name, 0)
+            totals[name] = totals.get(name, 0) + (times - before if times >= before else times)
+        return Tolerated(totals, now)
+
+
+@dataclass(frozen=True, slots=True)
 class ExamResult:
     """One sitting. Shares in [0, 1]."""
 
@@ -119,12 +140,16 @@ class RunState:
     rewards: Trend = Trend()
     exams: tuple[ExamResult, ...] = ()
     recent_seconds: tuple[float, ...] = ()
-    tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Errors survived by this process, by type."""
+    survived: Tolerated = field(default_factory=Tolerated)
     trust: Trust = field(default_factory=Trust)
     problem: ShownProblem | None = None
     busy: str = ""
     """What takes its time just now, beside the iterations."""
+
+    @property
+    def tolerated(self) -> dict[str, int]:
+        """Errors that the run survived, by type; those that happened."""
+        return {name: times for name, times in self.survived.totals.items() if times}
 
     @property
     def seconds_per_iteration(self) -> float | None:
@@ -156,17 +181,17 @@ class RunState:
             rewards=self.rewards if reward is None else self.rewards.added(reward),
             exams=self.exams if exam is None else (*self.exams[: MAX_EXAMS - 1], exam),
             recent_seconds=self.recent_seconds if seconds is None else (*self.recent_seconds, seconds)[-RECENT:],
-            tolerated={**self.tolerated, **read_tolerated(row)},
+            survived=self.survived.advanced(row),
             trust=self.trust.advanced(row),
             problem=most_telling(scored) or self.problem,
         )
 
     def replayed(self, rows: Iterable[Metrics]) -> "RunState":
-        """The state after the rows of an earlier process; its tolerated errors are not this one's."""
+        """The state after the rows of an earlier process, whose speed is not this one's."""
         state = self
         for row in rows:
             state = state.advanced(row)
-        return replace(state, tolerated={}, recent_seconds=())
+        return replace(state, recent_seconds=())
 
 
 def read_exam(row: Metrics) -> ExamResult | None:
