@@ -27,17 +27,21 @@ def test_the_newest_run_is_found_again(tmp_path: Path) -> None:
 
 def test_a_run_that_somebody_named_goes_on_under_its_name_alone(tmp_path: Path) -> None:
     for name in ("mine", "mine.before-2025-11-22_10-00-00", "2025-11-22_10-00-00.mine"):
-        open_run_folder(config(tmp_path, name=name)).release()
+        with open_run_folder(config(tmp_path, name=name)) as named:
+            named.record_start()
     with open_run_folder(config(tmp_path)) as bare:
+        bare.record_start()
         assert AUTOMATIC.fullmatch(bare.path.name)
-    open_run_folder(config(tmp_path, name="mine")).release()
+    with open_run_folder(config(tmp_path, name="mine")) as mine:
+        mine.record_start()
     with open_run_folder(config(tmp_path)) as again:
         assert again.path == bare.path
 
 
 def test_a_run_of_yesterday_that_nobody_named_is_found(tmp_path: Path) -> None:
     for name in ("2025-11-22_10-00-00", "2025-11-22_10-00-00-2"):
-        open_run_folder(config(tmp_path, name=name)).release()
+        with open_run_folder(config(tmp_path, name=name)) as folder:
+            folder.record_start()
         with open_run_folder(config(tmp_path)) as found:
             assert found.path.name == name
 
