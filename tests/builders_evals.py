@@ -61,7 +61,7 @@ MBPP: Rows = [
           ["assert inc(1) == 2", "assert inc(0) == 1"]),
     _mbpp(12, "Write a function to reverse words.", "def rev(s):\n    return ' '.join(reversed(s.split()))",
           ["assert rev('a b') == 'b a'", "assert rev('') == ''"]),
-    _mbpp(13, "Write a function to find shared items.", "def both(a, b):\n    return tuple(set(a) & set(b))",
+    _mbpp(13, "Write a function to find shared items.", "def both(a, b):\n    return tuple(x for x in a if x in b)",
           ["assert set(both((1, 2), (2, 3))) == set((2,))"]),
     _mbpp(300, "Write a function for the area of a square.", "def sq(x):\n    return x * x",
           ["assert math.isclose(sq(1.5), 2.25)"], "import math"),

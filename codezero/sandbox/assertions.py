@@ -10,7 +10,7 @@ import builtins
 import functools
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -61,8 +61,9 @@ class Script:
 @functools.lru_cache(maxsize=4096)
 def examine(tests: tuple[str, ...]) -> Script:
     """The script of these tests. Raises ProblemError when one is not an assertion with optional set-up lines."""
-    rewriter = _Rewriter()
-    lines = [line for number, test in enumerate(tests, start=1) for line in _rewrite(test, number, rewriter)]
+    trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
+    rewriter = _Rewriter(read_as_builtins(trees))
+    lines = [line for number, tree in enumerate(trees, start=1) for line in _rewrite(tree, number, rewriter)]
     aliases = [f"{name}{TAG} = {name}" for name in sorted(rewriter.aliased)]
     flags = [f"plain_{number}{TAG}" for number in range(rewriter.asserted)]
     return Script(
@@ -72,8 +73,7 @@ def examine(tests: tuple[str, ...]) -> Script:
     )
 
 
-def _rewrite(test: str, number: int, rewriter: "_Rewriter") -> Iterator[str]:
-    tree = read_test(test, number)
+def _rewrite(tree: ast.Module, number: int, rewriter: "_Rewriter") -> Iterator[str]:
     try:
         rewriter.bound = bound_names(tree)
         for statement in tree.body:
@@ -98,6 +98,13 @@ def read_test(test: str, number: int) -> ast.Module:
     return tree
 
 
+def read_as_builtins(trees: Sequence[ast.Module]) -> frozenset[str]:
+    """The builtins; but a builtin that is the only name in all assertions (`assert sum(2, 3) == 1`) is the code's."""
+    claims = (node for tree in trees for node in tree.body if isinstance(node, ast.Assert))
+    names = {part.id for claim in claims for part in ast.walk(claim) if isinstance(part, ast.Name)}
+    return _BUILTINS - names if len(names) == 1 else _BUILTINS
+
+
 def bound_names(tree: ast.AST) -> set[str]:
     """Every name that something in the tree assigns, imports, defines or takes as a parameter."""
     names: set[str] = set()
@@ -116,6 +123,7 @@ def bound_names(tree: ast.AST) -> set[str]:
 class _Rewriter(ast.NodeTransformer):
     """Replaces builtins by their aliases and the outermost calls of the code's functions by parameters."""
 
+    builtins: frozenset[str]
     aliased: set[str] = field(default_factory=set[str])
     asserted: int = 0
     traced: bool = True
@@ -172,4 +180,4 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _is_builtin(self, name: ast.Name) -> bool:
-        return name.id in _BUILTINS and name.id not in self.bound
+        return name.id in self.builtins and name.id not in self.bound

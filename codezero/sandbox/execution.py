@@ -28,18 +28,21 @@ class Execution:
     outcome: Outcome
     reason: str = ""
     """Why not PASS, in a phrase of at most 200 printable characters."""
+    provisional: bool = False
+    """A FAIL that CPython need not see: the code raised something, or hit a limit, in an interpreter that is slower and
+    knows less. A sandbox behind this one decides; without one it stands."""
 
     def of_test(self, number: int) -> "Execution":
         """The same, and which test showed it."""
-        return Execution(self.outcome, _phrase(f"test {number}: {self.reason}"))
+        return Execution(self.outcome, _phrase(f"test {number}: {self.reason}"), self.provisional)
 
 
 ALL_HOLD = Execution(Outcome.PASS)
 
 
-def failed(reason: str) -> Execution:
+def failed(reason: str, *, provisional: bool = False) -> Execution:
     """The code is at fault."""
-    return Execution(Outcome.FAIL, _phrase(reason))
+    return Execution(Outcome.FAIL, _phrase(reason), provisional)
 
 
 def unknown(reason: str) -> Execution:

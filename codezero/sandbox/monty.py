@@ -4,9 +4,9 @@ Three outcomes. PASS: every test holds. FAIL: the code is at fault. UNKNOWN: the
 or its tests need, so it could not tell; never counted as wrong.
 
 What crosses back is a pair of booleans, the text of an exception or what was printed, never a value the code made:
-converting such a value can cost more than any limit inside. Two errors remain possible. A method that takes an
-argument Monty does not know raises TypeError and reads as the code's fault. A helper that tests call without defining
-it is the code's own.
+converting such a value can cost more than any limit inside. `gaps.py` says where Monty silently differs from CPython,
+`faults.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is provisional: alone it
+stands, and a second tier decides it. A helper that tests call without defining it is the code's own.
 """
 
 import re
@@ -21,6 +21,7 @@ from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
 from codezero.sandbox.execution import ALL_HOLD, Execution, Job, Outcome, failed, unknown
 from codezero.sandbox.faults import explain, explain_exit
+from codezero.sandbox.gaps import mended, silent_gap
 from codezero.sandbox.stand_ins import surroundings, with_stand_ins
 from codezero.sandbox.stdio import MAX_OUTPUT_BYTES, Case, read_cases, same_output
 
@@ -57,10 +58,13 @@ class MontySandbox:
             return unknown(f"code longer than {MAX_BYTES} bytes")
         try:
             if job.stdio:
-                return self._run_cases(job.code, read_cases(job.tests))
-            return self._run_assertions(job.code, job.tests)
+                execution = self._run_cases(job.code, read_cases(job.tests))
+            else:
+                execution = self._run_assertions(job.code, job.tests)
         except ProblemError as error:
             return unknown(str(error))
+        gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(job.code)
+        return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """`run` for each, in order."""
@@ -72,7 +76,7 @@ class MontySandbox:
         PASS when the script ends, FAIL where a test fails or raises, UNKNOWN where it was too much for the limits.
         """
         try:
-            self._feed(f"{script}\nNone")
+            self._feed(f"{mended(script)}\n{script}\nNone")
         except pydantic_monty.MontyError as error:
             execution = explain(error)
             hit = execution.reason in {"time limit", "memory limit"}
@@ -98,10 +102,11 @@ class MontySandbox:
             return unknown(f"tests longer than {MAX_BYTES} bytes")
         script = examine(tests)
         wary = _may_define_equality(code)
+        before = f"{mended(code, script.before)}\n{INSPECT if wary else TRUST}\n{script.before}"
         try:
-            (plain,) = self._feed(f"{INSPECT if wary else TRUST}\n{script.before}\n{_whole(code)}\nNone", script.after)
+            (plain,) = self._feed(f"{before}\n{_whole(code)}\nNone", script.after)
         except pydantic_monty.MontyError as error:
-            return explain(error)
+            return explain(error, code)
         if not plain or (wary and not script.traced):
             return unknown("compares objects that could be made to equal anything")
         return ALL_HOLD
@@ -117,9 +122,10 @@ class MontySandbox:
     def _run_case(self, code: str, program: str, case: Case) -> Execution:
         printed = _Printed()
         try:
-            self._feed(surroundings(code, case.input), f"{program}\nNone", FINISHED, printed=printed)
+            before = f"{mended(code)}\n{surroundings(code, case.input)}"
+            self._feed(before, f"{program}\nNone", FINISHED, printed=printed)
         except pydantic_monty.MontyError as error:
-            fault = explain_exit(error, deep="setrecursionlimit" in code)
+            fault = explain_exit(error, code)
             if fault is not None and not printed.full:
                 return fault
         if printed.full:

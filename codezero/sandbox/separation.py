@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from codezero.errors import ProblemError
-from codezero.sandbox.assertions import TAG, bound_names, read_test
+from codezero.sandbox.assertions import TAG, bound_names, read_as_builtins, read_test
 
 _BUILTINS = frozenset(dir(builtins))
 
@@ -81,11 +81,11 @@ def separate(tests: tuple[str, ...]) -> tuple[Step, ...]:
 def _lines(tests: tuple[str, ...]) -> Iterator[_Setup | _Claim]:
     trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
     bound = {name for tree in trees for node in tree.body if not isinstance(node, ast.Assert) for name in _binds(node)}
-    taken = 0
+    builtins, taken = read_as_builtins(trees), 0
     for number, tree in enumerate(trees, start=1):
         for node in tree.body:
             if isinstance(node, ast.Assert):
-                hoister = _Hoister(number, bound, taken)
+                hoister = _Hoister(number, builtins, bound, taken)
                 test = cast(ast.expr, hoister.visit(node.test))
                 taken += len(hoister.calls)
                 yield _Claim(number, test, tuple(hoister.calls))
@@ -160,6 +160,7 @@ class _Hoister(ast.NodeTransformer):
     """Takes out of an assertion what only the code can answer."""
 
     number: int
+    builtins: frozenset[str]
     bound: set[str]
     """Names that set-up lines bind."""
     taken: int
@@ -211,7 +212,7 @@ class _Hoister(ast.NodeTransformer):
         return ast.Name(_name(self.taken + len(self.calls) - 1), ast.Load())
 
     def _is_codes(self, name: str) -> bool:
-        return name not in self.bound and name not in _BUILTINS and not name.endswith(TAG)
+        return name not in self.bound and name not in self.builtins and not name.endswith(TAG)
 
     def _asks_code(self, node: ast.AST) -> bool:
         own = bound_names(node)

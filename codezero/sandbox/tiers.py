@@ -14,7 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 class TieredSandbox:
-    """Asks the first; where that cannot tell, the second if there is one. Both end with `close`."""
+    """Asks the first; where that cannot tell or fails provisionally, the second if there is one.
+
+    A provisional failure stands where the second cannot tell. Both end with `close`.
+    """
 
     def __init__(self, first: Sandbox, second: Sandbox | None = None) -> None:
         self._first = first
@@ -22,10 +25,11 @@ class TieredSandbox:
 
     def run(self, job: Job) -> Execution:
         """Raises SandboxError when a sandbox that is asked cannot be used."""
-        execution = self._first.run(job)
-        if execution.outcome is Outcome.UNKNOWN and self._second is not None:
-            return self._second.run(job)
-        return execution
+        first = self._first.run(job)
+        if self._second is None or not (first.outcome is Outcome.UNKNOWN or first.provisional):
+            return first
+        second = self._second.run(job)
+        return first if second.outcome is Outcome.UNKNOWN and first.provisional else second
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """`run` for each, in order."""
