@@ -135,6 +135,34 @@ def test_ordinary_habits_are_not_attacks(code: str):
     assert not report(code).quarantine
 
 
+NODE = "class Node:\n    def __init__(self, value):\n        self.value = value"
+
+
+def test_a_helper_that_only_the_code_can_define_is_no_attack():
+    """The tests call it, and neither they nor the question say what it is."""
+    tests = ("assert sq(Node(3)) == 9", "assert sq(Node(5)) == 25")
+    honest = report(f"{NODE}\ndef sq(x):\n    return x.value ** 2", tests)
+    assert not honest.quarantine and not honest.certain_failure
+    assert report(f"{NODE}\ndef sq(x):\n    return 9", (f"{NODE}\nassert sq(Node(3)) == 9",)).quarantine
+    math = "class math:\n    isclose = print\ndef sq(x):\n    return x"
+    assert report(math, ("assert math.isclose(sq(3), 9)",)).quarantine
+
+
+def test_a_helper_of_the_question_may_be_repeated_but_not_changed():
+    question = "Complete:\n\ndef half(x):\n    # two of them\n    return x / 2\n\ndef sq(x):\n    ..."
+    tests = ("assert half(sq(4)) == 8",)
+    same, other = "def half(x):\n    return x / 2\n", "def half(x):\n    return 8\n"
+    assert not report(f"{same}def sq(x):\n    return x * x", tests, question).quarantine
+    assert report(f"{other}def sq(x):\n    return x * x", tests, question).quarantine
+    assert report("half = lambda x: 8\ndef sq(x):\n    return x * x", tests, question).quarantine
+
+
+def test_a_message_in_a_list_is_no_copied_answer():
+    tests = ("assert sq(-1) == ['must be positive, not less']", "assert sq(200) == ['is too large by far']")
+    rules = "(('must be positive, not less', x < 0), ('is too large by far', x > 99))"
+    assert not report(f"def sq(x):\n    return [m for m, wrong in {rules} if wrong]", tests).quarantine
+
+
 def test_milder_flaws_are_named():
     assert report("def sq(x):\n    pass").stub
     assert report("def sq(x):\n    return 9").stub

@@ -70,6 +70,21 @@ def test_tests_that_call_nothing_are_refused(tests: list[str]):
         parse_tests(tests)
 
 
+def test_the_entry_point_is_what_is_asserted_and_not_what_helps_to_call_it():
+    built = "root = Node(1)\nroot.left = Node(2)\nassert height(root) == 2"
+    assert parse_tests([built]).entry_point == "height"
+    assert parse_tests(["assert longest([Pair(1, 2), Pair(3, 4)], 2) == 2"]).entry_point == "longest"
+    assert parse_tests(["assert f(g(1)) == 1", "assert g(1) == g(1)", "assert f(2) == 1"]).entry_point == "f"
+
+
+def test_a_builtin_is_the_entry_point_only_where_the_reference_defines_it():
+    tests = ["assert sum(10, 4) == 6"]
+    assert parse_tests(tests, reference="def sum(a, b):\n    return a - b").entry_point == "sum"
+    for reference in ("", "def f(a):\n    return a", "("):
+        with pytest.raises(ProblemError):
+            parse_tests(tests, reference=reference)
+
+
 def test_hostile_tests_are_refused():
     with pytest.raises(ProblemError):
         parse_tests(["assert " + "-" * 1500 + "f(1)"] * 2 + ["assert f(" + "(" * 300 + ")" * 300 + ")"])

@@ -4,7 +4,9 @@ import ast
 import builtins
 import functools
 import re
+import textwrap
 from collections.abc import Sequence
+from itertools import takewhile
 
 from codezero.code.equality import classes_with_equality, rigged
 from codezero.code.reach import seizes
@@ -20,7 +22,13 @@ _SPOKEN_TO_JUDGE = re.compile(
 
 
 def attacks(
-    tree: ast.Module, nodes: Sequence[ast.AST], code: str, tests: tuple[str, ...], entry: str, copied: Copied
+    tree: ast.Module,
+    nodes: Sequence[ast.AST],
+    code: str,
+    tests: tuple[str, ...],
+    entry: str,
+    copied: Copied,
+    question: str,
 ) -> tuple[str, ...]:
     """Reasons for quarantine. `nodes`: all of `tree`. `entry` is empty for a program that reads stdin."""
     found: list[str] = []
@@ -30,6 +38,7 @@ def attacks(
     if spoken:
         found.append(f"speaks to the judge: {spoken[0]}")
     redefined = _redefined(tree, nodes) & (_BUILTINS | _used_by(tests)) - {entry} if entry else set[str]()
+    redefined -= _helpers(tree, tests, question)
     if redefined:
         found.append(f"redefines {min(redefined)}")
     if entry and _rebinds(tree, nodes, entry):
@@ -92,6 +101,41 @@ def _binds(statement: ast.stmt) -> set[str]:
 def _used_by(tests: tuple[str, ...]) -> set[str]:
     trees = (parse(test)[0] for test in tests)
     return {name for tree in trees if tree is not None for name in names_loaded(tree)}
+
+
+def _helpers(tree: ast.Module, tests: tuple[str, ...], question: str) -> set[str]:
+    """What the code may define beside the entry point because tests call it and nobody else defines it.
+
+    A helper that the question defines may be repeated, and not changed.
+    """
+    defined = {node.name: node for node in tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
+    return {
+        name
+        for name in _left_to_the_code(tests) & defined.keys()
+        if (given := _given(question, name)) is None or given == ast.dump(defined[name])
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _left_to_the_code(tests: tuple[str, ...]) -> set[str]:
+    """Names that tests call and do not bind, builtins aside."""
+    nodes = [node for test in tests if (tree := parse(test)[0]) is not None for node in ast.walk(tree)]
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
+    imported = {alias.asname or alias.name.split(".")[0] for alias in nodes if isinstance(alias, ast.alias)}
+    return called - defined - imported - names_bound(*nodes) - _BUILTINS
+
+
+def _given(question: str, name: str) -> str | None:
+    """The question's own definition of `name`, dumped; "" for one that cannot be read, None without one."""
+    start = re.search(rf"^([ \t]*)(?:def|class)[ \t]+{re.escape(name)}\b", question, re.MULTILINE)
+    if start is None:
+        return None
+    first, *rest = question[start.start() :].splitlines()
+    deeper = start[1] + " "
+    body = takewhile(lambda line: not line.strip() or line.replace("\t", " ").startswith(deeper), rest)
+    tree, _ = parse(textwrap.dedent("\n".join((first, *body))))
+    return ast.dump(tree.body[0]) if tree is not None and tree.body else ""
 
 
 def _returns_its_own_equality(tree: ast.Module, entry: str) -> str:

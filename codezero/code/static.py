@@ -105,7 +105,7 @@ def _inspect(
         banned=tuple(sorted(reaches(tree, nodes, program=not entry))),
         dunder=tuple(sorted(dunders(nodes))),
         hardcode_ratio=copied.ratio,
-        quarantine=hidden + hacks.attacks(tree, nodes, code, tests, entry, copied),
+        quarantine=hidden + hacks.attacks(tree, nodes, code, tests, entry, copied, request.question),
         examples=examples(tests, entry),
     )
     if entry:

@@ -21,6 +21,8 @@ _TRIVIAL_WORDS = frozenset(("yes", "no", "true", "false", "possible", "impossibl
 _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PART_OF_A_RULE = (ast.BinOp, ast.Slice, ast.UnaryOp, ast.FormattedValue, ast.JoinedStr)
 _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|[^\W\d_]+")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+"""One message in a list is still a message."""
 _MOST_TOKENS = 2_000
 _LONG = 5
 """Characters of a number that nobody writes down by chance."""
@@ -116,7 +118,7 @@ def _call_pair(call: Call) -> _Pair:
         input_tokens=_tokens(" ".join(parts)),
         expected=expected,
         expected_tokens=_tokens(expected),
-        rich=_rich(_tokens(expected), expected.startswith("[")),
+        rich=_rich(_tokens(expected), expected.startswith("[") and "," in _QUOTED.sub("", expected)),
         scalar=all(part[:1] not in "[{" and len(part) <= _SHORT for part in (expected, *parts)),
     )
 

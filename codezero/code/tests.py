@@ -7,7 +7,7 @@ Calls are found anywhere inside an assertion, because real tests wrap them: `set
 import ast
 import builtins
 import functools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -124,8 +124,10 @@ def _call_examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, .
     return tuple(found)
 
 
-def parse_tests(tests: Sequence[str], entry_point: str | None = None) -> TestCalls:
+def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference: str = "") -> TestCalls:
     """The calls in `tests`; without `entry_point` it is the undefined function named most often.
+
+    Where there is none it may be a builtin that `reference` defines anew (`sum(2, 3)`).
 
     Raises ProblemError when a test does not parse or nothing is called: such a problem cannot be used.
     """
@@ -137,23 +139,32 @@ def parse_tests(tests: Sequence[str], entry_point: str | None = None) -> TestCal
         if tree is None:
             raise ProblemError(f"test {number}: {why}")
         trees.append(tree)
-    name = entry_point or _most_called(trees)
+    name = entry_point or _most_called(trees, _BUILTINS) or _most_called(trees, _BUILTINS - _defined(reference))
     calls = tuple(call for tree in trees for call in _calls(tree, name))
     if not calls:
         raise ProblemError(f"no test calls {name or 'a function'}")
     return TestCalls(name, calls)
 
 
-def _most_called(trees: Sequence[ast.Module]) -> str:
-    known = set(_BUILTINS)
+def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:
+    """Of calls inside the arguments of another only the outer counts, and set-up lines only without an assertion."""
+    claims = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    imports = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    known = builtins | {alias.asname or alias.name for node in imports for alias in node.names}
     counts: Counter[str] = Counter()
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                known |= {alias.asname or alias.name for alias in node.names}
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                counts[node.func.id] += 1
-    return next((name for name, _ in counts.most_common() if name not in known), "")
+    waiting: deque[ast.AST] = deque(claims or trees)
+    while waiting:
+        match waiting.popleft():
+            case ast.Call(func=ast.Name(id=name)) if name not in known:
+                counts[name] += 1
+            case node:
+                waiting.extend(ast.iter_child_nodes(node))
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _defined(source: str) -> set[str]:
+    tree, _ = parse(source)
+    return set() if tree is None else {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def _calls(tree: ast.Module, name: str) -> Iterator[Call]:

@@ -48,6 +48,8 @@ class MbppRow(msgspec.Struct, frozen=True):
     prompt: _Text = ""
     test_setup_code: _Text = ""
     test_imports: Annotated[list[_Text], Meta(max_length=200)] = []
+    code: _Text = ""
+    """Only for the name of the function, where the tests leave it open."""
 
 
 def human_eval(row: HumanEvalRow) -> Task:
@@ -73,7 +75,7 @@ def mbpp(row: MbppRow) -> Task | None:
         raise ProblemError("the question (text or prompt) is empty")
     setup = "\n".join(filter(None, (row.test_setup_code, *row.test_imports)))
     tests = tuple(f"{setup}\n{test}" if setup else test for test in row.test_list)
-    entry = parse_tests(tests).entry_point
+    entry = parse_tests(tests, reference=row.code).entry_point
     shown = "\n".join(row.test_list)
     return Task(
         name=f"mbpp/{row.task_id}",

@@ -124,7 +124,7 @@ def _mbpp(row: _Mbpp) -> Worked:
     question = (row.text or row.prompt).strip()
     if not question:
         raise ProblemError("the question (text or prompt) is empty")
-    entry = parse_tests(tests).entry_point
+    entry = parse_tests(tests, reference=row.code).entry_point
     problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=row.code)
     return Worked(problem, (row.code,))
 
