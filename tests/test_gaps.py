@@ -6,6 +6,7 @@ import pytest
 
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.gaps import silent_gap
 from codezero.sandbox.monty import MontySandbox
 from codezero.sandbox.tiers import TieredSandbox, open_sandbox
 
@@ -120,6 +121,23 @@ def test_what_is_wrong_stays_wrong(monty: MontySandbox, name: str) -> None:
 @pytest.mark.parametrize("code", ORDER_FREE)
 def test_sets_and_generators_that_are_used_up_are_no_doubt(monty: MontySandbox, code: str) -> None:
     assert monty.run(Job(code, ("assert f([3, 1, 2]) == [1, 2, 3]",))).outcome is PASS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = set()\n" + "|".join("x" * 8000),
+        "a0 = set()\n" + "\n".join(f"a{at} = a{at - 1}" for at in range(1200, 0, -1)),
+        "x = set()\n" + " and ".join("x" * 2700),
+        "set()" + ".copy()" * 2300,
+        "-" * 16000 + "1",
+        "(" * 8000,
+        "\ud800",
+        "",
+    ],
+)
+def test_a_bomb_is_looked_through(code: str) -> None:
+    assert silent_gap(code) == ""
 
 
 def test_the_order_that_a_set_has_in_monty_alone_is_no_pass(monty: MontySandbox, both: TieredSandbox) -> None:

@@ -41,6 +41,8 @@ _LOOK_AT_LAZY = frozenset(
     ("next", "iter", "type", "isinstance", "str", "repr", "print", "bool", "len", "id", "callable")
 )
 _DIFFERENT = frozenset(("hasattr", "hash"))
+_ROUNDS = 8
+"""Names whose value is a name whose value .. is a set: no honest chain is longer."""
 _LAST_DIGIT = frozenset(("cbrt", "erfc", "gamma", "lgamma"))
 _REFERENCE_BEFORE_WORD = re.compile(r"\\[1-9]\w")
 
@@ -66,7 +68,7 @@ def _gaps(tree: ast.Module) -> Iterator[str]:
     nodes = list(ast.walk(tree))
     parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-    sets = _names_of_sets(nodes)
+    sets = _sets(nodes)
     with_re = any(isinstance(node, (ast.Import, ast.ImportFrom)) and "re" in _modules(node) for node in nodes)
     for node in nodes:
         match node:
@@ -80,7 +82,9 @@ def _gaps(tree: ast.Module) -> Iterator[str]:
                 yield "getattr is not as in CPython"
             case ast.Attribute(attr=name) | ast.alias(name=name) if name in _LAST_DIGIT:
                 yield f"{name} differs in its last digit"
-            case ast.expr() if _is_set(node, sets) and not _is_order_free(node, parents, sets):
+            case ast.Name(ctx=ast.Store()):
+                pass
+            case ast.expr() if node in sets and not _is_order_free(node, parents, sets):
                 yield "the order of a set"
             case _:
                 pass
@@ -103,14 +107,20 @@ def _is_kept(node: ast.GeneratorExp, parents: dict[ast.AST, ast.AST], own: set[s
             return not isinstance(parent, (ast.For, ast.comprehension, ast.Starred))
 
 
-def _names_of_sets(nodes: list[ast.AST]) -> set[str]:
-    """Names that somewhere in the program stand for a set."""
+def _sets(nodes: list[ast.AST]) -> set[ast.AST]:
+    """The expressions whose value is a set, as far as names lead there."""
     names: set[str] = set()
-    while True:
-        more = {target.id for node in nodes for target in _targets(node) if _is_set(_value(node), names)}
+    sets: set[ast.AST] = set()
+    for _ in range(_ROUNDS):
+        sets = set()
+        for node in reversed(nodes):  # parts before what is made of them
+            if _is_set(node, names, sets):
+                sets.add(node)
+        more = {target.id for node in nodes for target in _targets(node) if _value(node) in sets}
         if more <= names:
-            return names
+            return sets
         names |= more
+    return sets
 
 
 def _targets(node: ast.AST) -> Iterator[ast.Name]:
@@ -127,26 +137,24 @@ def _value(node: ast.AST) -> ast.AST | None:
     return node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) else None
 
 
-def _is_set(node: ast.AST | None, names: set[str]) -> bool:
+def _is_set(node: ast.AST, names: set[str], sets: set[ast.AST]) -> bool:
     match node:
         case ast.Set() | ast.SetComp():
             return True
-        case ast.Name(id=name, ctx=ast.Load()):
+        case ast.Name(id=name):
             return name in names
         case ast.Call(func=ast.Name(id=name)):
             return name in _SET_MAKERS
         case ast.Call(func=ast.Attribute(value=base, attr=name)):
-            return name in _SET_RESULTS or (name == "copy" and _is_set(base, names))
+            return name in _SET_RESULTS or (name == "copy" and base in sets)
         case ast.BinOp(left=left, op=op, right=right):
-            return isinstance(op, _SET_OPERATORS) and any(
-                _is_set(side, names) or _is_view(side) for side in (left, right)
-            )
+            return isinstance(op, _SET_OPERATORS) and any(side in sets or _is_view(side) for side in (left, right))
         case ast.IfExp(body=left, orelse=right):
-            return _is_set(left, names) or _is_set(right, names)
+            return left in sets or right in sets
         case ast.BoolOp(values=values):
-            return any(_is_set(value, names) for value in values)
+            return not sets.isdisjoint(values)
         case ast.NamedExpr(value=value):
-            return _is_set(value, names)
+            return value in sets
         case _:
             return False
 
@@ -156,7 +164,7 @@ def _is_view(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "items")
 
 
-def _is_order_free(node: ast.expr, parents: dict[ast.AST, ast.AST], sets: set[str]) -> bool:
+def _is_order_free(node: ast.expr, parents: dict[ast.AST, ast.AST], sets: set[ast.AST]) -> bool:
     """Does the place where a set stands not depend on its order?"""
     match parents[node]:
         case ast.Call() as call if node in call.args:
@@ -167,7 +175,7 @@ def _is_order_free(node: ast.expr, parents: dict[ast.AST, ast.AST], sets: set[st
             made = parents[loop]
             return isinstance(made, ast.SetComp) or _is_used_in_any_order(made, parents)
         case ast.AugAssign(target=target):
-            return isinstance(target, ast.Name) and target.id in sets
+            return target in sets
         case ast.Assign(targets=targets):
             return all(isinstance(target, ast.Name) for target in targets)
         case ast.AnnAssign(target=target):
