@@ -7,7 +7,7 @@ one; the first that cannot be used ends the command with its number and what is 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -15,21 +15,24 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.code.extract import extract_code
+from codezero.code.answers import Answer, read_answer
+from codezero.code.extract import fence
 from codezero.code.tests import parse_cases, parse_tests
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, RewardConfig
 from codezero.errors import ConfigError, ProblemError
+from codezero.evaluator.reward import without_format
+from codezero.monitor.card import Marked
 from codezero.protocols import Evaluator
 from codezero.sandbox.execution import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Style, problem_id
-from codezero.wiring_evaluator import build_evaluator
+from codezero.wiring_evaluator import Family, build_evaluator, calibration_family
 from codezero.wiring_models import load_judge
 
 MAX_LINE = 8 << 20
 """Bytes."""
 AT_ONCE = 16
 """Lines judged together."""
-NO_CODE = Execution(Outcome.FAIL, "no single Python fence")
+NO_CODE = Execution(Outcome.FAIL, "no code that could be run")
 
 _Text = Annotated[str, Meta(max_length=1 << 18)]
 
@@ -46,40 +49,46 @@ class Line(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """A line's attempts with their verdicts."""
-
-    scored: ScoredGroup
-    executed: tuple[Execution, ...] | None
-    """[G] when the audit was asked for."""
-
-    def to_json(self) -> dict[str, object]:
-        """As it is printed."""
-        made = [msgspec.to_builtins(verdict) for verdict in self.scored.verdicts]
-        if self.executed is not None:
-            for verdict, shown in zip(made, self.executed, strict=True):
-                verdict["executed"] = shown.outcome.value
-                verdict["executed_reason"] = shown.reason
-        return {"verdicts": made}
-
-
-@dataclass(frozen=True, slots=True)
 class Bench:
     """What marks attempts."""
 
     evaluator: Evaluator
     sandbox: Sandbox | None
     """Executes every attempt, beside the verdict and never in it; None without the audit."""
+    family: Family | None
+    """Of the problems on which the judge was calibrated; None where there is no judge."""
+    weights: RewardConfig
 
     def mark(self, groups: Sequence[RolloutGroup]) -> list[Marked]:
         """In order. Raises EvaluatorError and SandboxError."""
-        return [
-            Marked(scored, None if self.sandbox is None else _execute(self.sandbox, scored.group))
-            for scored in self.evaluator.score(groups)
+        answers = [[read_answer(one.text, group.problem.entry_point) for one in group.completions] for group in groups]
+        fenced = [
+            replace(
+                group,
+                completions=tuple(
+                    replace(completion, text=fence(answer.code)) if answer.flaw and answer.code else completion
+                    for completion, answer in zip(group.completions, read, strict=True)
+                ),
+            )
+            for group, read in zip(groups, answers, strict=True)
         ]
+        return [self._marked(scored, read) for scored, read in zip(self.evaluator.score(fenced), answers, strict=True)]
 
     def metrics(self) -> Metrics:
-        return self.evaluator.metrics()
+        """The judge's own, and the family that it was calibrated on."""
+        return self.evaluator.metrics() | {"judge/calibrated_on": None if self.family is None else self.family.name}
+
+    def _marked(self, scored: ScoredGroup, answers: Sequence[Answer]) -> Marked:
+        verdicts = tuple(
+            without_format(verdict, answer.flaw, self.weights) if answer.flaw else verdict
+            for verdict, answer in zip(scored.verdicts, answers, strict=True)
+        )
+        problem = scored.group.problem
+        return Marked(
+            ScoredGroup(scored.group, verdicts),
+            None if self.sandbox is None else _execute(self.sandbox, problem, answers),
+            same_family=self.family is None or self.family.holds(problem),
+        )
 
 
 def evaluate(
@@ -107,11 +116,12 @@ def evaluate(
 
 def build_bench(config: NodeConfig, stack: contextlib.ExitStack, say: Callable[[str], None], *, audit: bool) -> Bench:
     evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
+    family = None if config.reward.mode == "rlvr" else calibration_family(config.evaluator)
     if not audit:
-        return Bench(evaluator, None)
+        return Bench(evaluator, None, family, config.reward)
     from codezero.sandbox.tiers import open_sandbox
 
-    return Bench(evaluator, stack.enter_context(open_sandbox(config.audit.sandbox)))
+    return Bench(evaluator, stack.enter_context(open_sandbox(config.audit.sandbox)), family, config.reward)
 
 
 def read_groups(stack: contextlib.ExitStack, file: Path) -> Iterator[RolloutGroup]:
@@ -153,10 +163,9 @@ def read_group(line: bytes) -> RolloutGroup:
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
 
 
-def _execute(sandbox: Sandbox, group: RolloutGroup) -> tuple[Execution, ...]:
+def _execute(sandbox: Sandbox, problem: Problem, answers: Sequence[Answer]) -> tuple[Execution, ...]:
     """An attempt without code fails without being run."""
-    codes = [extract_code(completion.text).code for completion in group.completions]
-    stdio = group.problem.style is Style.STDIO
-    jobs = {code: Job(code, group.problem.tests, stdio) for code in codes if code is not None}
+    codes = [answer.code for answer in answers]
+    jobs = {code: Job(code, problem.tests, problem.style is Style.STDIO) for code in codes if code is not None}
     executed = dict(zip(jobs, sandbox.run_many(list(jobs.values())), strict=True))
     return tuple(NO_CODE if code is None else executed[code] for code in codes)

@@ -6,14 +6,17 @@ import json
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.problems.library import Library
 from codezero.problems.rows import read_rows
-from codezero.problems.synthetic import worked
+from codezero.problems.synthetic import parse_question, worked
 from codezero.protocols import Evaluator
+from codezero.types import Problem
 
 if TYPE_CHECKING:
     from codezero.code.guard import StaticGuard
@@ -26,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 """Tells a person what takes its time."""
+_ROWS = 1_000
+"""Of a file, looked at for the style of its problems."""
 LoadJudge = Callable[[], "LoadedModel"]
 
 
@@ -101,6 +106,22 @@ def canary_source(settings: EvaluatorConfig) -> "CanarySource":
     library = Library(read_rows(Path(settings.canaries_from)))
     logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
     return CanarySource(library)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The problems on which a judge was calibrated; of others its figures say nothing."""
+
+    name: str
+    holds: Callable[[Problem], bool]
+
+
+def calibration_family(settings: EvaluatorConfig) -> Family:
+    """Of the canaries. A file's family are the problems of the style that its rows have. Raises ProblemError."""
+    if not settings.canaries_from:
+        return Family("the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None)
+    styles = {row.problem.style for row in islice(read_rows(Path(settings.canaries_from)), _ROWS)}
+    return Family(f"the problems of {settings.canaries_from}", lambda problem: problem.style in styles)
 
 
 def build_auditor(config: NodeConfig, stack: contextlib.ExitStack) -> "Auditor | None":

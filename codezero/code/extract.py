@@ -1,4 +1,7 @@
-"""The code inside a completion: exactly one fenced Python block. Everything around it is ignored."""
+"""The code inside a completion: exactly one fenced Python block. Everything around it is ignored.
+
+`answers.py` reads more kindly what was not written for this project.
+"""
 
 import re
 from dataclasses import dataclass

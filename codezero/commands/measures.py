@@ -52,15 +52,18 @@ def evaluate(options: argparse.Namespace) -> int:
 
     config = compose(options.overrides)
     from codezero.evaluate import evaluate
+    from codezero.monitor.card import Contradictions, print_marked
 
     marked = evaluate(config, options.file, audit=options.audit, say=say)
-    if options.json:
-        for one, _ in marked:
-            print(json.dumps(one.to_json()), flush=True)
+    if not options.json:
+        print_marked(marked)
         return DONE
-    from codezero.monitor.card import print_marked
-
-    print_marked((one.scored, one.executed, known) for one, known in marked)
+    total = Contradictions()
+    for one, known in marked:
+        total += one.contradictions()
+        print(json.dumps(one.to_json(known)), flush=True)
+    for line in total.lines():
+        print(f"codezero: {line}", file=sys.stderr)
     return DONE
 
 

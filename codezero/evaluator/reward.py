@@ -5,6 +5,7 @@ format saturate within a few rounds and would otherwise be what is learned.
 """
 
 import math
+from dataclasses import replace
 
 from codezero.code.static import StaticReport
 from codezero.config import RewardConfig
@@ -57,6 +58,14 @@ def verdict(
         status=status,
         reasons=(*failure, *told, *flaws(report), *(() if finished else ("no end of text",))),
     )
+
+
+def without_format(told: Verdict, flaw: str, weights: RewardConfig = DEFAULT) -> Verdict:
+    """`told` of code that did not come in the form asked for: nothing for format, and why. No gradient stays none."""
+    if not told.trainable:
+        return told
+    lost = told.cap * weights.format * told.format / _total(weights)
+    return replace(told, reward=max(0.0, told.reward - lost), format=0.0, reasons=(*told.reasons, flaw))
 
 
 def cap(report: StaticReport) -> tuple[float, tuple[str, ...]]:
