@@ -22,7 +22,9 @@ def add(command: Command) -> None:
     )
     take_settings(judge)
     judge.add_argument(
-        "--audit", action="store_true", help="also EXECUTE every attempt in a sandbox, beside the verdict"
+        "--audit",
+        action="store_true",
+        help="also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ",
     )
     take_json(judge, "print a JSON line of verdicts for each line")
 
