@@ -117,6 +117,7 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
         assert fleet.returncode == 130
     identities = {Identity.load(tmp_path / "fleet" / f"node-{i}" / "swarm.pem").peer_id for i in (1, 2)}
     assert len(identities) == 2 and "node-2" in shown
+    assert shown.startswith("codezero: new run fleet\n") and "codezero: stopping: saving 2 nodes, up to 30 s" in shown
     labels = [json.loads((tmp_path / "fleet" / f"node-{i}" / "run.json").read_text()) for i in (1, 2)]
     assert labels[0]["seed"] != labels[1]["seed"]
 
