@@ -136,7 +136,7 @@ class Parts:
     def busy(self, doing: str) -> None: ...
 
     def say(self, line: str) -> None:
-        self.said = [*getattr(self, "said", []), line]
+        self.note(f"say {line}")
 
     def cut(self, reason: str) -> None: ...
 
@@ -378,6 +378,8 @@ def test_a_signal_finishes_the_iteration_and_saves(which: signal.Signals) -> Non
     node = make_node(parts, max_iterations=0)
     assert node.run() == "asked to stop"
     assert parts.saved == [1] and node.stop.received == which and signal.getsignal(which) is before
+    (line,) = [call for call in parts.calls if call.startswith("say ")]
+    assert line.startswith("say stopping: saving iteration 1, up to 20 s; ") and line.endswith(" again leaves now")
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
