@@ -8,6 +8,7 @@ has ended ends itself. Tensors take another way (`models.group`).
 import contextlib
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -117,7 +118,8 @@ class Member:
         size = self._words.seek(0, os.SEEK_END)
         self._words.seek(max(0, size - LAST_WORDS))
         lines = self._words.read().decode(errors="replace").strip().splitlines()
-        return f"exit code {code}: {lines[-1]}" if lines else f"exit code {code}"
+        why = re.sub(r"^codezero\.errors\.\w+: ", "", lines[-1]) if lines else ""
+        return f"exit code {code}: {why}" if why else f"exit code {code}"
 
     def close(self) -> None:
         self.channel.end.close()

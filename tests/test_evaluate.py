@@ -129,11 +129,11 @@ def test_canaries_of_a_file_are_the_family(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "code", "why"),
     [
-        ("{", 1, "line 1"),
-        (json.dumps({**LINE, "tests": []}), 1, "tests"),
-        (json.dumps({**LINE, "tests": ["assert"]}), 1, "test 1"),
-        (json.dumps({**LINE, "completions": "x"}), 1, "completions"),
-        (json.dumps({**STDIO, "tests": ["{}"]}), 1, "line 1"),
+        ("{", 2, "line 1"),
+        (json.dumps({**LINE, "tests": []}), 2, "tests"),
+        (json.dumps({**LINE, "tests": ["assert"]}), 2, "test 1"),
+        (json.dumps({**LINE, "completions": "x"}), 2, "completions"),
+        (json.dumps({**STDIO, "tests": ["{}"]}), 2, "line 1"),
     ],
 )
 def test_a_bad_line_is_named_before_a_model_is_loaded(

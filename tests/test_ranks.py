@@ -227,7 +227,7 @@ def test_a_rank_that_is_killed_ends_the_call(pair: Pair, call: str) -> None:
 
 def test_a_rank_that_fails_says_why(config: NodeConfig) -> None:
     broken = dataclasses.replace(config, model=dataclasses.replace(config.model, solver="/nowhere"))
-    with Crew([{}]) as crew, pytest.raises(RankError, match=r"exit code 1: .*ModelError: solver: /nowhere is not a"):
+    with Crew([{}]) as crew, pytest.raises(RankError, match=r"exit code 1: solver: /nowhere is not a"):
         tell_beginning(broken, crew)
         build_learner(config, load_policy(config, lambda _: None), crew=crew)
 
@@ -329,4 +329,4 @@ def test_a_node_whose_rank_is_killed_ends_with_an_error(tmp_path: Path) -> None:
         ranks[0].kill()
         _, said = node.communicate(timeout=2 * SECONDS)
     assert node.returncode == 1
-    assert "RankError: rank 1 of 2 is gone (killed by SIGKILL)" in said
+    assert said == "codezero: rank 1 of 2 is gone (killed by SIGKILL)\n"
