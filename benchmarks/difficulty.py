@@ -26,7 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from codezero.proposer.difficulty import HIGHEST, LOWEST, BandTS
-from codezero.skill import mean_interval
+from codezero.stats import mean_interval
 from codezero.types import Completion, JudgeRates, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 SLOPE, NOISE = 1.2, 1.2

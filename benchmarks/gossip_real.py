@@ -91,12 +91,12 @@ async def in_batches(count: int, start: Callable[[int], Awaitable[Any]]) -> list
 
 
 async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
-    from codezero.swarm.dht import create_node, start_daemon
     from codezero.swarm.exchange import Exchange
+    from codezero.swarm.hivemind_dht import create_node, start_daemon
     from codezero.swarm.hivemind_transport import HivemindTransport
     from codezero.swarm.identity import Identity
-    from codezero.swarm.link import Heard, Publish
-    from codezero.swarm.neighbourhood import Neighbourhood
+    from codezero.swarm.messages import Heard, Publish
+    from codezero.swarm.peer_store import Neighbourhood
     from codezero.swarm.records import PeerRecordValidator
     from codezero.swarm.schema import GROUPS
     from codezero.swarm.simulation.swarm import SWARM, TOKENIZER, attempts

@@ -28,22 +28,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from judge_cost import Report, costs, say
 
-from codezero.code.extract import extract_code
-from codezero.code.guard import StaticGuard
+from codezero.code.parsing import extract_code
+from codezero.code.worker import StaticGuard
 from codezero.compose import compose
 from codezero.evaluator.judge import LikelihoodJudge
-from codezero.evaluator.questions import LIKELIHOOD
-from codezero.evaluator.reading import Program, request
+from codezero.evaluator.judge_prompts import LIKELIHOOD
+from codezero.evaluator.types import Program, request
 from codezero.models.load import LoadedModel
 from codezero.models.sampler import Sampler
-from codezero.problems.synthetic import held_out
-from codezero.sandbox.execution import Job, Outcome
+from codezero.problems.synthetic.tasks import held_out
+from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
-from codezero.skill import auroc, auroc_interval, brier, ece
 from codezero.solver.solver import solver_prompt
+from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
-from codezero.wiring_evaluator import build_evaluator
-from codezero.wiring_models import load, load_judge
+from codezero.wiring.evaluator import build_evaluator
+from codezero.wiring.models import load, load_judge
 
 BELIEF = 0.5
 BINS = 10

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from codezero.code.tests import Example
+from codezero.code.assertions import Example
 from codezero.evaluator.judge import LikelihoodJudge
-from codezero.evaluator.questions import SCORES, YES_NO
-from codezero.evaluator.reading import Program
+from codezero.evaluator.judge_prompts import SCORES, YES_NO
+from codezero.evaluator.types import Program
 from codezero.models.load import LoadedModel
 from codezero.models.sampler import Sampler
 

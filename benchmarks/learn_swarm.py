@@ -101,12 +101,12 @@ def look(number: int, nodes: Sequence[Node]) -> Any:
 
 
 def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Path) -> Node:
-    from codezero.code.extract import extract_code
+    from codezero.code.parsing import extract_code
     from codezero.config import ExternalConfig, SolverConfig
     from codezero.evals.exam import HeldOutExam
     from codezero.models.load import load_model
     from codezero.models.sampler import Sampler
-    from codezero.problems.synthetic import held_out
+    from codezero.problems.synthetic.tasks import held_out
     from codezero.sandbox.monty import MontySandbox
     from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver, solver_prompt
@@ -151,7 +151,7 @@ def peer_id(index: int) -> str:
 
 def stream(case: Case, index: int) -> Iterator[Any]:
     """Training problems without end; a specialist's are all of one level, and so of few forms of program."""
-    from codezero.problems.synthetic import make_task
+    from codezero.problems.synthetic.tasks import make_task
 
     level = index % 5 + 1 if case.scenario == "specialists" else None
     for number in itertools.count():
@@ -160,7 +160,7 @@ def stream(case: Case, index: int) -> Iterator[Any]:
 
 def liar(case: Case, index: int, hub: Any) -> Callable[[int], None]:
     """Publishes groups in which the best attempt is a wrong program: half near misses, half rubbish."""
-    from codezero.problems.synthetic import fence, make_task, mutants
+    from codezero.problems.synthetic.tasks import fence, make_task, mutants
     from codezero.swarm.local import LocalSwarm
     from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
@@ -185,7 +185,7 @@ class Remembering:
     """Exact reward by execution; each attempt is looked at once, whoever asks."""
 
     def __init__(self) -> None:
-        from codezero.code.guard import StaticGuard
+        from codezero.code.worker import StaticGuard
         from codezero.evaluator.executed import ExecutedEvaluator
         from codezero.sandbox.monty import MontySandbox
 

@@ -31,11 +31,11 @@ from codezero.config import NodeConfig
 from codezero.proposer.difficulty import BandTS
 from codezero.proposer.rewards import judged_learnability
 from codezero.protocols import Evaluator, Proposer, Solver
-from codezero.skill import mean_interval
-from codezero.wiring import build_solver, holding
-from codezero.wiring_evaluator import build_evaluator
-from codezero.wiring_models import build_learner, build_sampler, load_judge, load_policy
-from codezero.wiring_proposer import build_trained
+from codezero.stats import mean_interval
+from codezero.wiring.evaluator import build_evaluator
+from codezero.wiring.models import build_learner, build_sampler, load_judge, load_policy
+from codezero.wiring.node import build_solver, holding
+from codezero.wiring.proposer import build_trained
 
 AT_REST = 1e-12
 """A learning rate that moves no weight in float32."""

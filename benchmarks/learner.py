@@ -23,8 +23,8 @@ import torch
 from builders_models import EOS, PAD, tiny_policy
 
 from codezero.config import SolverConfig
+from codezero.solver.advantages import policy_loss, token_logprobs
 from codezero.solver.batch import Batch, Row, collate
-from codezero.solver.grpo import policy_loss, token_logprobs
 from codezero.solver.learner import TrlLearner
 
 GROUPS, GROUP_SIZE, MINIBATCHES = 16, 8, 2

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from codezero.monitor.metrics_file import FILE_NAME
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.rollouts import FILE, RolloutStore
-from codezero.monitor.store import FILE_NAME
+from codezero.monitor.rollouts_db import FILE, RolloutStore
 from codezero.proposer.difficulty import BandTS
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
@@ -38,8 +38,8 @@ READERS = {
 APART = """
 import json, re, sys, time
 from pathlib import Path
-from codezero.monitor.history import History
-from codezero.monitor.store import FILE_NAME, read_metrics
+from codezero.monitor.run_state import History
+from codezero.monitor.metrics_file import FILE_NAME, read_metrics
 folder = Path(sys.argv[1])
 most = lambda: 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before, began, followed = most(), time.perf_counter(), None

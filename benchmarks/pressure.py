@@ -145,11 +145,11 @@ def train_verifier(folder: Path) -> None:
 
 def verifier_batches(tokenizer: Any) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
     """(question, code and ask; Yes or No), half of each, in the very form in which the judge asks."""
-    from codezero.code.extract import fence
-    from codezero.evaluator.questions import ANSWER, YES_NO, follow_ups
-    from codezero.evaluator.reading import Program
-    from codezero.models.conversation import Conversation
-    from codezero.problems.synthetic import worked
+    from codezero.code.parsing import fence
+    from codezero.evaluator.judge_prompts import ANSWER, YES_NO, follow_ups
+    from codezero.evaluator.types import Program
+    from codezero.models.chat import Conversation
+    from codezero.problems.synthetic.tasks import worked
 
     random, talk = Random("verifier"), Conversation(tokenizer)
     assert not talk.why_not, talk.why_not

@@ -26,21 +26,21 @@ from dataclasses import dataclass
 
 from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
+from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.own import OwnLoop
 from codezero.models.sampler import Sampler
 from codezero.nano import weights_directory
-from codezero.problems.hygiene import PROPOSED, inspect, is_exam
-from codezero.problems.novelty import Novelty
-from codezero.problems.programs import render
-from codezero.problems.synthetic import LEVELS, is_held_out, parse_question
+from codezero.problems.dedup import Novelty
+from codezero.problems.filters import PROPOSED, inspect, is_exam
+from codezero.problems.synthetic.programs import render
+from codezero.problems.synthetic.tasks import LEVELS, is_held_out, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.sandbox.execution import TRUTH, Job
+from codezero.sandbox.base import TRUTH, Job
 from codezero.sandbox.monty import MontySandbox
-from codezero.skill import wilson
+from codezero.stats import wilson
 from codezero.types import Problem
-from codezero.wiring_proposer import structure_for
+from codezero.wiring.proposer import structure_for
 
 TOKENS = ProposerConfig().max_new_tokens
 

@@ -39,10 +39,9 @@ import torch
 from model import NANO, QWEN, Shape, make_model, make_prompts
 
 from codezero.config import SolverConfig
-from codezero.models.backend import Drawn
 from codezero.models.chat import encode_prompts
+from codezero.models.generation import Drawn, OwnLoop
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.own import OwnLoop
 from codezero.solver.batch import Batch, Row
 from codezero.solver.learner import TrlLearner
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from codezero.commands import chain, measures, nodes, page, settings, state
-from codezero.commands.command import DONE, FAILED, INTERRUPTED, USAGE, Handler
+from codezero.commands import chain, measures, nodes, page, settings
+from codezero.commands import inspect as state
+from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Handler
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models.cpu_only import hide_devices
 

@@ -1,16 +1,21 @@
 """THE ROUND LOOP: problems -> rollout -> judge -> exchange -> learn -> difficulty -> propose -> measure -> save.
 
-Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiring.py` chooses the implementations.
+Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiring/` chooses the implementations.
 A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; a judge that fails
 again and again, and any other error, ends the node.
+
+`role=proposer`: a node that writes problems for a swarm and attempts none; what it knows of them, it is told.
+
+A strong machine so serves a swarm of laptops: propose -> rest -> hear what became of the problems -> difficulty.
+
+What the judged groups of one iteration add up to. Pure functions.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codezero.errors import EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.iterating import LIMITS, Iterating
 from codezero.protocols import (
     Difficulty,
     Evaluator,
@@ -21,8 +26,8 @@ from codezero.protocols import (
     Proposer,
     Solver,
 )
-from codezero.tally import best_proposer, count_tokens, mean_reward, success_at_proposals
-from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.runner import LIMITS, Iterating
+from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 
 @dataclass(kw_only=True)
@@ -121,3 +126,80 @@ class Node(Iterating):
             "swarm": self.swarm,
             "round": self.known_round,
         }
+
+
+@dataclass(kw_only=True)
+class ProposerNode(Iterating):
+    """The parts of a proposer's service, and its loop."""
+
+    difficulty: Difficulty
+    proposer: Proposer
+    proposals_per_iteration: int
+    rest_seconds: float
+    """From one iteration's beginning to the next's."""
+
+    def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
+        """One batch of proposals at the levels that peers' feedback calls for."""
+        began = time.monotonic()
+        told: list[Feedback] = []
+        with self.tolerate(SwarmError, "no feedback this iteration"):
+            told = self.swarm.feedback()
+            self.difficulty.hear(told)
+        with self.tolerate(SwarmError, "no problem was taken back this iteration"):
+            self.swarm.withdraw(self.proposer.broken([], told), round_number)
+        written: list[Problem] = []
+        with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.max_failures):
+            written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
+        with self.tolerate(SwarmError, "nothing offered this iteration"):
+            self.swarm.offer(written, round_number)
+        metrics: Metrics = {
+            "iteration": iteration,
+            "round": round_number,
+            "seconds": time.monotonic() - began,
+            "proposer/feedback": len(told),
+            "difficulty/level": self.difficulty.level,
+        }
+        self.stop.wait(max(0.0, began + self.rest_seconds - time.monotonic()))
+        return metrics | self.swarm.metrics() | self.difficulty.metrics() | self.proposer.metrics(), []
+
+    @property
+    def parts(self) -> Mapping[str, Persistent]:
+        return {
+            "difficulty": self.difficulty,
+            "proposer": self.proposer,
+            "swarm": self.swarm,
+            "round": self.known_round,
+        }
+
+
+def mean_reward(scored: Sequence[ScoredGroup]) -> float | None:
+    """Mean over every verdict that could be reached; None when there is none."""
+    rewards = [verdict.reward for group in scored for verdict in group.verdicts if verdict.trainable]
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def success_at_proposals(scored: Sequence[ScoredGroup]) -> float | None:
+    """Of the attempts at proposals, the share that the judge believes; None where there was no such attempt."""
+    believed = [
+        verdict.correctness >= BELIEF
+        for group in scored
+        if group.group.problem.proposer
+        for verdict in group.verdicts
+        if verdict.trainable
+    ]
+    return sum(believed) / len(believed) if believed else None
+
+
+def best_proposer(scored: Sequence[ScoredGroup]) -> str | None:
+    """The proposer whose problem taught most: judged success nearest to one half."""
+    taught = [
+        (abs(success - 0.5), group.group.problem.proposer)
+        for group in scored
+        if group.group.problem.proposer and (success := group.success) is not None
+    ]
+    return min(taught)[1] if taught else None
+
+
+def count_tokens(groups: Sequence[RolloutGroup]) -> int:
+    """Sampled tokens, EOS included."""
+    return sum(len(completion.token_ids) for group in groups for completion in group.completions)

@@ -1,9 +1,15 @@
-"""The Protocols the loop drives: what a part of a node has to do, whatever it is made of. No torch, no I/O."""
+"""The Protocols the loop drives: what a part of a node has to do, whatever it is made of. No torch, no I/O.
+
+The latest round that a node has heard of: what it plays on in while nobody can say which one is open.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
+import msgspec
+
+from codezero.errors import CheckpointError
 from codezero.types import (
     Completion,
     Feedback,
@@ -252,3 +258,27 @@ class Checkpoints(Protocol):
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint; returns its iteration, 0 when there is none."""
         ...
+
+
+_FILE = "round.json"
+
+
+class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    round: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class KnownRound:
+    """See `protocols.Persistent`: a restart goes on in it, and not in round 0."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+    def save(self, folder: Path) -> None:
+        (folder / _FILE).write_bytes(msgspec.json.encode(_State(self.number)))
+
+    def load(self, folder: Path) -> None:
+        path = folder / _FILE
+        try:
+            self.number = msgspec.json.decode(path.read_bytes(), type=_State).round
+        except (OSError, msgspec.MsgspecError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error

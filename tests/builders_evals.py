@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
-from codezero.code.extract import fence
+from codezero.code.parsing import fence
 
 Rows = list[dict[str, Any]]
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from codezero.code.guard import StaticGuard
+from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.evaluator.audit import Auditor
 from codezero.evaluator.canaries import Canary, CanarySource, Kind
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.reading import Judge, Program, Reading
-from codezero.evaluator.watch import Watch
-from codezero.problems.synthetic import Split, make_task, mutants, worked
+from codezero.evaluator.reliability import Watch
+from codezero.evaluator.types import Judge, Program, Reading
+from codezero.problems.synthetic.tasks import Split, make_task, mutants, worked
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
 
 

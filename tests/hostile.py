@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from codezero.code.extract import fence
+from codezero.code.parsing import fence
 from codezero.types import Problem, Source, problem_id
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from codezero.code.extract import extract_code
+from codezero.code.parsing import extract_code
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.logprobs import teacher_forced

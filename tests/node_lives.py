@@ -20,8 +20,8 @@ TIMING = {"time", "seconds", "tokens/sampled_per_second", "eval/seconds"}
 
 LOADER = """
 import os, sys
-import transformers, trl, codezero.cli, codezero.wiring
-import codezero.code.guard, codezero.evals.exam, codezero.evaluator.judge, codezero.models.sampler
+import transformers, trl, codezero.cli, codezero.wiring.node
+import codezero.code.worker, codezero.evals.exam, codezero.evaluator.judge, codezero.models.sampler
 import codezero.proposer.proposer, codezero.sandbox.monty, codezero.solver.learner, hydra, matplotlib.pyplot
 from codezero.compose import compose
 compose()

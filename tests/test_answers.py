@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.code.answers import read_answer
-from codezero.code.extract import extract_code, fence
+from codezero.code.parsing import extract_code, fence
 
 F = "def f(x):\n    return x"
 G = "def f(x):\n    return x + 1"

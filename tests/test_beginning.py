@@ -13,11 +13,11 @@ import pytest
 from builders_monitor import exam_row, row
 from test_checkpoint import Counter
 
-from codezero.beginning import begin
 from codezero.cli import main
 from codezero.config import ModelConfig, NodeConfig, RunConfig
 from codezero.errors import CheckpointError, ConfigError
-from codezero.run_folder import LABEL, ORIGIN, RunFolder
+from codezero.monitor.metrics_file import LABEL
+from codezero.runs import ORIGIN, RunFolder, begin
 from codezero.solver.checkpoint import CheckpointStore
 
 
@@ -215,4 +215,4 @@ def test_the_command_fails_before_anything_heavy_loads(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2 and "--fork=nobody: there is no such run" in done.stderr
     loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
-    assert "codezero.beginning" in loaded and not loaded & {"torch", "hivemind", "transformers"}
+    assert "codezero.runs" in loaded and not loaded & {"torch", "hivemind", "transformers"}

@@ -13,8 +13,8 @@ from hostile_programs import HOSTILE, HUNT, SECRET
 
 from codezero.errors import SandboxError
 from codezero.sandbox import jail
+from codezero.sandbox.base import Execution, Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
-from codezero.sandbox.execution import Execution, Job, Outcome
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
 TESTS = ("assert f(2) == 4", "assert f(-3) == -6")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from codezero.evaluator.calibration import SKILL, best_threshold, calibrate, fit_positive, logistic
-from codezero.skill import auroc_interval
+from codezero.stats import auroc_interval
 
 RNG = np.random.default_rng(3)
 

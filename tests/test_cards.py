@@ -2,8 +2,8 @@
 
 import pytest
 
-from codezero import cards
-from codezero.cards import Seat, deal, find_cards, named_cards, told
+from codezero.wiring import hardware
+from codezero.wiring.hardware import Seat, deal, find_cards, named_cards, told
 
 
 def test_enough_cards_are_one_for_each():
@@ -39,10 +39,10 @@ def test_what_the_user_shows_is_what_there_is(value: str, expected: list[str], m
 def test_torch_is_asked_only_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: object):
     for name in ("CPU_ONLY", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cards, "COUNT", "print(2)")
-    monkeypatch.setattr(cards, "DRIVERS", ())
+    monkeypatch.setattr(hardware, "COUNT", "print(2)")
+    monkeypatch.setattr(hardware, "DRIVERS", ())
     assert find_cards("auto") == []
-    monkeypatch.setattr(cards, "DRIVERS", ("/dev/null",))
+    monkeypatch.setattr(hardware, "DRIVERS", ("/dev/null",))
     assert find_cards("auto") == ["0", "1"]
-    monkeypatch.setattr(cards, "COUNT", "raise SystemExit('no torch')")
+    monkeypatch.setattr(hardware, "COUNT", "raise SystemExit('no torch')")
     assert find_cards("auto") == []

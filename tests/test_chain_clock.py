@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.clock import ClockCoordinator, NoOutbox
+from codezero.chain.rounds import ClockCoordinator, NoOutbox
 from codezero.errors import ConfigError
 from codezero.protocols import Coordinator, Outbox
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.code.canonical import MASK, canonical, stated_parameters
-from codezero.problems.synthetic import Split, make_task, mutants
+from codezero.problems.synthetic.tasks import Split, make_task, mutants
 
 
 def of(source: str, *parameters: str) -> str:

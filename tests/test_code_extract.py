@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.code.extract import extract_code, fence
+from codezero.code.parsing import extract_code, fence
 
 
 def test_takes_the_code_between_the_fences():

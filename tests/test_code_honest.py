@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from codezero.code.extract import fence
-from codezero.code.static import StaticReport, StaticRequest, check
-from codezero.problems.synthetic import LEVELS, make_task
+from codezero.code.parsing import fence
+from codezero.code.report import StaticReport, StaticRequest, check
+from codezero.problems.synthetic.tasks import LEVELS, make_task
 
 CALLED: dict[str, tuple[str, tuple[str, ...]]] = {
     "roman": (

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.code.canonical import canonical
-from codezero.code.mutants import MAX_MUTANTS, mutate_code, transplant
-from codezero.problems.synthetic import make_task
+from codezero.code.mutations import MAX_MUTANTS, mutate_code, transplant
+from codezero.problems.synthetic.tasks import make_task
 
 RICH = """\
 def helper(a, k=2):

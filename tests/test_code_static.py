@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from codezero.code.extract import fence
-from codezero.code.static import StaticReport, StaticRequest, check
+from codezero.code.parsing import fence
+from codezero.code.report import StaticReport, StaticRequest, check
 
 TESTS = ("assert sq(3) == 9", "assert sq(5) == 25", "assert sq(12) == 144")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.code.tests import MAX_CASE, MAX_EXAMPLES, MAX_TESTS, Example, examples, parse_cases, parse_tests
+from codezero.code.assertions import MAX_CASE, MAX_EXAMPLES, MAX_TESTS, Example, examples, parse_cases, parse_tests
 from codezero.errors import ProblemError
 
 

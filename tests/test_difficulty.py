@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
 from codezero.proposer.difficulty import BandTS
-from codezero.proposer.judged import Rates
+from codezero.proposer.judge_correction import Rates
 from codezero.protocols import Difficulty
 from codezero.types import Feedback, JudgeRates, Status
 

@@ -31,7 +31,7 @@ from documents import (
 from codezero.cli import parse
 from codezero.compose import compose, keys
 from codezero.config import NodeConfig
-from codezero.swarm.settings import network_settings
+from codezero.swarm.messages import network_settings
 
 NAMES = {path.name: path for path in PAGES}
 RUN_HERE = ("machines.md", "swarm.md", "troubleshooting.md")

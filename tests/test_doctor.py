@@ -18,12 +18,14 @@ import pytest
 
 from codezero.cli import main
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
-from codezero.doctor import machine, network, services
-from codezero.doctor.diagnosis import as_object, diagnose, healthy, line
-from codezero.doctor.finding import Check, Finding, State, fail, ok, warn
-from codezero.doctor.hardware import judge_memory
 from codezero.errors import ChainError
-from codezero.swarm.status import NetworkStatus
+from codezero.ops import doctor_machine as machine
+from codezero.ops import doctor_network as network
+from codezero.ops import doctor_services as services
+from codezero.ops.doctor import as_object, diagnose, healthy, line
+from codezero.ops.doctor_hardware import judge_memory
+from codezero.ops.doctor_machine import Check, Finding, State, fail, ok, warn
+from codezero.swarm.network_status import NetworkStatus
 
 GIB = 2**30
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -103,7 +105,7 @@ def test_room_is_judged_by_what_runs_need(free: int, state: State) -> None:
 def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     assert machine.disk(tmp_path / "not" / "yet").state in (State.OK, State.WARN)
     code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from pathlib import Path; \
-from codezero.doctor.machine import disk; print(disk(Path({str(tmp_path)!r})).state)"
+from codezero.ops.doctor_machine import disk; print(disk(Path({str(tmp_path)!r})).state)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "fail\n"
 

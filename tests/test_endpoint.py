@@ -18,17 +18,17 @@ from hypothesis import given, settings
 from judge_server import CHAT, MODEL, OLLAMA, TEXT, Judge, Server, serving
 from test_endpoint_wire import answers
 
-from codezero import remote
-from codezero.code.tests import Example
+from codezero.code.assertions import Example
 from codezero.errors import ConfigError, EvaluatorError
 from codezero.evaluator import endpoint
 from codezero.evaluator.endpoint import EndpointJudge, OllamaJudge, OpenAIJudge
 from codezero.evaluator.endpoint_questions import GAPS, TESTS, YES_MARGIN
 from codezero.evaluator.evaluator import Program, Reading
 from codezero.evaluator.judge import LikelihoodJudge
+from codezero.models import remote
 from codezero.models.load import load_model
+from codezero.models.remote import LONGEST_PAUSE, Breaker
 from codezero.nano import weights_directory
-from codezero.remote import LONGEST_PAUSE, Breaker
 
 QUESTION = "Write a function pick_item(nums) that returns the numbers in nums that are greater than 3."
 TEST = Example("pick_item([1, 5, 7])", "[5, 7]")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.evaluator.endpoint_wire import FLOOR, ROUNDING, WIDEST, echo_gaps, ollama_margin, openai_margin, plain
-from codezero.remote import Nonsense
+from codezero.models.remote import Nonsense
 
 numbers = st.floats() | st.integers(-(10**400), 10**400) | st.sampled_from([0.0, -0.1, -1e308, 5e-4])
 words = st.sampled_from(["Yes", " Yes", "No", "NO", "maybe", ""]) | st.text(max_size=5)

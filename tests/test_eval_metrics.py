@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.evals.metrics import average_at_k, bootstrap_interval, pass_at_k
+from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 outcomes = st.lists(st.booleans(), min_size=1, max_size=24)

@@ -12,14 +12,14 @@ import builders_evals as small
 import pytest
 
 from codezero.errors import ConfigError, ProblemError
-from codezero.evals import packed, rows
+from codezero.evals import program_sets, rows
+from codezero.evals.grading import Executor
 from codezero.evals.ledger import Attempt
-from codezero.evals.marking import Executor
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import jobs, program, well_known_imports
-from codezero.sandbox.execution import Outcome
+from codezero.sandbox.base import Outcome
 from codezero.sandbox.monty import MontySandbox
-from codezero.sandbox.tiers import open_sandbox
+from codezero.sandbox.tiered import open_sandbox
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_names_that_sites_import_are_imported_only_when_used() -> None:
 @pytest.mark.parametrize("length", [3, 300, 100_000], ids=lambda length: f"{length}_long")
 def test_a_pickled_string_is_read_without_running_it(protocol: int, length: int) -> None:
     text = json.dumps(["é" * length])
-    assert packed.unpack(small.packed(text, protocol)) == text
+    assert program_sets.unpack(small.packed(text, protocol)) == text
 
 
 class Hostile:
@@ -109,15 +109,15 @@ def test_a_pickle_that_is_more_than_a_string_is_refused(
     held: bytes, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ProblemError, match=said):
-        packed.unpack(b64encode(zlib.compress(held)).decode())
+        program_sets.unpack(b64encode(zlib.compress(held)).decode())
     assert capsys.readouterr().out == ""
 
 
 def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(program_sets, "MAX_UNPACKED", 1 << 20)
     bomb = b64encode(zlib.compress(bytes(64 << 20))).decode()
     with pytest.raises(ProblemError, match="more than 1 MiB"):
-        packed.unpack(bomb)
+        program_sets.unpack(bomb)
 
 
 def changed(name: str, number: int, **fields: Any) -> small.Rows:

@@ -13,15 +13,15 @@ from typing import Any
 import builders_evals as small
 import pytest
 
-from codezero.code.extract import extract_code
+from codezero.code.parsing import extract_code
 from codezero.errors import ConfigError
 from codezero.evals.figures import Outcome, compare, figures_of
+from codezero.evals.grading import Executor, Judge, Mark
 from codezero.evals.ledger import Attempt, Choices, Ledger, Marked, Sampled
-from codezero.evals.marking import Executor, Judge, Mark
-from codezero.evals.metrics import paired_bootstrap
-from codezero.evals.sitting import BATCH, Sat, Sitting, batch_seed
+from codezero.evals.pass_at_k import paired_bootstrap
+from codezero.evals.run import BATCH, Sat, Sitting, batch_seed
 from codezero.evals.task import Task
-from codezero.sandbox.execution import ALL_HOLD, Execution, Job, failed, unknown
+from codezero.sandbox.base import ALL_HOLD, Execution, Job, failed, unknown
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
 TASKS = [Task(f"t{number}", f"prompt {number}", ("assert f(1) == 1",), "f") for number in range(20)]

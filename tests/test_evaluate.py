@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.cli import main
-from codezero.code.extract import fence
+from codezero.code.parsing import fence
+from codezero.commands.evaluate import read_group
 from codezero.config import EvaluatorConfig
 from codezero.errors import ProblemError
-from codezero.evaluate import read_group
-from codezero.wiring_evaluator import calibration_family
+from codezero.wiring.evaluator import calibration_family
 
 SETTINGS = ["evaluator.canaries=80", "evaluator.questions=[likelihood]"]
 LINE: dict[str, Any] = {

@@ -13,17 +13,17 @@ import torch
 from builders_evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_evaluator, build_watch, group, known
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from codezero.code.extract import fence
-from codezero.code.guard import StaticGuard
-from codezero.code.tests import Example
+from codezero.code.assertions import Example
+from codezero.code.parsing import fence
+from codezero.code.worker import StaticGuard
 from codezero.errors import EvaluatorError
 from codezero.evaluator.canaries import CanarySource
 from codezero.evaluator.evaluator import FrozenEvaluator, Program, Reading
 from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, LikelihoodJudge
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
-from codezero.problems.synthetic import Split, corrupt_text, make_task, worked
-from codezero.skill import auroc, ece
+from codezero.problems.synthetic.tasks import Split, corrupt_text, make_task, worked
+from codezero.stats import auroc, ece
 from codezero.types import Problem, Standing, Status, Verdict
 
 

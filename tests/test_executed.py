@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from builders_evaluator import FILTER, RIGHT, WRONG, group
 
-from codezero.code.extract import fence
-from codezero.code.guard import StaticGuard
-from codezero.evaluator.agreement import AGREEMENT, AgreeingJudge
+from codezero.code.parsing import fence
+from codezero.code.worker import StaticGuard
 from codezero.evaluator.executed import ExecutedEvaluator
 from codezero.evaluator.judge import LikelihoodJudge
-from codezero.evaluator.reading import Program
+from codezero.evaluator.self_consistency import AGREEMENT, AgreeingJudge
+from codezero.evaluator.types import Program
 from codezero.models.load import load_model
 from codezero.nano import weights_directory
 from codezero.sandbox.monty import MontySandbox

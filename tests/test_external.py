@@ -10,7 +10,7 @@ from builders_models import EOS, judged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.solver.external import (
+from codezero.solver.peer_rollouts import (
     MAX_PEERS,
     Candidate,
     External,

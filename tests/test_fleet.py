@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from codezero import fleet
 from codezero.errors import SwarmError
-from codezero.fleet import ADDRESSES, Member, founded, said
-from codezero.stopping import Stop
+from codezero.ops import fleet
+from codezero.ops.fleet import ADDRESSES, Member, founded, said
+from codezero.system.signals import Stop
 
 BUSY = "mkdir -p logs; for line in $(seq 40); do echo step $line >>logs/swarm.log; sleep 0.1; done; "
 """Goes on saying something for longer than a silent one is waited for."""

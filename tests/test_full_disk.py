@@ -19,11 +19,11 @@ import pytest
 from builders_monitor import PEER, row
 from test_node import Parts, make_node
 
-from codezero import iterating
+from codezero import runner as iterating
 from codezero.errors import DiskFullError
+from codezero.inspection.status import read_run
 from codezero.monitor.monitor import RunMonitor, setup_logging
-from codezero.room import LEAST, full
-from codezero.status import read_run
+from codezero.system.files import LEAST, full
 
 WRITER = """
 import sys
@@ -31,8 +31,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from codezero.errors import DiskFullError
-from codezero.monitor.store import MetricsFile, read_metrics
-from codezero.room import full
+from codezero.monitor.metrics_file import MetricsFile, read_metrics
+from codezero.system.files import full
 from codezero.solver.checkpoint import CheckpointStore
 
 class Part:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
-from codezero.solver.gate import MARGIN, MAX_PEERS, Gate
+from codezero.solver.peer_gate import MARGIN, MAX_PEERS, Gate
 from codezero.types import Status
 
 

@@ -10,8 +10,8 @@ import torch
 from msgspec import json
 
 from codezero.errors import CheckpointError
-from codezero.problems.synthetic import make_task
-from codezero.solver.generators import GlobalGenerators, to_restore
+from codezero.problems.synthetic.tasks import make_task
+from codezero.solver.rng_state import GlobalGenerators, to_restore
 from codezero.swarm.local import LocalSwarm
 
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from codezero.code.extract import fence
-from codezero.code.guard import MAX_TEXT, StaticGuard
-from codezero.code.static import StaticReport, StaticRequest, check
+from codezero.code.parsing import fence
+from codezero.code.report import StaticReport, StaticRequest, check
+from codezero.code.worker import MAX_TEXT, StaticGuard
 from codezero.errors import EvaluatorError
 
 TESTS = ("assert f(2) == 4", "assert f(3) == 6")
@@ -123,7 +123,7 @@ def test_a_stopped_child_is_could_not_tell_and_is_not_remembered():
 
 def test_cpu_time_is_limited_for_each_item(monkeypatch: pytest.MonkeyPatch):
     """A completion that needs more CPU time than it may have is unparseable; the next one is asked a new child."""
-    monkeypatch.setattr("codezero.code.guard.PATIENCE", 10_000.0)  # a busy machine must not strike first
+    monkeypatch.setattr("codezero.code.worker.PATIENCE", 10_000.0)  # a busy machine must not strike first
     with StaticGuard(seconds=0.004) as guard:
         (report,) = guard.check_many([request("def f(x):\n    return [\n" + ",\n".join(["(x + 1) * 2"] * 390) + "]")])
         assert "could not finish" in report.refusal
@@ -165,7 +165,7 @@ def test_reports_are_remembered_by_content(guard: StaticGuard):
 
 def test_the_child_loads_no_model_library():
     heavy = ("torch", "transformers", "hivemind")
-    code = f"import sys, codezero.code.guard; sys.exit(any(name in sys.modules for name in {heavy}))"
+    code = f"import sys, codezero.code.worker; sys.exit(any(name in sys.modules for name in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

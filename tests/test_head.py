@@ -9,15 +9,15 @@ import torch
 from torch import nn
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
-from codezero.solver import head as head_module
-from codezero.solver.head import chosen_logprobs, head_is_plain
+from codezero.solver import logprobs as head_module
+from codezero.solver.logprobs import chosen_logprobs, head_is_plain
 
 MEASURE = """
 import resource, sys
 import torch
 from builders_models import random_rows, tiny_policy
 from codezero.config import SolverConfig
-from codezero.solver import head
+from codezero.solver import logprobs as head
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 

@@ -9,9 +9,9 @@ from hostile import ATTACKS, BOMBS, QUARANTINED, Attack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.code.extract import fence
-from codezero.code.guard import StaticGuard, StaticRequest
-from codezero.code.static import StaticReport
+from codezero.code.parsing import fence
+from codezero.code.report import StaticReport
+from codezero.code.worker import StaticGuard, StaticRequest
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.reward import verdict

@@ -14,9 +14,9 @@ from hub_writer import TOKEN, Hub
 
 from codezero.compose import compose
 from codezero.errors import ConfigError
-from codezero.hub import STATE, HubPusher, Target, read_state, stage
-from codezero.hub_card import Facts, Measured, model_card
-from codezero.wiring_hub import token_of
+from codezero.solver.hub import STATE, HubPusher, Target, read_state, stage
+from codezero.solver.hub_card import Facts, Measured, model_card
+from codezero.wiring.hub import token_of
 
 SAVED = "hf_saved_by_the_user"
 
@@ -91,7 +91,7 @@ def test_a_refusal_is_logged_once_and_tried_again_later(
     clock = [0.0]
     one, policy = pusher(tmp_path / "run", clock=clock), policy_in(tmp_path / "p")
     hub.refuses = True
-    with caplog.at_level(logging.INFO, "codezero.hub"):
+    with caplog.at_level(logging.INFO, "codezero.solver.hub"):
         for tried in range(3):
             one.saved(policy, tried, 5)
             done(one)
@@ -117,7 +117,7 @@ def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_a_push_is_cut_off_when_the_run_ends(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codezero.hub.LEAVE_SECONDS", 1.0)
+    monkeypatch.setattr("codezero.solver.hub.LEAVE_SECONDS", 1.0)
     hub.hangs = True
     one = pusher(tmp_path / "run", seconds=600.0)
     one.saved(policy_in(tmp_path / "p"), 1, 1)

@@ -10,10 +10,10 @@ from builders_problems import proposed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codezero.problems.hygiene import CURATED, PROPOSED, Reason, inspect
-from codezero.problems.novelty import REMEMBERED, Novelty, NoveltyState, Repeat
+from codezero.problems.dedup import REMEMBERED, Novelty, NoveltyState, Repeat
+from codezero.problems.filters import CURATED, PROPOSED, Reason, inspect
 from codezero.problems.rows import read_row
-from codezero.problems.synthetic import LEVELS, make_task
+from codezero.problems.synthetic.tasks import LEVELS, make_task
 from codezero.types import Problem, Source, Standing
 
 GOOD = proposed(3)

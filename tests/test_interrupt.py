@@ -17,10 +17,10 @@ from node_lives import wait_for
 from terminal import NOISE, Seat, seated
 from test_run import command, newest_checkpoint, rows, run
 
+from codezero.inspection.run_files import RunFiles
 from codezero.monitor.report import headline
 from codezero.monitor.state import read_exam
 from codezero.monitor.text import percent
-from codezero.run_view import RunFiles
 
 LONG = "solver.problems_per_iteration=160"
 """An iteration takes seconds, within which somebody can press twice."""

@@ -10,11 +10,11 @@ import torch
 from builders_models import TEMPLATE, tiny_policy
 from transformers import PreTrainedTokenizerFast
 
-from codezero.code.extract import fence
-from codezero.code.tests import Example
+from codezero.code.assertions import Example
+from codezero.code.parsing import fence
 from codezero.errors import ConfigError
 from codezero.evaluator.judge import LikelihoodJudge
-from codezero.evaluator.questions import (
+from codezero.evaluator.judge_prompts import (
     LIKELIHOOD,
     MOST_EXAMPLES,
     OUTPUT_MATCH,
@@ -24,13 +24,12 @@ from codezero.evaluator.questions import (
     alone,
     follow_ups,
 )
-from codezero.evaluator.reading import Program
-from codezero.models.chat import encode_completions, encode_prompts
-from codezero.models.conversation import Conversation
+from codezero.evaluator.types import Program
+from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.logprobs import teacher_forced
 from codezero.nano import weights_directory
-from codezero.problems.synthetic import make_task, mutants
+from codezero.problems.synthetic.tasks import make_task, mutants
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

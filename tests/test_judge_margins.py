@@ -8,7 +8,7 @@ import torch
 from builders_evaluator import FILTER, RIGHT
 
 from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, YES_MARGIN, LikelihoodJudge
-from codezero.evaluator.reading import Program
+from codezero.evaluator.types import Program
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
 

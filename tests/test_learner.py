@@ -15,10 +15,10 @@ from torch import Tensor
 
 from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
+from codezero.solver.advantages import policy_loss, token_logprobs
 from codezero.solver.batch import Batch, Row, collate
-from codezero.solver.grpo import policy_loss, token_logprobs
 from codezero.solver.learner import TrlLearner, learning_rate
-from codezero.solver.packed import packed_logprobs
+from codezero.solver.packed_attention import packed_logprobs
 
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo")
 PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])

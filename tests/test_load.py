@@ -9,7 +9,7 @@ from test_sampler import small_tokenizer, tiny_model
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from codezero.errors import ModelError
-from codezero.models.decode import is_lean
+from codezero.models.fast_decode import is_lean
 from codezero.models.load import load_model
 from codezero.models.sampler import Sampler
 

@@ -18,10 +18,11 @@ import pytest
 from codezero.cli import main
 from codezero.compose import compose
 from codezero.errors import SwarmError
-from codezero.iterating import log_survived
-from codezero.monitor.logs import BACKUPS, MARK, MAX_BYTES, set_aside, setup_logging
+from codezero.monitor.logs import BACKUPS, MARK, MAX_BYTES, setup_logging
 from codezero.monitor.secrets import HIDDEN, Secrets, known_secrets
-from codezero.wiring_monitor import secrets_of
+from codezero.runner import log_survived
+from codezero.system.files import set_aside
+from codezero.wiring.monitor import secrets_of
 
 PLANTED = "correct-horse-battery"
 
@@ -109,7 +110,6 @@ def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / name).write_text(f"of-a-file-{number}\n")
     monkeypatch.setenv("OPENED_BY", "of-a-variable")
     monkeypatch.setenv("CODEZERO_JUDGE_KEY", "of-the-judge")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-api=of-a-header,y=1")
     config = compose(
         [
             f"chain.passphrase_file={tmp_path}/pass",
@@ -122,7 +122,7 @@ def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.Mon
         ]
     )
     planted = [f"of-a-file-{number}" for number in range(5)]
-    planted += ["of-a-variable", "of-the-judge", "of-a-header", "of-a-provider-0123", "of-a-question-0123"]
+    planted += ["of-a-variable", "of-the-judge", "of-a-provider-0123", "of-a-question-0123"]
     said = secrets_of(config).hide(" ".join(planted))
     assert said == " ".join([HIDDEN] * len(planted))
 

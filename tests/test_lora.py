@@ -13,10 +13,10 @@ from torch import Tensor
 
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
-from codezero.models.decode import is_lean
+from codezero.models.fast_decode import is_lean
+from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.lora import add_adapter, has_adapter, save_merged, without_adapter
-from codezero.models.own import OwnLoop
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 

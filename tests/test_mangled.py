@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import ProposalError, WireError
-from codezero.problems.novelty import Novelty
+from codezero.problems.dedup import Novelty
 from codezero.problems.shelf import usable
 from codezero.proposer.parsing import Reason, parse_proposal
 from codezero.swarm.wire import decode_proposals, encode_proposals

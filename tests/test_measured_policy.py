@@ -10,7 +10,7 @@ import pytest
 from codezero.compose import compose
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
-from codezero.measured_policy import find_policy, load_found
+from codezero.wiring.policies import find_policy, load_found
 
 
 @pytest.fixture(scope="module", params=["full", pytest.param("lora", marks=pytest.mark.slow)])

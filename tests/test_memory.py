@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from codezero.models.generation import CACHE_BUDGET
 from codezero.models.memory import (
     GIB,
     PIECE,
@@ -18,9 +19,8 @@ from codezero.models.memory import (
     sampling_bytes,
     update_bytes,
 )
-from codezero.models.own import CACHE_BUDGET
-from codezero.models.pool import LARGE, LARGE_FROM, SMALL, choose_solver, shape_of
-from codezero.solver import head
+from codezero.models.registry import LARGE, LARGE_FROM, SMALL, choose_solver, shape_of
+from codezero.solver import logprobs as head
 
 MEASURE = """
 import resource, sys
@@ -32,7 +32,7 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import add_adapter
 from codezero.models import lora
 from codezero.models.memory import Texts, Training, adapter_numbers, node_need
-from codezero.models.pool import shape_of_config
+from codezero.models.registry import shape_of_config
 from codezero.solver.batch import Batch, Row
 from codezero.solver.learner import TrlLearner
 

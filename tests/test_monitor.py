@@ -14,12 +14,12 @@ from rich.console import Console
 from terminal import read_terminal
 
 from codezero.monitor.logs import quiet_libraries
+from codezero.monitor.metrics_file import FILE_NAME, read_metrics
 from codezero.monitor.monitor import NODE_FILE, RunMonitor, setup_logging
-from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PlainView, plain_line
-from codezero.monitor.rollouts import read_page
-from codezero.monitor.store import FILE_NAME, read_metrics
+from codezero.monitor.rollouts_db import read_page
 from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise
+from codezero.monitor.text import readable_name
 
 
 def monitor(folder: Path, view: str = "off") -> RunMonitor:

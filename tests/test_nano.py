@@ -13,18 +13,18 @@ import torch
 from transformers import AutoTokenizer
 
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.extract import extract_code
+from codezero.code.parsing import extract_code
 from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import ROLES, build, corpus, measure, weights_directory
 from codezero.nano.tokenizer import build_tokenizer
 from codezero.nano.train import Shape, new_model, rate, train
-from codezero.problems.synthetic import Split, fence, is_held_out, make_task, mutants, parse_question
+from codezero.problems.synthetic.tasks import Split, fence, is_held_out, make_task, mutants, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.skill import auroc
 from codezero.solver.solver import solver_prompt
+from codezero.stats import auroc
 
 TOKENIZER = build_tokenizer(0)
 TINY = Shape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codezero.code import guard
+from codezero.code import worker as guard
 
 EXECUTED = re.compile(r'execve\("([^"]*)", \["[^"]*"(?:, )?(.*?)\], 0x')
 MONTY = ("monty", '"subprocess"')

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
-from codezero.node import Node
-from codezero.tally import best_proposer, mean_reward, success_at_proposals
+from codezero.node import Node, best_proposer, mean_reward, success_at_proposals
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from codezero.errors import EvaluatorError
-from codezero.evaluator.patient import PART, TRIES, read_all
-from codezero.evaluator.reading import Program, Reading
+from codezero.evaluator.calibration import PART, TRIES, read_all
+from codezero.evaluator.types import Program, Reading
 
 PROGRAMS = [Program("double it", f"def f(x):\n    return x * {n}") for n in range(PART + 16)]
 LATE, READ = Reading(None, "the judge did not answer in 1.5 s"), Reading((1.0,))

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from codezero.models import prefix
+from codezero.models import prefix_cache as prefix
 from codezero.models.logprobs import teacher_forced
-from codezero.models.prefix import Ask, AskScores, PrefixReader, Row, RowScores
+from codezero.models.prefix_cache import Ask, AskScores, PrefixReader, Row, RowScores
 
 VOCABULARY, END, CHOICES = 61, 60, (3, 5, 7)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from codezero import profiles
 from codezero.compose import compose
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ModelError
 from codezero.models import device as device_module
 from codezero.models.device import DeviceMemory
 from codezero.models.memory import GIB
-from codezero.models.pool import LARGE, SMALL
-from codezero.profiles import FILE, fit, recomputes, weigh
+from codezero.models.registry import LARGE, SMALL
+from codezero.wiring import hardware as profiles
+from codezero.wiring.hardware import FILE, fit, recomputes, weigh
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, kind: str, free: float, total: float = 0.0) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError, ProposalError
-from codezero.problems.synthetic import LEVELS, make_task
+from codezero.problems.synthetic.tasks import LEVELS, make_task
 from codezero.proposer.parsing import Reason, parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer

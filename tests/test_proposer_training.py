@@ -19,7 +19,7 @@ from codezero.errors import CheckpointError, ConfigError
 from codezero.models.sampler import Sampler
 from codezero.problems import shelf
 from codezero.problems.screen import Screen
-from codezero.problems.synthetic import make_task
+from codezero.problems.synthetic.tasks import make_task
 from codezero.proposer.rewards import judged_learnability, learnability, reward
 from codezero.proposer.training import Groups, TrainedProposer, groups_per_round
 from codezero.protocols import Proposer

@@ -22,18 +22,18 @@ import torch
 from builders_models import random_rows, tiny_policy
 from test_run import command, rows, run, wait_for_iteration
 
-from codezero import wiring_models
 from codezero.config import NodeConfig, SolverConfig
 from codezero.config_model import ModelConfig
 from codezero.errors import ConfigError, RankError
 from codezero.models.dealt import deal as deal_prompts
 from codezero.models.load import LoadedModel
+from codezero.models.ranks import Crew
 from codezero.models.sampler import Sampler
-from codezero.ranks import Crew
 from codezero.solver.batch import Batch, Row
 from codezero.solver.learner import TrlLearner
 from codezero.solver.parallel import ParallelLearner, deal
-from codezero.wiring_models import build_learner, build_sampler, hire, load_policy, tell_beginning
+from codezero.wiring import models as wiring_models
+from codezero.wiring.models import build_learner, build_sampler, hire, load_policy, tell_beginning
 
 SECONDS = 120.0
 """A dead rank has to be noticed by then, on a busy machine."""
@@ -233,7 +233,7 @@ def test_a_rank_that_fails_says_why(config: NodeConfig) -> None:
 
 
 def test_a_node_that_waits_for_who_is_gone_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codezero.ranks.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("codezero.models.ranks.GRACE_SECONDS", 0.1)
     told: list[str] = []
     ended = threading.Event()
 
@@ -249,7 +249,8 @@ def test_a_node_that_waits_for_who_is_gone_is_ended(monkeypatch: pytest.MonkeyPa
 
 def test_ranks_end_with_their_node() -> None:
     program = (
-        "import time; from codezero.ranks import Crew; print(*Crew([{}, {}]).processes, flush=True); time.sleep(600)"
+        "import time; from codezero.models.ranks import Crew; "
+        "print(*Crew([{}, {}]).processes, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as node:
         assert node.stdout is not None
@@ -324,7 +325,7 @@ def test_a_node_whose_rank_is_killed_ends_with_an_error(tmp_path: Path) -> None:
     started = command(tmp_path, "model.gpus=2", "model.device=cpu", "evals.every=0", "monitor.view=off")
     with subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as node:
         wait_for_iteration(tmp_path, node, 1)
-        ranks = [one for one in psutil.Process(node.pid).children() if "codezero.rank" in one.cmdline()]
+        ranks = [one for one in psutil.Process(node.pid).children() if "codezero.ops.rank" in one.cmdline()]
         assert len(ranks) == 1
         ranks[0].kill()
         _, said = node.communicate(timeout=2 * SECONDS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.code.static import StaticReport
+from codezero.code.report import StaticReport
 from codezero.evaluator.reward import cap, verdict
 from codezero.types import Status
 

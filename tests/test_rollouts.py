@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 from builders_monitor import BAD, GOOD, PEER, group, verdict
 
-from codezero.monitor import rollouts
+from codezero.monitor import rollouts_db as rollouts
 from codezero.monitor.errors import UnreadableError
-from codezero.monitor.rollouts import BURST, FILE, MAX_GROUPS, RolloutStore, read_page, read_rollout
-from codezero.monitor.shown import MAX_TEXT
+from codezero.monitor.rollouts_db import BURST, FILE, MAX_GROUPS, MAX_TEXT, RolloutStore, read_page, read_rollout
 from codezero.types import Completion, ScoredGroup, Status
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"

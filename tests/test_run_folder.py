@@ -9,9 +9,9 @@ import pytest
 from codezero.compose import compose, quoted
 from codezero.config import NodeConfig, RunConfig
 from codezero.errors import ConfigError, IdentityError
-from codezero.run_folder import AUTOMATIC, open_run_folder
+from codezero.runs import AUTOMATIC, open_run_folder
 from codezero.swarm.identity import Identity
-from codezero.wiring import build_swarm
+from codezero.wiring.swarm import build_swarm
 
 
 def config(base: Path, *, name: str = "", seed: int = 0, resume: bool = True) -> NodeConfig:

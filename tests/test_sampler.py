@@ -7,11 +7,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from codezero.models import logprobs, own
+from codezero.models import generation as own
+from codezero.models import logprobs
 from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.generation import OwnLoop, choose
 from codezero.models.load import LoadedModel
 from codezero.models.logprobs import teacher_forced
-from codezero.models.own import OwnLoop, choose
 from codezero.models.sampler import Sampler
 
 PROMPTS = ("add x", "Write a function f(x) that returns x plus 2, and then some more words.", "?")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from codezero.errors import SandboxError
-from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MAX_BYTES, MontySandbox
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN

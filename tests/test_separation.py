@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
 from codezero.sandbox.assertions import TAG
-from codezero.sandbox.execution import Outcome
-from codezero.sandbox.inside import MAX_DEPTH, NotPlain, encode
+from codezero.sandbox.base import Outcome
+from codezero.sandbox.bubblewrap import render
+from codezero.sandbox.jail_main import MAX_DEPTH, NotPlain, encode
 from codezero.sandbox.monty import MontySandbox
 from codezero.sandbox.separation import separate
-from codezero.sandbox.values import render
 
 HASHABLE = st.recursive(
     st.none()

@@ -16,11 +16,11 @@ import pytest
 
 from codezero.config_monitor import MonitorConfig
 from codezero.errors import ConfigError
+from codezero.monitor.metrics_file import read_metrics
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sinks import MOST_WAITING, About, BackgroundSink, Sink, close_all
-from codezero.monitor.store import read_metrics
 from codezero.types import Metrics
-from codezero.wiring_monitor import check_sinks
+from codezero.wiring.monitor import check_sinks
 
 ABOUT = About(run="mine", peer_id="QmPeer", facts=(("solver", "nano"),))
 ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}

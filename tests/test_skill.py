@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.skill import auroc, auroc_interval, brier, ece, mean_interval, wilson
+from codezero.stats import auroc, auroc_interval, brier, ece, mean_interval, wilson
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=40))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
 from codezero.solver.batch import Row
-from codezero.solver.replay import MAX_ITERATIONS, Replay
-from codezero.solver.stale import BUDGET, MOST, second_moment_weights, truncated_weights
+from codezero.solver.replay import BUDGET, MAX_ITERATIONS, MOST, Replay, second_moment_weights, truncated_weights
 
 LOGS = st.floats(-30, 0)
 ROWS = st.lists(

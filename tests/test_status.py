@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from terminal import read_terminal
 
-from codezero.chain.outbox_store import OutboxStore
+from codezero.chain.outbox_db import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError
-from codezero.processes import is_there, start_of
-from codezero.status import headline, newest_run, plain_line, print_status, read_run
+from codezero.inspection.status import headline, newest_run, plain_line, print_status, read_run
+from codezero.system.pidfile import is_there, start_of
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 

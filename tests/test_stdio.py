@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
+from codezero.sandbox.base import MAX_CASE_BYTES, MAX_CASES, Execution, Job, Outcome, Sandbox, read_cases, same_output
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
-from codezero.sandbox.execution import Execution, Job, Outcome, Sandbox
 from codezero.sandbox.monty import MontySandbox
-from codezero.sandbox.stdio import MAX_CASE_BYTES, MAX_CASES, read_cases, same_output
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
 DOUBLE = "print(int(input()) * 2)"

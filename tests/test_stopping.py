@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from codezero.stopping import Stop
+from codezero.system.signals import Stop
 
 
 class Raising:
@@ -68,7 +68,7 @@ def test_the_second_signal_has_its_usual_effect() -> None:
 
 BUSY = """
 import hashlib
-from codezero.stopping import Stop, again, leave
+from codezero.system.signals import Stop, again, leave
 
 def answer(which, before):
     print(f"{which.name} {before}: {again(which)}", flush=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codezero.monitor.store import FILE_NAME, KEYS, MAX_TEXT, MetricsFile, number, read_metrics
+from codezero.monitor.metrics_file import FILE_NAME, KEYS, MAX_TEXT, MetricsFile, number, read_metrics
 from codezero.types import Metrics
 
 values = st.none() | st.floats() | st.integers(-(10**15), 10**15) | st.text(max_size=30)
@@ -96,7 +96,7 @@ def test_truncation_drops_the_crashed_future_and_appending_goes_on(tmp_path: Pat
 def test_a_killed_writer_loses_nothing_it_had_appended(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\n"
-        "from codezero.monitor.store import MetricsFile\n"
+        "from codezero.monitor.metrics_file import MetricsFile\n"
         f"file = MetricsFile.open(pathlib.Path({str(tmp_path)!r}))\n"
         "for iteration in range(1000):\n"
         "    file.append({'iteration': iteration})\n"

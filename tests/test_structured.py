@@ -13,14 +13,13 @@ from test_sampler import small_tokenizer, tiny_model
 from transformers import ByT5Tokenizer
 
 from codezero.errors import ModelError, ProposalError
+from codezero.models.generation import OwnLoop
+from codezero.models.grammar import Structure
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.own import OwnLoop
 from codezero.models.sampler import Sampler
-from codezero.models.structured import Structure
 from codezero.nano import weights_directory
-from codezero.proposer.parsing import Reason, parse_proposal
+from codezero.proposer.parsing import Reason, parse_proposal, proposal_grammar
 from codezero.proposer.prompts import proposal_prompt
-from codezero.proposer.structure import proposal_grammar
 from codezero.types import Completion
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from node_lives import checkpoints, kill, rows, settings, wait_for
 
-from codezero.status import read_run
-from codezero.stopping import LEAVING_SECONDS
-from codezero.supervising import LONGEST_PAUSE, Patience, as_exit_code, keep_alive
+from codezero.inspection.status import read_run
+from codezero.ops.supervisor import LONGEST_PAUSE, Patience, as_exit_code, keep_alive
+from codezero.system.signals import LEAVING_SECONDS
 
 FAITHFUL = """
 import signal, sys, time
@@ -31,7 +31,7 @@ time.sleep(60)
 """
 SUPERVISOR = """
 import sys
-from codezero.supervising import Patience, keep_alive
+from codezero.ops.supervisor import Patience, keep_alive
 sys.exit(keep_alive(lambda first: [sys.executable, "-c", sys.argv[1]], lambda: 0, Patience(3, 0.0), {leaving}))
 """
 
@@ -40,7 +40,7 @@ OF_A_RUN = """
 import sys
 from pathlib import Path
 from codezero.compose import compose
-from codezero.supervising import run_supervised
+from codezero.ops.supervisor import run_supervised
 sys.executable = "false"  # the node
 sys.exit(run_supervised(compose(sys.argv[2:]), Path(sys.argv[1]), []))
 """
@@ -84,7 +84,7 @@ def test_it_gives_up_and_ends_with_the_last_code(tmp_path: Path, capfd: pytest.C
 def test_a_full_disk_is_waited_for_and_no_death_counts_meanwhile(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("codezero.supervising.ROOM_SECONDS", 0.01)
+    monkeypatch.setattr("codezero.ops.supervisor.ROOM_SECONDS", 0.01)
     lives, told = iter([1] * 8 + [0]), iter(["the disk is full", "the disk is full", ""] * 7 + ["", ""])
     command = [python(f"raise SystemExit({code})") for code in lives]
     code = keep_alive(lambda _: command.pop(0), lambda: 0, Patience(2, 0.0), obstacle=lambda: next(told))
@@ -180,7 +180,7 @@ def test_a_second_signal_is_passed_on_too(which: signal.Signals, code: int) -> N
 @pytest.mark.slow
 def test_the_node_saves_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     up, told = tmp_path / "up", tmp_path / "told"
-    child = "from codezero.stopping import end_with_parent\nend_with_parent()"
+    child = "from codezero.system.signals import end_with_parent\nend_with_parent()"
     child += FAITHFUL.format(up=str(up), told=str(told))
     with subprocess.Popen([*python(SUPERVISOR.format(leaving=20)), child]) as process:
         wait_for("the child", 120, up.exists, every=0.02)

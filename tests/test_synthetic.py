@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.problems.composition import KINDS
-from codezero.problems.programs import signature
-from codezero.problems.synthetic import (
+from codezero.problems.synthetic.grammar import KINDS
+from codezero.problems.synthetic.programs import signature
+from codezero.problems.synthetic.tasks import (
     LEVELS,
     Split,
     Task,
@@ -24,7 +24,7 @@ from codezero.problems.synthetic import (
     render,
     sample_spec,
 )
-from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Source, Standing, problem_id
 

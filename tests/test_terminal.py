@@ -10,10 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from codezero.monitor.names import ADJECTIVES, ANIMALS, readable_name
 from codezero.monitor.state import MAX_POINTS, RunState, Trend, code_of, most_telling
 from codezero.monitor.terminal import LiveView, render, save_picture
-from codezero.monitor.text import BLOCKS, INVISIBLE, bucket_means, clean, duration, gauge, sparkline
+from codezero.monitor.text import (
+    ADJECTIVES,
+    ANIMALS,
+    BLOCKS,
+    INVISIBLE,
+    bucket_means,
+    clean,
+    duration,
+    gauge,
+    readable_name,
+    sparkline,
+)
 
 HOSTILE = (
     "[bold red]x[/] [link=http://a] [/nope] \x1b[2J\x1b]0;owned\x07 \u202e\u200b\r\x08 \ud800 "

@@ -6,8 +6,8 @@ from builders_monitor import exam_row, fresh, row
 from rich.console import Console
 
 from codezero.monitor.plain import plain_line
+from codezero.monitor.summaries import Trust, troubles
 from codezero.monitor.terminal import render
-from codezero.monitor.trust import Trust, troubles
 from codezero.types import Metrics
 
 

@@ -17,14 +17,14 @@ import torch
 from codezero.compose import compose
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError
-from codezero.models import vllm_loop
+from codezero.models import vllm_engine as vllm_loop
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.lora import add_adapter, plain_weights, save_merged
 from codezero.models.sampler import Sampler
-from codezero.models.vllm_loop import Changes, VllmLoop, drawn, requests, require_vllm
+from codezero.models.vllm_engine import Changes, VllmLoop, drawn, requests, require_vllm
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
-from codezero.wiring_models import load_policy
+from codezero.wiring.models import load_policy
 from tests.builders_models import EOS, random_rows, tiny_policy
 
 PROMPTS = [[65, 66, 258], [67] * 40 + [258], [70, 258]]

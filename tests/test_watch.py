@@ -7,18 +7,18 @@ from random import Random
 import pytest
 from builders_evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group
 
-from codezero.code.extract import fence
-from codezero.code.guard import StaticGuard
+from codezero.code.parsing import fence
+from codezero.code.worker import StaticGuard
 from codezero.errors import AlarmError, CheckpointError, EvaluatorError
-from codezero.evaluator.alarm import STRIKES, Gap, Rate, gap_of, gap_open, skill_lost, too_much_believed
 from codezero.evaluator.audit import Attempt, Auditor
 from codezero.evaluator.canaries import CanarySource, Kind, dressed_up, transplants
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.reading import Program, Reading
-from codezero.evaluator.watch import LOOK_EVERY, Reviewed
-from codezero.problems.synthetic import make_task, worked
+from codezero.evaluator.evidence import STRIKES, Gap, Rate, gap_of, gap_open, skill_lost, too_much_believed
+from codezero.evaluator.reliability import LOOK_EVERY, Reviewed
+from codezero.evaluator.types import Program, Reading
+from codezero.problems.synthetic.tasks import make_task, worked
 from codezero.sandbox.monty import MontySandbox
-from codezero.skill import wilson
+from codezero.stats import wilson
 from codezero.types import Problem
 
 TRUE_PAIRS = [(0.9, True)] * 60 + [(0.1, False)] * 60
@@ -79,7 +79,7 @@ def test_canaries_are_half_right_and_the_same_for_the_same_seed():
 
 
 def test_dressing_up_does_not_make_a_program_another(guard: StaticGuard):
-    from codezero.evaluator.reading import request
+    from codezero.evaluator.types import request
 
     plain = guard.check_many([request(FILTER, fence(WRONG))])[0]
     for seed in range(12):

@@ -8,7 +8,8 @@ import pytest
 from codezero.compose import compose
 from codezero.config import ExternalConfig, NodeConfig
 from codezero.monitor.monitor import NODE_FILE, RunMonitor
-from codezero.wiring import build_stream, pulled_groups
+from codezero.wiring.node import build_stream
+from codezero.wiring.swarm import pulled_groups
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ from codezero.chain.alchemy_wire import (
     capabilities,
 )
 from codezero.chain.errors import ChainUnreachableError, RpcError, decode_revert, printable
-from codezero.chain.private_file import read_private
 from codezero.chain.rpc import FINAL, UNDECODABLE
 from codezero.chain.transport import Transport, check_url, shown
 from codezero.errors import ChainError, ConfigError
+from codezero.system.files import read_private
 
 T = TypeVar("T")
 

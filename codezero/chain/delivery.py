@@ -6,7 +6,7 @@ import sqlite3
 import time
 from typing import Literal
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.errors import (
     ChainUnreachableError,
     ContractError,
@@ -18,7 +18,7 @@ from codezero.chain.errors import (
     WinnerAlreadyVotedError,
     WrongChainError,
 )
-from codezero.chain.outbox_store import PROBLEM, OutboxStore, Submission
+from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
 from codezero.chain.rpc import Receipt
 from codezero.errors import ChainError
 

@@ -17,8 +17,8 @@ from codezero.chain.devchain_evm import Evm
 from codezero.chain.devchain_rules import BASE_FEE, TIP
 from codezero.chain.devchain_store import Store
 from codezero.chain.devchain_wire import OVER_LIMIT, REFUSED, RpcRefusal
-from codezero.chain.private_file import read_private, write_new
 from codezero.errors import ChainError
+from codezero.system.files import read_private, write_new
 
 ETHER = 10**18
 RICHES = 10**9 * ETHER

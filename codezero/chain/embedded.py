@@ -9,12 +9,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.chain.coordinator import deploy
+from codezero.chain.contract import deploy
 from codezero.chain.errors import RpcError
-from codezero.chain.private_file import read_private, write_new
 from codezero.chain.rpc import Question, Rpc, read_quantity
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 from codezero.errors import ChainError
+from codezero.system.files import read_private, write_new
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from codezero.chain.codec import encode_call
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.errors import ChainUnreachableError, ForeignOwnerError, PeerIdAlreadyRegisteredError
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 
 SECONDS = 60.0
 """For one call, from waiting for its turn to the receipt."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codezero.chain.codec import Event, decode_event, event_topic
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.errors import ChainUnreachableError, RpcError
 from codezero.chain.rpc import Question, read_logs
 

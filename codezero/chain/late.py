@@ -9,8 +9,7 @@ from typing import Protocol
 
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ChainError
-from codezero.known_round import KnownRound
-from codezero.protocols import Coordinator, Outbox
+from codezero.protocols import Coordinator, KnownRound, Outbox
 
 logger = logging.getLogger(__name__)
 

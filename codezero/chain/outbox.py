@@ -13,9 +13,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.delivery import Backoff, Delivery
-from codezero.chain.outbox_store import OutboxStatus, OutboxStore, lock, read_status
+from codezero.chain.outbox_db import OutboxStatus, OutboxStore, lock, read_status
 from codezero.errors import ChainError
 
 SETTLE_SECONDS = 60.0

@@ -7,7 +7,7 @@ and stays as it is while the chain cannot be read.
 import os
 from pathlib import Path
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.history import history
 from codezero.errors import ChainError
 

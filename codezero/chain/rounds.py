@@ -1,13 +1,21 @@
-"""The open round, read again and again in the background, so that the training loop never waits for a network."""
+"""The open round: read in the background from the contract, or off the clock where there is no chain.
+
+The open round, read again and again in the background, so that the training loop never waits for a network.
+
+A thread that does one small job again and again until it is closed, and whose failures are told once each.
+
+Rounds without a chain: every node reads the round off the clock, and points stay at home.
+"""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ChainError
+from codezero.errors import ChainError, ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -81,3 +89,66 @@ class RoundWatch:
                     self._changed.notify_all()
             if self._closing.wait(self._every):
                 return
+
+
+class Repeating:
+    """Calls `job` every `seconds`. A ChainError is a warning when its text is new; anything else is a bug and raises
+    in the thread, which ends it."""
+
+    def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
+        """once: only until it succeeds."""
+        self._name, self._job, self._seconds, self._once = name, job, seconds, once
+        self._closing = threading.Event()
+        self._said = ""
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Waits for a job under way, which has deadlines of its own."""
+        self._closing.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self._job()
+            except ChainError as error:
+                if str(error) != self._said:
+                    self._said = str(error)
+                    logger.warning("%s: %s", self._name, error)
+            else:
+                if self._once:
+                    return
+                self._said = ""
+            if self._closing.wait(self._seconds):
+                return
+
+
+class ClockCoordinator:
+    """The round is the number of whole `round_seconds` since 1970, so nodes agree on it without talking.
+
+    now: seconds since 1970; nodes whose clocks differ by d seconds disagree for d seconds a round.
+    """
+
+    def __init__(self, round_seconds: float, now: Callable[[], float] = time.time) -> None:
+        if not round_seconds > 0 or math.isinf(round_seconds):
+            raise ConfigError(
+                f"chain.round_seconds={round_seconds} is out of bounds; it must be finite and more than 0"
+            )
+        self._round_seconds = round_seconds
+        self._now = now
+
+    def current_round(self) -> int:
+        return math.floor(self._now() / self._round_seconds)
+
+
+class NoOutbox:
+    """Sends nothing; keeps only how much would have been sent."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.points = 0.0
+
+    def add(self, round_number: int, reward: float, vote: str | None) -> None:
+        self.entries += 1
+        self.points += reward

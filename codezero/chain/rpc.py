@@ -2,7 +2,7 @@
 
 An endpoint is taken for the chain only when `eth_chainId` says so; what it calls itself is never asked. It may be
 hostile: it can refuse to answer and it can lie about the chain, but it cannot fill memory, hold a caller longer than
-the deadline, or make one fail in an unnamed way. What a lie could cost is bounded in `sending.py`.
+the deadline, or make one fail in an unnamed way. What a lie could cost is bounded in `sender.py`.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Calls of an account for which somebody else pays: signed here as user operations, brought to the chain by Alchemy.
 
 The account is the same as without (EIP-7702): its address follows a contract, and that contract calls in its name.
-As in `sending.py`, what was signed is recorded before it leaves, the same bytes are sent again, and only the chain is
+As in `sender.py`, what was signed is recorded before it leaves, the same bytes are sent again, and only the chain is
 believed about what became of them: a new operation is signed only when the old one can never be run, or under its
 nonce, so that one of the two is run at most.
 """
@@ -23,13 +23,7 @@ from codezero.chain.alchemy_wire import Signature, SignedAuthorization, SignedOp
 from codezero.chain.entry_point import EntryPoint
 from codezero.chain.errors import ChainUnreachableError, RpcError, UnknownOutcomeError, WrongChainError
 from codezero.chain.rpc import UNDECODABLE, Receipt, Rpc
-from codezero.chain.sending import (
-    AGAIN_SECONDS,
-    GONE_SECONDS,
-    MAX_SIGNED,
-    STUCK_SECONDS,
-    Sender,
-)
+from codezero.chain.sender import AGAIN_SECONDS, GONE_SECONDS, MAX_SIGNED, STUCK_SECONDS, Sender
 from codezero.chain.signed import Signed
 from codezero.chain.user_operation import UserOperation
 from codezero.chain.wallet import Wallet

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 from eth_utils.address import is_address, to_checksum_address
 
-from codezero.chain.private_file import read_private
 from codezero.chain.wallet import MAX_KEYSTORE, KeystoreWallet
 from codezero.errors import WalletError
+from codezero.system.files import read_private
 
 
 class ThrowAway:

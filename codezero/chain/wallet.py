@@ -20,9 +20,9 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from msgspec import Meta
 
-from codezero.chain.private_file import read_private, write_new
 from codezero.chain.user_operation import UserOperation
 from codezero.errors import WalletError
+from codezero.system.files import read_private, write_new
 
 MAX_KEYSTORE = 16 << 10
 MAX_PASSPHRASE = 1024

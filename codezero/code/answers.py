@@ -1,6 +1,6 @@
 """The code of an attempt that was written by a person or another tool: bare, in a fence of another name, among others.
 
-Only `codezero evaluate` reads so. In training and in the exams exactly one ```python fence counts (`extract.py`): the
+Only `codezero evaluate` reads so. In training and in the exams exactly one ```python fence counts (`parsing.py`): the
 form is part of what is asked and of what the embedded solver has to learn, the figures of earlier runs were taken so,
 and an attempt that hedges with a wrong block and a right one must earn no more than its wrong block.
 """
@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from codezero.code import program
-from codezero.code.extract import extract_code
-from codezero.code.shape import find_entry
-from codezero.code.syntax import parse
+from codezero.code import stdio_program as program
+from codezero.code.entry_point import find_entry
+from codezero.code.parsing import extract_code, parse
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([^\n`]*?)[ \t]*\r?$", re.MULTILINE)
 _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)

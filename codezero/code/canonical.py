@@ -11,12 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from codezero.code.blocks import blocks, droppable, live, without_unused_functions
-from codezero.code.constants import Known, fold, truth
+from codezero.code.constant_folding import Known, fold, truth
+from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
 from codezero.code.masking import MASK, masked, plain_names, suspicious
-from codezero.code.padding import drop_padding
+from codezero.code.parsing import FunctionNode, names_bound, names_loaded
 from codezero.code.renaming import rename as rename_bindings
-from codezero.code.syntax import FunctionNode, names_bound, names_loaded
 
 __all__ = ["MASK", "canonical", "reduce", "spell", "stated_parameters"]
 

@@ -8,8 +8,8 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from codezero.code.constants import Known, fold, truth
-from codezero.code.syntax import FunctionNode, names, own_nodes
+from codezero.code.constant_folding import Known, fold, truth
+from codezero.code.parsing import FunctionNode, names, own_nodes
 
 EQUALITY = ("__eq__", "__ne__")
 _ORDERING = frozenset(("__lt__", "__le__", "__gt__", "__ge__"))

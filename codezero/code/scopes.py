@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
 
-from codezero.code.syntax import FunctionNode, own_nodes
+from codezero.code.parsing import FunctionNode, own_nodes
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from codezero.commands.command import DONE, INTERRUPTED, Command, take_json, take_settings
+from codezero.commands.common import DONE, INTERRUPTED, Command, take_json, take_settings
 
 
 def add(command: Command) -> None:
@@ -38,7 +38,7 @@ def add(command: Command) -> None:
 
 def wallet_show(options: argparse.Namespace) -> int:
     from codezero.compose import compose
-    from codezero.wiring_chain import open_wallet, with_login
+    from codezero.wiring.chain import open_wallet, with_login
 
     config = with_login(compose(options.overrides))
     return _tell_wallet(open_wallet(config.chain).address, config.chain.wallet, options)
@@ -57,7 +57,7 @@ def wallet_import(options: argparse.Namespace) -> int:
 def _new_wallet(options: argparse.Namespace, key: bytes | None) -> int:
     from codezero.chain.wallet import KeystoreWallet
     from codezero.compose import compose
-    from codezero.wiring_chain import passphrase_of
+    from codezero.wiring.chain import passphrase_of
 
     config = compose(options.overrides)
     made = KeystoreWallet.create(Path(config.chain.wallet), passphrase_of(config.chain, new=True), key=key)
@@ -74,11 +74,11 @@ def leaderboard(options: argparse.Namespace) -> int:
 
     overrides = list(options.overrides)
     config = compose(overrides)
-    from codezero.leaderboard import print_board, read_board
+    from codezero.wiring.leaderboard import print_board, read_board
 
     if options.invitation:
-        from codezero.chain.invite import read_invitation
-        from codezero.inviting import chain_overrides
+        from codezero.chain.invitation import read_invitation
+        from codezero.wiring.founding import chain_overrides
 
         config = compose([*chain_overrides(read_invitation(options.invitation), config), *overrides])
     with _progress("reading the chain") as tell:

@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from codezero.commands import exams
-from codezero.commands.command import DONE, FAILED, Command, say, take_json, take_settings
+from codezero.commands import eval as exams
+from codezero.commands.common import DONE, FAILED, Command, say, take_json, take_settings
 from codezero.errors import ConfigError
 
 
@@ -53,8 +53,8 @@ def evaluate(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
     config = compose(options.overrides)
-    from codezero.evaluate import evaluate
-    from codezero.monitor.card import Contradictions, print_marked
+    from codezero.commands.evaluate import evaluate
+    from codezero.monitor.verdict_card import Contradictions, print_marked
 
     marked = evaluate(config, options.file, audit=options.audit, say=say)
     if not options.json:
@@ -70,7 +70,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    from codezero.data_command import run
+    from codezero.commands.data import run
 
     return run(options)
 

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from codezero.commands.command import (
+from codezero.commands.common import (
     DONE,
     INTERRUPTED,
     OF_A_RUN,
@@ -78,18 +78,18 @@ def add(command: Command) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from codezero.beginning import begin
     from codezero.compose import check_directories, compose
+    from codezero.runs import begin
 
     config = compose(options.overrides)
     check_directories(config)
     folder = begin(config, fresh=options.fresh, fork=options.fork, supervised=options.supervise)
     if options.supervise:
-        from codezero.supervising import run_supervised
+        from codezero.ops.supervisor import run_supervised
 
         folder.release()
         return run_supervised(config, folder.path, options.overrides)
-    from codezero.wiring import run_node  # torch, hivemind and TRL load only now
+    from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
 
     return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
 
@@ -100,27 +100,27 @@ def propose(options: argparse.Namespace) -> int:
 
 
 def swarm_up(options: argparse.Namespace) -> int:
-    from codezero.beginning import refuse_options
     from codezero.compose import compose
+    from codezero.runs import refuse_options
 
     refuse_options("up", fresh=options.fresh, fork=options.fork)
 
     if not 1 <= options.nodes <= 64:
         raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
     config = compose(["network=peer", *options.overrides])
-    from codezero.fleet import run_fleet
+    from codezero.ops.fleet import run_fleet
 
     return run_fleet(config, options.overrides, options.nodes)
 
 
 def swarm_create(options: argparse.Namespace) -> int:
-    from codezero.beginning import refuse_options
     from codezero.compose import PUBLISHED, compose
+    from codezero.runs import refuse_options
 
     refuse_options("create", fresh=options.fresh, fork=options.fork)
 
     config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
-    from codezero.inviting import create_swarm, summary
+    from codezero.wiring.founding import create_swarm, summary
 
     with contextlib.ExitStack() as chain:
         for line in summary(create_swarm(config, options.out, chain), options.out):
@@ -133,7 +133,7 @@ def swarm_join(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
     config = compose(["network=peer", *options.overrides])
-    from codezero.inviting import joined
+    from codezero.wiring.founding import joined
 
     options.overrides = [*joined(options.file, config), *options.overrides]
     return run(options)
@@ -143,7 +143,7 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
     from codezero.compose import compose
 
     config = compose(["network=peer", *options.overrides])
-    from codezero.bootnode import run_bootnode
+    from codezero.commands.bootnode import run_bootnode
 
     run_bootnode(config)
     return DONE
@@ -151,7 +151,7 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 def swarm_peers(options: argparse.Namespace) -> int:
     from codezero.compose import compose
-    from codezero.peers import newest_status, print_peers
+    from codezero.inspection.peers import newest_status, print_peers
 
     config = compose(options.overrides)
     status = newest_status(Path(config.run.directory), config.run.name)

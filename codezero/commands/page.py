@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from codezero.commands.command import DONE, FAILED, OVERRIDES, Command, say, take_json, take_login_port, take_settings
+from codezero.commands.common import DONE, FAILED, OVERRIDES, Command, say, take_json, take_login_port, take_settings
 from codezero.errors import ConfigError
 
 LOST = """The account's key lies encrypted in runs/login/, and only your passkey, passphrase or wallet opens it. If that
@@ -39,14 +39,14 @@ def dashboard(options: argparse.Namespace) -> int:
 
     from codezero.compose import compose
     from codezero.errors import LoginError
-    from codezero.page import Ready, invitation
+    from codezero.login.page_process import Ready, invitation
 
     words = options.overrides
     folder = Path(words.pop(0)) if words and "=" not in words[0] else None
     config = compose(words)
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"{folder} is no folder of a run; `runs/` has them")
-    from codezero.wiring_page import serve_page
+    from codezero.wiring.page import serve_page
 
     def tell(ready: Ready) -> None:
         print(msgspec.json.encode(ready).decode() if options.json else f"codezero: {invitation(ready)}", flush=True)
@@ -62,8 +62,8 @@ def dashboard(options: argparse.Namespace) -> int:
 
 
 def login(options: argparse.Namespace) -> int:
+    from codezero.commands.login import wait_for_login
     from codezero.compose import compose
-    from codezero.signing_in import wait_for_login
 
     config = compose(options.overrides)
     account = wait_for_login(config, options.overrides, options.minutes, say)

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from codezero.commands.command import DONE, Command, take_json, take_settings
+from codezero.commands.common import DONE, Command, take_json, take_settings
 
 
 def add(command: Command) -> None:
@@ -83,7 +83,7 @@ def identity_path(options: argparse.Namespace) -> Path:
 
 
 def _tell_identity(peer_id: str, path: Path, options: argparse.Namespace) -> int:
-    from codezero.monitor.names import readable_name
+    from codezero.monitor.text import readable_name
 
     told = {"peer_id": peer_id, "name": readable_name(peer_id), "file": str(path)}
     print(json.dumps(told) if options.json else f"{told['name']}  {peer_id}  {path}")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codezero.errors import ProblemError
-from codezero.evals.metrics import average_at_k, bootstrap_interval, pass_at_k
+from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.sandbox.execution import TRUTH, Job, Sandbox
-from codezero.skill import auroc
+from codezero.sandbox.base import TRUTH, Job, Sandbox
+from codezero.stats import auroc
 from codezero.types import Metrics, Problem, RolloutGroup, Style
 
 LEVELS = (1, 2, 3, 4, 5)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from codezero.evals.metrics import average_at_k, bootstrap_interval, paired_bootstrap, pass_at_k
+from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, paired_bootstrap, pass_at_k
 
 SHOWN_REASONS = 8
 

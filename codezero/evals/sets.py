@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from codezero.errors import ConfigError, ProblemError
-from codezero.evals.functions import HumanEvalRow, MbppRow, human_eval, mbpp
-from codezero.evals.programs import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
+from codezero.evals.call_sets import HumanEvalRow, MbppRow, human_eval, mbpp
+from codezero.evals.program_sets import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
 from codezero.evals.rows import find_files, read_rows
 from codezero.evals.task import Task
 

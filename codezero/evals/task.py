@@ -7,7 +7,7 @@ a program with tests in one of the two forms that the sandbox knows, so one exam
 import re
 from dataclasses import dataclass
 
-from codezero.sandbox.execution import Job
+from codezero.sandbox.base import Job
 
 JOB_TESTS = 5
 """Tests of one job. The sandbox runs at most 20 cases of a program and says nothing of the others."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from codezero.evaluator.alarm import LEAST_EXECUTED, Gap
-from codezero.sandbox.execution import TRUTH, Job, Sandbox
-from codezero.skill import Interval, auroc, wilson
+from codezero.evaluator.evidence import LEAST_EXECUTED, Gap
+from codezero.sandbox.base import TRUTH, Job, Sandbox
+from codezero.stats import Interval, auroc, wilson
 from codezero.types import BELIEF, Metrics, Problem, Standing, Style
 
 BINS = 5

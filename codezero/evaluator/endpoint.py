@@ -27,9 +27,9 @@ from codezero.evaluator.endpoint_wire import (
     openai_echo,
     openai_margin,
 )
-from codezero.evaluator.questions import YES_MARGIN
-from codezero.evaluator.reading import Program, Reading
-from codezero.remote import Breaker, Down, Endpoint, Nonsense, Part, Refused, Unusable, is_answer
+from codezero.evaluator.judge_prompts import YES_MARGIN
+from codezero.evaluator.types import Program, Reading
+from codezero.models.remote import Breaker, Down, Endpoint, Nonsense, Part, Refused, Unusable, is_answer
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ says of nothing (Zhao et al., "Calibrate before use", 2021), is a margin.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from codezero import remote
-from codezero.code.extract import fence
+from codezero.code.parsing import fence
 from codezero.evaluator.endpoint_wire import Answer, plain
-from codezero.evaluator.questions import (
+from codezero.evaluator.judge_prompts import (
     ABOUT_ALL,
     CONTENT_FREE,
     LIKELIHOOD,
@@ -22,7 +21,8 @@ from codezero.evaluator.questions import (
     asked_about,
     yes_or_no,
 )
-from codezero.evaluator.reading import Program
+from codezero.evaluator.types import Program
+from codezero.models import remote
 
 Ask = remote.Ask[Answer]
 Answers = remote.Answers[Answer]

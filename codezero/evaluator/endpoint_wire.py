@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from codezero.remote import Nonsense
+from codezero.models.remote import Nonsense
 
 TOP = 20
 """Likeliest tokens asked for with an answer; the most that servers give."""

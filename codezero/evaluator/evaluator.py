@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from codezero.code.extract import extract_code
-from codezero.code.static import StaticReport
+from codezero.code.parsing import extract_code
+from codezero.code.report import StaticReport
 from codezero.config import RewardConfig
 from codezero.errors import EvaluatorError
-from codezero.evaluator.alarm import Pair
 from codezero.evaluator.audit import Attempt
 from codezero.evaluator.calibration import Calibration
+from codezero.evaluator.evidence import Pair
 from codezero.evaluator.memory import Counts, read_counts, write_counts
-from codezero.evaluator.reading import Guard, Judge, Program, Reading, program, request
+from codezero.evaluator.reliability import Reviewed, Watch
 from codezero.evaluator.reward import DEFAULT, unavailable, verdict
-from codezero.evaluator.watch import Reviewed, Watch
+from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request
 from codezero.types import JudgeRates, Metrics, RolloutGroup, ScoredGroup, Status, Verdict
 
 __all__ = ["FrozenEvaluator", "Judge", "Program", "Reading"]

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.code.extract import extract_code
-from codezero.code.static import StaticReport
+from codezero.code.parsing import extract_code
+from codezero.code.report import StaticReport
 from codezero.config import RewardConfig
 from codezero.evaluator.memory import Counts, read_counts, write_counts
-from codezero.evaluator.reading import Guard, program, request
 from codezero.evaluator.reward import DEFAULT, verdict
-from codezero.sandbox.execution import Execution, Job, Outcome, Sandbox
+from codezero.evaluator.types import Guard, program, request
+from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Status, Style, Verdict
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,7 @@ from typing import TypeVar
 import torch
 
 from codezero.errors import ConfigError, EvaluatorError
-from codezero.evaluator.interview import Interview, Said
-from codezero.evaluator.questions import (
+from codezero.evaluator.judge_prompts import (
     CONTENT_FREE,
     LEAST_GAP,
     LIKELIHOOD,
@@ -33,14 +32,16 @@ from codezero.evaluator.questions import (
     YES_MARGIN,
     YES_NO,
     YES_NO_WORDS,
+    Interview,
+    Said,
     Spoken,
     follow_ups,
     solve_prompt,
 )
-from codezero.evaluator.reading import Program, Reading
+from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import encode_completions
 from codezero.models.load import LoadedModel
-from codezero.models.prefix import AskScores
+from codezero.models.prefix_cache import AskScores
 from codezero.models.sampler import Sampler
 
 __all__ = ["LEAST_GAP", "MEAN_GAP", "YES_MARGIN", "LikelihoodJudge"]

@@ -6,10 +6,9 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from codezero.errors import CheckpointError
-from codezero.evaluator.alarm import Gap, Look
 from codezero.evaluator.audit import Audited
 from codezero.evaluator.calibration import Calibration
-from codezero.evaluator.window import JudgedCanary
+from codezero.evaluator.evidence import Gap, JudgedCanary, Look
 from codezero.types import Status
 
 _WATCH, _COUNTS = "watch.json", "counts.json"

@@ -7,7 +7,7 @@ format saturate within a few rounds and would otherwise be what is learned.
 import math
 from dataclasses import replace
 
-from codezero.code.static import StaticReport
+from codezero.code.report import StaticReport
 from codezero.config import RewardConfig
 from codezero.types import Status, Verdict
 

@@ -1,4 +1,10 @@
-"""Between every request and its handler: a foreign site in the owner's browser must reach nothing here.
+"""The guard between every request and its handler, and the bounded parsing of what a request carries.
+
+What a request carries, bounded in bytes and seconds and checked against its type; and an answer as JSON.
+
+Who may ask a route, and what the application keeps for its guard.
+
+Between every request and its handler: a foreign site in the owner's browser must reach nothing here.
 
     421  another Host: DNS rebinding, and 127.0.0.1, at which no passkey works
     403  another Origin: a page that is not ours; or another machine, which can ask only in a container
@@ -11,14 +17,115 @@ Every answer carries the headers below; every refusal is {"error": "one line"}.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from codezero.errors import CodeZeroError, LoginError
-from codezero.login.access import CALLERS, LOGIN, PORT, PROGRAM, Access, access_of, may_read, origin_of
-from codezero.login.refusal import Refusal
+from codezero.login.errors import Refusal
+from codezero.login.login import Login
+
+T = TypeVar("T")
+
+MAX_BODY = 64 << 10
+"""Bytes. The largest honest one deploys a contract."""
+BODY_SECONDS = 10.0
+
+
+async def read_body(request: web.Request, of: type[T]) -> T:
+    """Raises Refusal: 400, 408 or 413."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            raw = await _read(request)
+    except TimeoutError:
+        raise Refusal(408, "the request came too slowly") from None
+    try:
+        return msgspec.json.decode(raw, type=of)
+    except msgspec.ValidationError as error:  # names a field, and shows no value
+        raise Refusal(400, f"the request is refused: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refusal(400, "the request is not JSON") from None
+
+
+def answer(value: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+
+
+async def _read(request: web.Request) -> bytes:
+    body = bytearray()
+    if (request.content_length or 0) <= MAX_BODY:
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > MAX_BODY:
+                break
+        else:
+            return bytes(body)
+    raise Refusal(413, f"a request has at most {MAX_BODY} bytes")
+
+
+PORT: web.AppKey[int] = web.AppKey("port", int)
+"""Set by who opens the port, before the application starts."""
+CALLERS: web.AppKey[frozenset[str]] = web.AppKey("callers", frozenset)
+"""Addresses that are answered, where others than this machine could ask; set like PORT."""
+LOGIN: web.AppKey[Login] = web.AppKey("login", Login)
+PROGRAM: web.RequestKey[bool] = web.RequestKey("program", bool)
+"""The request carries the bearer token and comes from no web page."""
+COOKIE = "codezero_session"
+
+
+class Access(Enum):
+    """In each case only from this machine, and only through a page of ours or without any page."""
+
+    OPEN = "whoever asks; the handler decides further"
+    READABLE = "everybody until somebody owns the node; then its owner, or a program with the token"
+    PROBE = "whoever asks, also by 127.0.0.1 or [::1]: monitoring"
+    BEARER = "a program with the token, never a page"
+    LEGACY = "a program, never a page; the handler decides whether it needs the token"
+
+
+Routes = Mapping[Access, Sequence[web.RouteDef]]
+ACCESS: web.AppKey[dict[str, Access]] = web.AppKey("access", dict)
+"""By a route's path pattern."""
+
+
+def add_routes(app: web.Application, routes: Routes) -> None:
+    """A path has one access, whatever its methods. Raises ValueError for a second one."""
+    table = app[ACCESS]
+    for access, definitions in routes.items():
+        for route in app.router.add_routes(definitions):
+            resource = route.resource
+            assert resource is not None
+            if table.setdefault(resource.canonical, access) is not access:
+                raise ValueError(f"{resource.canonical} is given two kinds of access")
+
+
+def access_of(request: web.Request) -> Access:
+    """OPEN for what is not there: it is refused anyway."""
+    resource = request.match_info.route.resource
+    return Access.OPEN if resource is None else request.app[ACCESS][resource.canonical]
+
+
+def session_of(request: web.Request) -> str:
+    """The token in the cookie; empty: none."""
+    return request.cookies.get(COOKIE, "")
+
+
+def may_read(request: web.Request) -> bool:
+    """Raises LoginError when the login's files cannot be read."""
+    login = request.app[LOGIN]
+    if request.get(PROGRAM, False) or login.vault.owner() is None:
+        return True
+    return login.sessions.expires(session_of(request)) is not None
+
+
+def origin_of(request: web.Request) -> str:
+    """Of our own pages."""
+    return f"http://localhost:{request.app[PORT]}"
+
 
 logger = logging.getLogger("codezero.login")
 

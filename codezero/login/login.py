@@ -15,14 +15,11 @@ from pathlib import Path
 from typing import Protocol
 
 from codezero.errors import CodeZeroError, LoginError
-from codezero.login.claims import ClaimCode
-from codezero.login.refusal import Refusal
+from codezero.login.errors import Refusal
 from codezero.login.schema import State
-from codezero.login.sealing import Scrypt, key_of_passphrase
-from codezero.login.sessions import Sessions
+from codezero.login.sessions import ClaimCode, Sessions, Tickets
 from codezero.login.store import Folder
-from codezero.login.tickets import Tickets
-from codezero.login.vault import Method, Owner, Passkey, Proof, Vault, already_claimed
+from codezero.login.vault import Method, Owner, Passkey, Proof, Scrypt, Vault, already_claimed, key_of_passphrase
 
 logger = logging.getLogger("codezero.login")
 

@@ -26,10 +26,9 @@ from aiohttp import web
 from msgspec import Meta
 
 from codezero.errors import ChainError, WalletError
-from codezero.login.access import PROGRAM, Access, Routes
-from codezero.login.bodies import answer, read_body
+from codezero.login.errors import Refusal
+from codezero.login.guard import PROGRAM, Access, Routes, answer, read_body
 from codezero.login.legacy import LegacyClients
-from codezero.login.refusal import Refusal
 
 logger = logging.getLogger("codezero.login")
 C = TypeVar("C", bound="Call")

@@ -24,7 +24,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from codezero.login.refusal import Refusal
+from codezero.login.errors import Refusal
 from codezero.login.schema import Authentication, Registration
 from codezero.login.vault import Passkey
 

@@ -7,11 +7,9 @@ from aiohttp import web
 from eth_utils.address import to_checksum_address
 
 from codezero.login import passkey, siwe
-from codezero.login.access import COOKIE, LOGIN, PROGRAM, origin_of, session_of
-from codezero.login.bodies import answer, read_body
-from codezero.login.limits import CODE, OFTEN, PASSPHRASE, Bucket, Rate
+from codezero.login.errors import Refusal
+from codezero.login.guard import COOKIE, LOGIN, PROGRAM, answer, origin_of, read_body, session_of
 from codezero.login.login import Login, PasskeyClaim, WalletSignIn
-from codezero.login.refusal import Refusal
 from codezero.login.schema import (
     CodeBody,
     GivenPasskey,
@@ -26,8 +24,8 @@ from codezero.login.schema import (
     WalletOptions,
     WalletSignatures,
 )
-from codezero.login.sealing import Scrypt, key_of_secret, new_salt
-from codezero.login.vault import Passphrase, Wallet
+from codezero.login.sessions import CODE, OFTEN, PASSPHRASE, Bucket, Rate
+from codezero.login.vault import Passphrase, Scrypt, Wallet, key_of_secret, new_salt
 
 Answering = Callable[[web.Request], Awaitable[web.Response]]
 NO_SECRET = "this authenticator cannot keep a secret; use a passphrase"

@@ -1,25 +1,218 @@
-"""The page server: all routes behind one guard, served on loopback, and in a container where its port is published."""
+"""The page server: all routes behind one guard, served on loopback, and in a container where its port is published.
+
+The process that handles the key leaves no picture of its memory, and shows it to no process of the same user.
+
+The port on both loopback addresses, or nothing: a browser asks ::1 or 127.0.0.1 as it likes, and whoever held the
+other one would be the same site to it and could ask for our passkey.
+
+The built user interface, as plain files; or, when it is not built yet, a page that says how.
+
+Inside a container: the one address at which a port that the engine publishes arrives, and from whom.
+
+A published port does not reach a container's loopback: the engine passes it to the container's own address, where it
+comes from the gateway, which is the host. The other containers of that network reach the same address and come from
+theirs. So the page listens there too and answers the gateway alone: still nobody but this machine.
+"""
 
 import asyncio
 import contextlib
+import ctypes
+import errno
 import logging
+import re
+import resource
 import signal
+import socket
+import struct
+import sys
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from codezero.login.access import ACCESS, CALLERS, LOGIN, PORT, Access, Routes, add_routes
-from codezero.login.bodies import MAX_BODY
-from codezero.login.guard import add_headers, guard
-from codezero.login.listen import LOOPBACK, open_sockets
+from codezero.errors import LoginError
+from codezero.login.errors import Refusal
+from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
 from codezero.login.login import Login
-from codezero.login.pages import page_routes
-from codezero.login.published import Entry
 from codezero.login.routes import login_routes
 from codezero.login.signing import signing_routes
 
 logger = logging.getLogger("codezero.login")
+
+PR_SET_DUMPABLE = 4
+
+
+def harden() -> None:
+    """No core dumps; on Linux, no ptrace and no /proc/PID/environ or mem either. Not against root."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        logger.warning("this process could not be hidden from others of this user")
+
+
+ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+LOOPBACK = tuple(host for _, host in ADDRESSES)
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""This machine has no such address, so nobody else can hold it either."""
+
+
+def open_sockets(port: int, also: str = "") -> list[socket.socket]:
+    """Bound, one for each address; port 0 takes a free one. also: another IPv4 address of this machine, empty for none.
+
+    Raises LoginError that names the address in the way.
+    """
+    bound: list[socket.socket] = []
+    try:
+        for family, host in [*ADDRESSES, *([(socket.AF_INET, also)] if also else [])]:
+            try:
+                bound.append(_bind(family, host, bound[0].getsockname()[1] if bound else port))
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise _refused(host, port, error) from error
+                logger.info("this machine has no address %s; the page is served at the other one", host)
+    except LoginError:
+        for one in bound:
+            one.close()
+        raise
+    if not bound:
+        raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
+    return bound
+
+
+def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _refused(host: str, port: int, error: OSError) -> LoginError:
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return LoginError(f"{shown} is taken by another process; end it, or set login.port to another number")
+    return LoginError(f"{shown} cannot be listened at: {error.strerror}; set login.port to another number")
+
+
+STATIC = Path(__file__).with_name("static")
+MAX_FILE = 4 << 20
+"""Bytes."""
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/vnd.microsoft.icon",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+    ".txt": "text/plain",
+}
+TEXT = ("text/", "image/svg", "application/")
+NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*")
+HASHED = re.compile(r"assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
+"""Such a file never changes: its name would."""
+MISSING = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>CodeZero</title></head><body>
+<h1>The page is not built yet</h1>
+<p>Run <code>scripts/build_page.sh</code> in the project's folder, then load this page again.</p>
+</body></html>
+"""
+
+
+def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
+    """Everything outside /api/ that no other route answers; to be added last."""
+
+    async def page(request: web.Request) -> web.Response:
+        return _file(folder, request.match_info["path"])
+
+    return [web.get("/{path:(?!api/).*}", page)]
+
+
+def _file(folder: Path, path: str) -> web.Response:
+    """Raises Refusal. The page's own views are behind a `#`, which no server sees."""
+    name = path or "index.html"
+    kind = KINDS.get(Path(name).suffix)
+    content = None if kind is None else _read(folder, name)
+    if content is None and name == "index.html":
+        return web.Response(status=503, text=MISSING, content_type="text/html")
+    if content is None or kind is None:
+        raise Refusal(404, "there is nothing at this address")
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
+    charset = "utf-8" if kind.startswith(TEXT) else None
+    return web.Response(body=content, content_type=kind, charset=charset, headers=headers)
+
+
+def _read(folder: Path, name: str) -> bytes | None:
+    """None: no such file, or not one of the page's."""
+    if not NAME.fullmatch(name):
+        return None
+    try:
+        found = (folder / name).resolve(strict=True)
+        if not found.is_relative_to(folder.resolve()) or not found.is_file() or found.stat().st_size > MAX_FILE:
+            return None
+        return found.read_bytes()
+    except OSError:
+        return None
+
+
+MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+"""One of them is in every container of Docker or Podman."""
+ROUTES = Path("/proc/net/route")
+INTERFACES = Path("/sys/class/net")
+UP_BY_GATEWAY = 0x3
+"""RTF_UP and RTF_GATEWAY of linux/route.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where the published port arrives."""
+
+    address: str
+    """IPv4, of this container."""
+    gateway: str
+    """IPv4, of the host in the container's network."""
+
+
+def default_route(routes: str) -> tuple[str, str] | None:
+    """Interface and gateway of the first way to everywhere, in the form of /proc/net/route: addresses in hexadecimal,
+    in the machine's byte order. None: there is none."""
+    for line in routes.splitlines()[1:]:
+        interface, destination, gateway, flags, _, _, _, mask, *_ = line.split()
+        if int(destination, 16) == int(mask, 16) == 0 and int(flags, 16) & UP_BY_GATEWAY == UP_BY_GATEWAY:
+            return interface, socket.inet_ntoa(struct.pack("=I", int(gateway, 16)))
+    return None
+
+
+def is_far_end(interface: Path) -> bool:
+    """Is it one end of a pair whose other end is elsewhere, as an engine gives it to a container? A machine's own
+    cards are not, and they are what a container with the host's network sees."""
+    return _number(interface / "iflink") != _number(interface / "ifindex")
+
+
+def find_entry() -> Entry:
+    """Raises LoginError where no port is published like that."""
+    found = None
+    if any(mark.exists() for mark in MARKS) and ROUTES.exists():
+        found = default_route(ROUTES.read_text())
+    if found is None or not is_far_end(INTERFACES / found[0]):
+        raise LoginError(
+            "login.publish=true is for a container with a network of its own, and this is none; "
+            "give login.publish=false: the page is at localhost here"
+        )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        towards.connect((found[1], 9))  # sends nothing; the system chooses the address it would send from
+        return Entry(address=towards.getsockname()[0], gateway=found[1])
+
+
+def _number(file: Path) -> int:
+    return int(file.read_text())
+
 
 faults = logging.getLogger("codezero.login.http")
 faults.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))

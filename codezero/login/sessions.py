@@ -1,17 +1,30 @@
-"""Who is logged in: `sessions.json` holds digests of the cookies' tokens, so that the file opens no session.
+"""What a login keeps between requests: sessions, the claim code, rate limits and challenges.
+
+Who is logged in: `sessions.json` holds digests of the cookies' tokens, so that the file opens no session.
 
 A cookie is sent to every port of `localhost`, so another server there can see it. It opens only what the page shows,
 and logs out; signing needs the bearer token or the owner.
+
+The code in the terminal: who can read it may claim the node, once.
+
+How often a route may be asked, by all together: a bucket of tokens that fills slowly.
+
+What ties the second request of a ceremony to its first: random, short-lived, used once, bounded in number.
 """
 
 import hashlib
+import hmac
+import logging
+import math
 import secrets
 from collections.abc import Callable
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from codezero.login.errors import Refusal
 from codezero.login.store import Folder
 
 SESSIONS = "sessions.json"
@@ -77,3 +90,106 @@ class Sessions:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+logger = logging.getLogger("codezero.login")
+
+TRIES = 5
+"""Wrong ones, after which there is another code: one in 20 million hits."""
+
+
+class ClaimCode:
+    """8 digits. `announce` shows it, grouped 4-4, where only the owner of this machine looks; it goes into no log."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self._digits, self._wrong = _random(), 0
+
+    def renew(self) -> str:
+        """As announced. The code before it is worth nothing."""
+        self._digits, self._wrong = _random(), 0
+        code = f"{self._digits[:4]}-{self._digits[4:]}"
+        self._announce(code)
+        return code
+
+    def spend(self) -> None:
+        """It has claimed the node, and nobody knows the one after it."""
+        self._digits = _random()
+
+    def check(self, typed: str) -> None:
+        """Raises Refusal when it is another one."""
+        digits = "".join(character for character in typed if character not in " -")
+        if hmac.compare_digest(digits.encode(), self._digits.encode()):
+            return
+        self._wrong += 1
+        logger.warning("a wrong code was entered (%d of %d)", self._wrong, TRIES)
+        if self._wrong < TRIES:
+            raise Refusal(403, "this is not the code in the terminal; type its 8 digits")
+        self.renew()
+        raise Refusal(403, f"{TRIES} wrong codes; the terminal shows a new one")
+
+
+def _random() -> str:
+    return f"{secrets.randbelow(10**8):08d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """burst: requests at once. seconds: until one more is allowed."""
+
+    burst: int
+    seconds: float
+
+
+OFTEN = Rate(30, 1.0)
+"""What costs little and guesses nothing."""
+CODE = Rate(10, 10.0)
+PASSPHRASE = Rate(5, 30.0)
+"""Some 2,900 guesses a day."""
+
+
+class Bucket:
+    """clock: in seconds; one that is set back only delays."""
+
+    def __init__(self, rate: Rate, clock: Callable[[], float]) -> None:
+        self._rate, self._clock = rate, clock
+        self._tokens, self._filled = float(rate.burst), clock()
+
+    def take(self) -> None:
+        """Raises Refusal when it is empty."""
+        now = self._clock()
+        gained = max(0.0, now - self._filled) / self._rate.seconds
+        self._tokens, self._filled = min(self._rate.burst, self._tokens + gained), now
+        if self._tokens < 1:
+            wait = max(1, math.ceil((1 - self._tokens) * self._rate.seconds))
+            raise Refusal(429, f"too many attempts; wait {wait} seconds", retry_after=wait)
+        self._tokens -= 1
+
+
+T = TypeVar("T")
+
+SECONDS = 300.0
+MAX_TICKETS = 64
+
+
+class Tickets(Generic[T]):
+    """One kind of ceremony; `T` is what the server has to remember of it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[float, T]] = {}
+
+    def give(self, remembered: T) -> str:
+        """Of too many, the oldest is worth nothing any more."""
+        while len(self._open) >= MAX_TICKETS:
+            del self._open[next(iter(self._open))]
+        ticket = secrets.token_urlsafe(24)
+        self._open[ticket] = (self._clock() + SECONDS, remembered)
+        return ticket
+
+    def take(self, ticket: str) -> T:
+        """Raises Refusal for one that is unknown, used or too old."""
+        until, remembered = self._open.pop(ticket, (0.0, None))
+        if remembered is None or until <= self._clock():
+            raise Refusal(403, "this took longer than five minutes, or was used already; start again")
+        return remembered

@@ -18,9 +18,8 @@ from eth_account import Account
 from eth_utils.address import to_checksum_address
 from msgspec import Meta
 
-from codezero.login.access import LOGIN
-from codezero.login.bodies import answer, read_body
-from codezero.login.refusal import Refusal
+from codezero.login.errors import Refusal
+from codezero.login.guard import LOGIN, answer, read_body
 from codezero.login.schema import Body, Nothing
 from codezero.login.vault import Address, already_claimed
 

@@ -13,8 +13,8 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.address import to_checksum_address
 from eth_utils.exceptions import ValidationError
 
-from codezero.login.refusal import Refusal
-from codezero.login.tickets import SECONDS
+from codezero.login.errors import Refusal
+from codezero.login.sessions import SECONDS
 
 UNLOCK = """\
 Unlock the key of a CodeZero node.

@@ -1,4 +1,12 @@
-"""Text to token ids, the same way for every role: prompts through the chat template, completions bare.
+"""Text to token ids, the same way for every role: prompts and follow-up turns through the chat template.
+
+Follow-ups of one conversation: [question][answer][ask][next answer, begun], as pieces of ids.
+
+The pieces are found by rendering the chat template with placeholders and cutting there, so that what they share is
+read once. The end of the assistant's turn is a special token, which no stranger's text can spell; a template without
+one, or one that renders a turn differently when another follows, cannot be cut and says so.
+
+Text to token ids, the same way for every role: prompts through the chat template, completions bare.
 
 Text comes from strangers. Special tokens spelt out in a prompt are removed, so that nobody can end the user's turn
 and speak as the assistant; in a completion they are read letter by letter, so that a judge sees what is there.
@@ -9,7 +17,68 @@ and speak as the assistant; in a completion they are read letter by letter, so t
 from collections.abc import Sequence
 from typing import cast
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
+
+_ANSWER, _ASK = "placeholder of the answer", "placeholder of the ask"
+_QUESTIONS = ("What is asked?", "Something else, longer:\n\n1. this\n2. that")
+
+
+class Conversation:
+    """How one tokenizer's chat template goes on after an answer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._before, self._after = "", ""
+        """What stands between an answer and a follow-up's text, and between that and the next answer."""
+        self.why_not = self._cut()
+        """Why there can be no follow-ups; empty when there can."""
+
+    def heads(self, questions: Sequence[str]) -> list[list[int]]:
+        """Ids of the first turn, ending where the answer begins."""
+        return encode_prompts(self._tokenizer, questions)
+
+    def answers(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of an assistant's text; no special token, whatever it spells."""
+        return encode_completions(self._tokenizer, texts)
+
+    def follow_ups(self, asks: Sequence[str]) -> list[list[int]]:
+        """Ids from the end of an answer, through the ask, to where the next answer begins. See `why_not`."""
+        if not asks:
+            return []
+        texts = [self._before + without_special_tokens(self._tokenizer, ask) + self._after for ask in asks]
+        return cast("list[list[int]]", self._tokenizer(texts, add_special_tokens=False)["input_ids"])
+
+    def _cut(self) -> str:
+        """Find what stands around a follow-up, the same after any question."""
+        found: set[str] = set()
+        for question in _QUESTIONS:
+            try:
+                head, whole = self._render(question), self._render(question, _ANSWER, _ASK)
+            except TemplateError as error:
+                return f"the chat template takes no second question: {str(error)[:100]}"
+            before, marked, after = whole.partition(_ANSWER)
+            if not marked or before != head:
+                return "the chat template renders a question differently once it is answered"
+            found.add(after)
+        tail = found.pop()
+        before, marked, after = tail.partition(_ASK)
+        if found or not marked:
+            return "the chat template renders a follow-up differently after another question"
+        if not self._begins_special(before):
+            return "the chat template ends an answer without a special token"
+        self._before, self._after = before, after
+        return ""
+
+    def _render(self, *turns: str) -> str:
+        """User and assistant by turns, user last, up to where the next answer begins."""
+        roles = ("user", "assistant")
+        messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(turns)]
+        return cast(str, self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    def _begins_special(self, text: str) -> bool:
+        special = [token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special]
+        return text.lstrip().startswith(tuple(token for token in special if token))
 
 
 def encode_prompts(

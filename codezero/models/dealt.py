@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from codezero.models.backend import Backend, Drawn
+from codezero.models.generation import Backend, Drawn
 
 SAMPLE = "sample"
 

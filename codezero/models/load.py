@@ -22,7 +22,7 @@ from transformers.utils import logging as hf_logging
 
 from codezero.errors import ModelChoiceError, ModelError
 from codezero.models.device import choose_device, choose_precision, prove_device
-from codezero.models.revision import Base
+from codezero.models.digest import Base
 
 TINY_PARAMETERS = 20_000_000
 PROBE = "def f(x): return x"

@@ -24,8 +24,8 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from codezero.config_model import EVERY_LINEAR
 from codezero.errors import ConfigError
+from codezero.models.digest import Base, weights_digest
 from codezero.models.load import LoadedModel, without_progress_bars
-from codezero.models.revision import Base, weights_digest
 
 NAME = "default"
 """Of the adapter in the model; a model has one."""

@@ -24,9 +24,9 @@ these), and models with experts, whose layers are counted as if every expert wer
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from codezero.models.generation import CACHE_BUDGET
 from codezero.models.logprobs import LOGIT_BUDGET
-from codezero.models.own import CACHE_BUDGET
-from codezero.models.prefix import TOKENS_PER_BATCH
+from codezero.models.prefix_cache import TOKENS_PER_BATCH
 
 GIB = 2**30
 MARGIN = 1.1

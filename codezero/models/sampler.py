@@ -4,10 +4,9 @@
 
 from collections.abc import Sequence
 
-from codezero.models.backend import Backend
 from codezero.models.chat import encode_prompts
+from codezero.models.generation import Backend, OwnLoop
 from codezero.models.load import LoadedModel
-from codezero.models.own import OwnLoop
 from codezero.types import Completion
 
 

@@ -15,15 +15,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
+from codezero.monitor.api_streams import Shared, Streams
 from codezero.monitor.described import DEFAULT_LIMIT, MAX_ID, MAX_LIMIT, PEER, ROUTES
 from codezero.monitor.errors import UnreadableError
-from codezero.monitor.events import Streams
-from codezero.monitor.folders import KEY
 from codezero.monitor.health import overall
 from codezero.monitor.openapi import Problem, Route, document
 from codezero.monitor.prometheus import CONTENT_TYPE, exposition
-from codezero.monitor.sharing import Shared
-from codezero.monitor.view import Leaderboard, Rollout, RolloutPage, Runs, RunView
+from codezero.monitor.reader import KEY
+from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunView
 
 Result = TypeVar("Result")
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]

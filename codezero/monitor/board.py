@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from codezero.errors import CodeZeroError
-from codezero.monitor.names import readable_name
-from codezero.monitor.view import MAX_PEERS, BoardLine, Leaderboard
+from codezero.monitor.run_types import MAX_PEERS, BoardLine, Leaderboard
+from codezero.monitor.text import readable_name
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from codezero.monitor.folders import KEY
 from codezero.monitor.openapi import Parameter, Route
 from codezero.monitor.prometheus import CONTENT_TYPE
-from codezero.monitor.view import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
+from codezero.monitor.reader import KEY
+from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
 
 MAX_LIMIT = 100
 DEFAULT_LIMIT = 50

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from codezero.monitor.view import Health, RunView
-from codezero.stopping import FAILED
+from codezero.monitor.run_types import Health, RunView
+from codezero.system.signals import FAILED
 
 LEAST_LIMIT = 120.0
 """Seconds without a step that are never a stall."""

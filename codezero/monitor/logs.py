@@ -121,16 +121,6 @@ def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = No
     return [file, console]
 
 
-def set_aside(path: Path, most: int = MAX_BYTES) -> Path:
-    """`path`, for appending to what another process writes by itself; first moved to PATH.1 when it is large.
-
-    So such a file and its predecessor are bounded from start to start, not within one.
-    """
-    if path.exists() and path.stat().st_size > most:
-        path.replace(path.with_name(f"{path.name}.1"))
-    return path
-
-
 def quiet_libraries() -> None:
     """Send libraries that write to the terminal by themselves (hivemind, transformers) through `setup_logging`'s files.
 

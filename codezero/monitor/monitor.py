@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
-from codezero.monitor.names import readable_name
+from codezero.monitor.metrics_file import FILE_NAME, MetricsFile, read_metrics
 from codezero.monitor.plain import PlainView, print_flushed
 from codezero.monitor.report import MORE_PEERS, headline, write_report
-from codezero.monitor.rollouts import RolloutStore
+from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.sinks import BackgroundSink, close_all
 from codezero.monitor.state import RunState
-from codezero.monitor.store import FILE_NAME, MetricsFile, read_metrics
 from codezero.monitor.terminal import LiveView, save_picture, terminal_console
-from codezero.processes import write_process
+from codezero.monitor.text import readable_name
+from codezero.system.pidfile import write_process
 from codezero.types import Metrics, ScoredGroup
 
 __all__ = ["NODE_FILE", "RunMonitor", "setup_logging"]

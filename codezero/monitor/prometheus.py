@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codezero.monitor.view import Health, RunView
+from codezero.monitor.run_types import Health, RunView
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 

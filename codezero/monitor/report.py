@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.monitor.names import readable_name
-from codezero.monitor.proposals import proposal_lines
+from codezero.monitor.metrics_file import number
 from codezero.monitor.state import ExamResult, RunState, ShownAttempt, Tolerated, code_of, mean, read_exam
-from codezero.monitor.store import number
-from codezero.monitor.text import clean, count, duration, interval, percent
-from codezero.monitor.trust import Trust, troubles
+from codezero.monitor.summaries import Trust, proposal_lines, troubles
+from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
 from codezero.types import Metrics
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"

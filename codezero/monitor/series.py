@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from codezero.monitor.store import LARGEST
-from codezero.monitor.view import MAX_POINTS, Series
+from codezero.monitor.metrics_file import LARGEST
+from codezero.monitor.run_types import MAX_POINTS, Series
 
 Item = TypeVar("Item")
 DIGITS = 6

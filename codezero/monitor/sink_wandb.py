@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from codezero.errors import EndpointError
-from codezero.monitor.logs import set_aside
 from codezero.monitor.sinks import About, figures
 from codezero.monitor.wandb_process import Begin, Row
+from codezero.system.files import set_aside
 from codezero.types import Metrics
 
 LOG = "wandb.log"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from codezero.errors import ConfigError
-from codezero.monitor.store import number
+from codezero.monitor.metrics_file import number
 from codezero.types import Metrics
 
 logger = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codezero.monitor.store import number
-from codezero.monitor.trust import Trust
+from codezero.monitor.metrics_file import number
+from codezero.monitor.summaries import Trust
 from codezero.types import Metrics, ScoredGroup
 
 AVERAGE_KEY = re.compile(r"eval/average_at_(\d{1,4})")

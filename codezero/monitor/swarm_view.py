@@ -12,14 +12,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from codezero.monitor.metrics_file import FILE_NAME, read_metrics
 from codezero.monitor.monitor import NODE_FILE
-from codezero.monitor.names import readable_name
 from codezero.monitor.plain import PAUSE_SECONDS, SEPARATOR, print_flushed
 from codezero.monitor.state import RunState
-from codezero.monitor.store import FILE_NAME, read_metrics
 from codezero.monitor.terminal import Trendline, terminal_console
-from codezero.monitor.text import clean, count, duration, percent
-from codezero.processes import alive, read_process
+from codezero.monitor.text import clean, count, duration, percent, readable_name
+from codezero.system.pidfile import alive, read_process
 
 MAX_BYTES = 1 << 19
 """Read of each node's metrics a look: its beginning, where the start value is, and its newest rows."""

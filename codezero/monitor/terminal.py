@@ -22,9 +22,19 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from codezero.monitor.names import readable_name
 from codezero.monitor.state import ExamResult, RunState, ShownAttempt, ShownProblem, code_of
-from codezero.monitor.text import clean, count, duration, gauge, interval, percent, short_id, sparkline, stretched
+from codezero.monitor.text import (
+    clean,
+    count,
+    duration,
+    gauge,
+    interval,
+    percent,
+    readable_name,
+    short_id,
+    sparkline,
+    stretched,
+)
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
 REFRESHES_PER_SECOND = 2

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from codezero.problems.synthetic import LEVELS, Task, corrupt_text, fence, make_task, mutate, render
+from codezero.problems.synthetic.tasks import LEVELS, Task, corrupt_text, fence, make_task, mutate, render
 from codezero.proposer.prompts import proposal_prompt
 
 Pair = tuple[str, str]

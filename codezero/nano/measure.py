@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.extract import extract_code, fence
+from codezero.code.parsing import extract_code, fence
 from codezero.errors import ProposalError
-from codezero.evals.metrics import pass_at_k
+from codezero.evals.pass_at_k import pass_at_k
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel
 from codezero.models.logprobs import teacher_forced
 from codezero.models.sampler import Sampler
-from codezero.problems.synthetic import LEVELS, held_out, is_held_out, parse_question
+from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.sandbox.execution import Job, Outcome
+from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
-from codezero.skill import auroc
+from codezero.stats import auroc
 from codezero.types import Problem
 
 PROBLEMS, SAMPLES = 200, 8
@@ -126,7 +126,7 @@ def _proposed(text: str, level: int) -> str | None:
 def _canonical(attempt: Attempt) -> str | None:
     """What the judge is shown; None for what does not parse, which a judge is never asked about.
 
-    Only texts of models trained here come this way; a stranger's go through `codezero.code.guard`.
+    Only texts of models trained here come this way; a stranger's go through `codezero.code.worker`.
     """
     question, name = attempt.problem.question, attempt.problem.entry_point
     try:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import Qwen2Tokenizer
 
 from codezero.nano.corpus import judge_pairs, proposal
-from codezero.problems.synthetic import make_task
+from codezero.problems.synthetic.tasks import make_task
 
 VOCABULARY = 768
 SAMPLES = 4_000

@@ -7,7 +7,7 @@ other rows under its name.
 from collections.abc import Iterable
 from random import Random
 
-from codezero.code.mutants import mutate_code, transplant
+from codezero.code.mutations import mutate_code, transplant
 from codezero.errors import ProblemError
 from codezero.types import Worked
 

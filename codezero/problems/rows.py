@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.code.tests import parse_tests
+from codezero.code.assertions import parse_tests
 from codezero.errors import ProblemError
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 
 from codezero.errors import CheckpointError
-from codezero.problems.hygiene import Reason
-from codezero.problems.novelty import Novelty, NoveltyState
+from codezero.problems.dedup import Novelty, NoveltyState
+from codezero.problems.filters import Reason
 from codezero.problems.shelf import Fits, usable
 from codezero.types import Problem, Screened
 

@@ -20,11 +20,10 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import ProblemError
+from codezero.problems.dedup import KEY_DIGITS, Key, Novelty, NoveltyState, Repeat
+from codezero.problems.filters import CURATED, PROPOSED, Reason, Refusal, inspect, is_exam, malformed
 from codezero.problems.hub import Row, RowSet
-from codezero.problems.hygiene import CURATED, PROPOSED, Reason, Refusal, inspect, is_exam, malformed
-from codezero.problems.novelty import Novelty, NoveltyState, Repeat
 from codezero.problems.patience import Patient
-from codezero.problems.recent import KEY_DIGITS, Key
 from codezero.problems.rows import MAX_ROWS, read_row
 from codezero.types import Problem, Source
 

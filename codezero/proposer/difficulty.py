@@ -3,9 +3,9 @@
 The band steps up when the judged success at the level is surely above it and down when it is surely below. Each
 single problem's level is then drawn near it, where p(1 - p) is largest: groups whose attempts all succeed or all
 fail teach nothing (learnability: Rutherford et al. 2024, "No Regrets"). Success is what the judge believes, corrected
-by how often it is known to be mistaken (`judged.py`). When problems go better or worse than was believed for several
-in a row, the skill has changed and most of what was believed is forgotten (CUSUM: Page, "Continuous inspection
-schemes", 1954); `codezero bench difficulty` shows what each rule is worth.
+by how often it is known to be mistaken (`judge_correction.py`). When problems go better or worse than was believed
+for several in a row, the skill has changed and most of what was believed is forgotten (CUSUM: Page, "Continuous
+inspection schemes", 1954); `codezero bench difficulty` shows what each rule is worth.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import CheckpointError
-from codezero.proposer.judged import Rates, beta_cdf, interval, never_rising, possible, tells
+from codezero.proposer.judge_correction import Rates, beta_cdf, interval, never_rising, possible, tells
 from codezero.types import Feedback, JudgeRates, Metrics, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2

@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 
 from codezero.errors import EndpointError, ProposalError
-from codezero.remote import Ask, Breaker, Endpoint, Nonsense, Part, Refused
+from codezero.models.remote import Ask, Breaker, Endpoint, Nonsense, Part, Refused
 from codezero.types import Completion
 
 logger = logging.getLogger(__name__)

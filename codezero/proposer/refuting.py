@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from codezero.code.extract import extract_code
+from codezero.code.parsing import extract_code
 from codezero.proposer.vetting import AGREEING, MIN_TESTS, contradicted
 from codezero.protocols import Evaluator
-from codezero.sandbox.execution import TRUTH, Job, Sandbox
+from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.types import BELIEF, Problem, ScoredGroup, Standing
 
 PROGRAMS = 8

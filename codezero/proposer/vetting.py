@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from codezero.code.extract import extract_code
+from codezero.code.parsing import extract_code
 from codezero.errors import CheckpointError
 from codezero.protocols import Evaluator, GroupSampler, Proposer
-from codezero.sandbox.execution import Job, Outcome, Sandbox
+from codezero.sandbox.base import Job, Outcome, Sandbox
 from codezero.types import (
     BELIEF,
     Completion,

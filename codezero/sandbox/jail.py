@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from codezero.errors import SandboxError
-from codezero.sandbox import inside
-from codezero.sandbox.stdio import MAX_OUTPUT_BYTES
+from codezero.sandbox import jail_main as inside
+from codezero.sandbox.base import MAX_OUTPUT_BYTES
 
 _NOBODY = 65534
 _TMP_BYTES = 16 * 2**20

@@ -5,8 +5,8 @@ or its tests need, so it could not tell; never counted as wrong.
 
 What crosses back is a pair of booleans, the text of an exception or what was printed, never a value the code made:
 converting such a value can cost more than any limit inside. `gaps.py` says where Monty silently differs from CPython,
-`faults.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is provisional: alone it
-stands, and a second tier decides it. A helper that tests call without defining it is the code's own.
+`monty_shims.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is provisional: alone
+it stands, and a second tier decides it. A helper that tests call without defining it is the code's own.
 """
 
 import re
@@ -19,11 +19,20 @@ from pydantic_monty import Monty
 
 from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
-from codezero.sandbox.execution import ALL_HOLD, Execution, Job, Outcome, failed, unknown
-from codezero.sandbox.faults import explain, explain_exit
+from codezero.sandbox.base import (
+    ALL_HOLD,
+    MAX_OUTPUT_BYTES,
+    Case,
+    Execution,
+    Job,
+    Outcome,
+    failed,
+    read_cases,
+    same_output,
+    unknown,
+)
 from codezero.sandbox.gaps import mended, silent_gap
-from codezero.sandbox.stand_ins import surroundings, with_stand_ins
-from codezero.sandbox.stdio import MAX_OUTPUT_BYTES, Case, read_cases, same_output
+from codezero.sandbox.monty_shims import explain, explain_exit, surroundings, with_stand_ins
 
 MAX_BYTES = 16 * 1024
 """Longest code, and longest assertions together; longer ones are UNKNOWN."""

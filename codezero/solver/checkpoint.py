@@ -27,8 +27,8 @@ from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError
 from codezero.protocols import Persistent
-from codezero.room import lacks_room
 from codezero.solver.manifest import Kind, check, check_files, read_manifest, write_manifest
+from codezero.system.files import lacks_room
 
 logger = logging.getLogger(__name__)
 

@@ -23,15 +23,15 @@ from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError
-from codezero.models.decode import is_lean
 from codezero.models.device import ran_out_of_memory, release_cached
+from codezero.models.fast_decode import is_lean
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Row, Step, Update, collate
-from codezero.solver.head import completion_logprobs, head_is_plain
-from codezero.solver.packed import packed_logprobs
+from codezero.solver.logprobs import completion_logprobs, head_is_plain
+from codezero.solver.packed_attention import packed_logprobs
+from codezero.solver.policy_files import load_policy, read_counters, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
-from codezero.solver.weights import load_policy, read_counters, save_policy
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from codezero.models.chat import encode_prompts
+from codezero.solver.advantages import advantages
 from codezero.solver.batch import Batch, Row
-from codezero.solver.grpo import advantages
 from codezero.solver.learner import TrlLearner
 from codezero.types import Metrics, RewardedGroup
 

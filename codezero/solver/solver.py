@@ -14,18 +14,17 @@ from typing import cast
 
 from transformers import PreTrainedTokenizerBase
 
-from codezero.code.tests import examples
+from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.protocols import GroupSampler
+from codezero.solver.advantages import counts, group_advantages
 from codezero.solver.batch import Batch, Row
-from codezero.solver.external import External, Reader, Rules, external, merged_advantages
-from codezero.solver.gate import Gate
-from codezero.solver.grpo import counts, group_advantages
 from codezero.solver.learner import TrlLearner, Update
-from codezero.solver.replay import Replay
-from codezero.solver.stale import second_moment_weights, truncated_weights
-from codezero.solver.weights import read_counters
+from codezero.solver.peer_gate import Gate
+from codezero.solver.peer_rollouts import External, Reader, Rules, external, merged_advantages
+from codezero.solver.policy_files import read_counters
+from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
 
 logger = logging.getLogger(__name__)

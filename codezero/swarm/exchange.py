@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from codezero.swarm.announcing import Announcer
-from codezero.swarm.crowd import Crowd
-from codezero.swarm.feedback import Feedback
-from codezero.swarm.hearing import Listener
-from codezero.swarm.link import Heard, Publish, Tell, Told
+from codezero.swarm.announcer import Announcer
+from codezero.swarm.listener import Listener
+from codezero.swarm.messages import Heard, Publish, Tell, Told
 from codezero.swarm.records import PeerRecordValidator
-from codezero.swarm.serving import Server
+from codezero.swarm.serving import Feedback, Server
+from codezero.swarm.sharding import Crowd
 from codezero.swarm.transport import Call, Transport
 from codezero.swarm.trust import Trust
 

@@ -17,7 +17,7 @@ from hivemind.dht.storage import DictionaryDHTValue
 from hivemind.p2p import P2PContext, PeerID, ServicerBase
 
 from codezero.errors import UnreachableError
-from codezero.swarm.dht import NETWORK_ERRORS
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
 from codezero.swarm.schema import Refusal
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 
 from codezero.errors import DiskFullError, IdentityError, WireError
-from codezero.room import lacks_room
+from codezero.system.files import lacks_room
 
 RSA, ED25519 = 0, 1
 """libp2p's `KeyType`."""

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.swarm.kept import Kept, read_kept, write_kept
-from codezero.swarm.offers import WITHDRAWAL_COUNTS, Offers, OwnOffers
+from codezero.swarm.offers import WITHDRAWAL_COUNTS, Kept, Offers, OwnOffers, read_kept, write_kept
 from codezero.swarm.schema import MAX_ITEMS, Refusal
 from codezero.swarm.wire import (
     claimed,

@@ -18,7 +18,7 @@ from google.protobuf.wrappers_pb2 import BytesValue
 from hivemind.dht.node import DHTNode
 from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
-from codezero.swarm.dht import NETWORK_ERRORS
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS
 from codezero.swarm.transport import within
 
 CONNECT_SECONDS = 3.0

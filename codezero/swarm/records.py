@@ -39,7 +39,7 @@ DEPOSITORS = 1024
 """Authors whose deposits are counted."""
 MAX_SUBKEY = 80
 MAX_CROWD = 256
-"""Peers in one place: many times what `crowd.py` aims at, and far below the 4 MiB that a key of the DHT can hold."""
+"""Peers in one place: many times what `sharding.py` aims at, and far below the 4 MiB that a key of the DHT can hold."""
 CROWDS = 1024
 """Places whose peers are counted."""
 VERIFIED = 4096

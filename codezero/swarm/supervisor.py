@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from codezero.errors import SwarmError
-from codezero.swarm.lease import Lease
-from codezero.swarm.link import (
+from codezero.swarm.identity_lock import Lease
+from codezero.swarm.messages import (
     Counted,
     Failed,
     Heard,
@@ -28,13 +28,13 @@ from codezero.swarm.link import (
     Playing,
     Publish,
     Ready,
+    Settings,
     Stop,
     Tell,
     Told,
     port_of,
 )
-from codezero.swarm.network import run
-from codezero.swarm.settings import Settings
+from codezero.swarm.network_process import run
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.chain.coordinator import Coordinator, deploy
+from codezero.chain.contract import Coordinator, deploy
 from codezero.chain.devchain import start
 from codezero.chain.rpc import Question, Rpc
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
 

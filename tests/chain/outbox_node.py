@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.rpc import Rpc
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
 

@@ -15,7 +15,7 @@ from outbox_node import reward_of
 
 from codezero.chain.history import history
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_store import read_status
+from codezero.chain.outbox_db import read_status
 from codezero.chain.rpc import Rpc
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError

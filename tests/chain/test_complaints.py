@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from codezero.chain.delivery import Complaints
-from codezero.chain.outbox_store import OutboxStore, read_status
+from codezero.chain.outbox_db import OutboxStore, read_status
 
 
 def test_a_complaint_does_not_outlive_its_process(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from web3 import Web3
 
 from codezero.chain.artifacts import coordinator_artifact
 from codezero.chain.codec import decode_result, encode_call
-from codezero.chain.coordinator import Coordinator, Place
+from codezero.chain.contract import Coordinator, Place
 from codezero.chain.errors import (
     ChainUnreachableError,
     ForeignOwnerError,
@@ -33,7 +33,7 @@ from codezero.chain.errors import (
 from codezero.chain.history import history
 from codezero.chain.rounds import RoundStage, RoundWatch
 from codezero.chain.rpc import Question, Rpc, read_block, read_quantity
-from codezero.chain.sending import MAX_GAS, Sender
+from codezero.chain.sender import MAX_GAS, Sender
 from codezero.chain.transport import check_url
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from codezero.chain.invite import read_invitation
+from codezero.chain.invitation import read_invitation
 from codezero.cli import main
-from codezero.monitor.store import read_metrics
+from codezero.monitor.metrics_file import read_metrics
 from codezero.swarm.identity import Identity
 
 pytestmark = pytest.mark.timeout(600)

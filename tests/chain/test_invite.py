@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.invite import (
+from codezero.chain.invitation import (
     MAX_FILE,
     ChainPart,
     Invitation,

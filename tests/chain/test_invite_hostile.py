@@ -18,13 +18,13 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from codezero.chain.invite import ChainPart, Invitation, JudgePart, NetworkPart, signed, write_invitation
+from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart, signed, write_invitation
 from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
 from codezero.compose import compose, quoted
 from codezero.errors import ConfigError, InviteError
-from codezero.inviting import joined
 from codezero.local_settings import DEFAULT, VARIABLE
+from codezero.wiring.founding import joined
 
 SECRET = "hf_PlantedSecret0123456789"
 LEAK = "${oc.env:HF_TOKEN}"
@@ -112,7 +112,7 @@ def test_of_the_contracts_list_only_plain_addresses_are_dialled(
             network=NetworkPart("swarm", 1, []),
             judge=JudgePart("nano", ""),
         )
-        monkeypatch.setattr("codezero.inviting.read_invitation", lambda path: bare)
+        monkeypatch.setattr("codezero.wiring.founding.read_invitation", lambda path: bare)
         settings = compose(["network=peer", f"swarm.identity={quoted(tmp_path / 'swarm.pem')}"])
         assert compose(joined(tmp_path / "swarm.toml", settings)).swarm.bootstrap == [plain]
 

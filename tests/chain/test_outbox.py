@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from builders_chain import Swarm, found
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.history import history
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_store import OutboxStatus, OutboxStore, read_status
+from codezero.chain.outbox_db import OutboxStatus, OutboxStore, read_status
 from codezero.chain.rpc import Rpc
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 from codezero.chain.signed import Signed
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
@@ -209,7 +209,7 @@ def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: Coordinator) -
 def test_a_locked_file_keeps_points_in_memory(
     tmp_path: Path, member: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codezero.chain.outbox_store.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("codezero.chain.outbox_db.BUSY_SECONDS", 0.05)
     box = outbox(tmp_path, member, "QmLocked")
     with sqlite3.connect(tmp_path / "outbox.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -223,7 +223,7 @@ def test_a_locked_file_keeps_points_in_memory(
 def test_the_wall_clock_decides_nothing(tmp_path: Path, member: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     box = outbox(tmp_path, member, "QmClock")
     for number, now in enumerate((4e9, 0.0, -1e9)):
-        monkeypatch.setattr("codezero.chain.outbox_store.time.time", lambda now=now: now)
+        monkeypatch.setattr("codezero.chain.outbox_db.time.time", lambda now=now: now)
         box.add(number, 0.5, "QmA")
     assert box.close(60)
     assert box.close(60)

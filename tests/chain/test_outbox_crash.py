@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from builders_chain import found, fund
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.history import history
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_store import OutboxStore, read_status
-from codezero.chain.sending import Sender
+from codezero.chain.outbox_db import OutboxStore, read_status
+from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
 POINTS = ("before recording", "recorded", "sent", "mined")
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from codezero.chain import sending
-from codezero.chain.coordinator import Coordinator
+from codezero.chain import sender as sending
+from codezero.chain.contract import Coordinator
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_store import OutboxStore
+from codezero.chain.outbox_db import OutboxStore
 from codezero.chain.rpc import Rpc
 from codezero.chain.wallet import KeystoreWallet
 
@@ -81,7 +81,7 @@ def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path) -> None:
 @pytest.mark.parametrize("after", [0.0, 0.05])
 def test_noted_points_survive(tmp_path: Path, after: float) -> None:
     code = (
-        "import sys; from pathlib import Path; from codezero.chain.outbox_store import OutboxStore\n"
+        "import sys; from pathlib import Path; from codezero.chain.outbox_db import OutboxStore\n"
         "store = OutboxStore(Path(sys.argv[1]), durable=False)\n"
         "for number in range(10**6): store.add(number, 0.5, 'QmA'); print(number, flush=True)"
     )

@@ -11,7 +11,7 @@ import pytest
 from eth_account import Account
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.signer import RemoteWallet
+from codezero.chain.remote_signer import RemoteWallet
 from codezero.chain.wallet import Transaction
 from codezero.errors import ConfigError, WalletError
 

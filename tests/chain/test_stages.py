@@ -9,12 +9,12 @@ from builders_chain import Swarm, found
 from codezero.chain.embedded import own_contract
 from codezero.chain.registry import Registry
 from codezero.chain.rpc import Rpc
-from codezero.chain.sending import Sender
-from codezero.chain.stages import SHORTEST, StageManager
+from codezero.chain.sender import Sender
+from codezero.chain.stage_manager import SHORTEST, StageManager
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
-from codezero.leaderboard import ranked, read_board
+from codezero.wiring.leaderboard import ranked, read_board
 
 PEERS = [f"QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5{last}" for last in "NPQ"]
 ROUND = 60.0

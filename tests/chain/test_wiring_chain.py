@@ -11,11 +11,11 @@ import pytest
 from builders_chain import Swarm, found
 from chaos_proxy import ChaosProxy
 
-from codezero import wiring_chain
 from codezero.chain.errors import ForeignOwnerError
 from codezero.config import ChainConfig
 from codezero.errors import ConfigError
-from codezero.wiring_chain import build_chain
+from codezero.wiring import chain as wiring_chain
+from codezero.wiring.chain import build_chain
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 

@@ -14,12 +14,12 @@ from aiohttp import web
 from builders_monitor import PEER, exam_row, group, row
 
 from codezero.errors import ChainError
+from codezero.inspection.run_files import RunFiles
 from codezero.monitor.api import DataApi
+from codezero.monitor.api_streams import Streams
 from codezero.monitor.board import Board
-from codezero.monitor.events import Streams
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.reader import RunReader
-from codezero.run_view import RunFiles
 from codezero.types import Metrics
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"

@@ -14,12 +14,11 @@ from typing import Any
 from authenticator import Authenticator
 from eth_account import Account
 
-from codezero.chain.private_file import read_private
 from codezero.chain.wallet import KeystoreWallet, passphrase_from_file
-from codezero.login.access import COOKIE, Routes
+from codezero.login.guard import COOKIE, Routes
 from codezero.login.login import Accounts, Login
-from codezero.login.published import Entry
-from codezero.login.server import build_app, serving
+from codezero.login.server import Entry, build_app, serving
+from codezero.system.files import read_private
 
 PASSPHRASE = "nine lives of a cat"
 PAGE = {"Sec-Fetch-Site": "same-origin"}

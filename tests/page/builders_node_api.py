@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 from builders_login import page
 
-from codezero.chain.coordinator import Coordinator
+from codezero.chain.contract import Coordinator
 from codezero.chain.devchain import start
 from codezero.chain.embedded import fund, own_contract
 from codezero.chain.gateway import ContractGateway
 from codezero.chain.rpc import Rpc
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.login.legacy import LegacyClients
 from codezero.login.node_api import Gateway, NodeApi

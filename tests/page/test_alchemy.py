@@ -16,7 +16,7 @@ from builders_node_api import contract
 from codezero.chain.alchemy import DELEGATE, Alchemy, UnsponsoredError, api_key
 from codezero.chain.alchemy_wire import Prepared, Status
 from codezero.chain.codec import encode_call
-from codezero.chain.coordinator import Coordinator, deploy
+from codezero.chain.contract import Coordinator, deploy
 from codezero.chain.embedded import fund
 from codezero.chain.errors import (
     ChainUnreachableError,
@@ -27,7 +27,7 @@ from codezero.chain.errors import (
     WinnerAlreadyVotedError,
 )
 from codezero.chain.gateway import ContractGateway
-from codezero.chain.sending import Sender
+from codezero.chain.sender import Sender
 from codezero.chain.signed import Signed
 from codezero.chain.sponsored import AlchemySender
 from codezero.chain.wallet import KeystoreWallet

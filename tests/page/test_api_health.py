@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from api_server import monitor, served
 
+from codezero.inspection.run_files import RunFiles
 from codezero.monitor.health import LEAST_LIMIT, START_SECONDS, health, limit_seconds, overall
 from codezero.monitor.prometheus import Family, exposition, lines
-from codezero.monitor.view import RunView
-from codezero.run_view import RunFiles
-from codezero.stopping import FAILED
+from codezero.monitor.run_types import RunView
+from codezero.system.signals import FAILED
 
 
 @pytest.fixture

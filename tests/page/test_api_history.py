@@ -13,13 +13,13 @@ from builders_monitor import exam_row, row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.monitor import history, reader
-from codezero.monitor.history import Fold, History
+from codezero.inspection.run_files import RunFiles
+from codezero.monitor import reader
+from codezero.monitor import run_state as history
+from codezero.monitor.metrics_file import CHUNK, FILE_NAME, MAX_LINE, MetricsFile, Tail
+from codezero.monitor.run_state import Fold, History
+from codezero.monitor.run_types import MAX_POINTS
 from codezero.monitor.series import Averaged, Thinned
-from codezero.monitor.store import FILE_NAME, MAX_LINE, MetricsFile
-from codezero.monitor.tail import CHUNK, Tail
-from codezero.monitor.view import MAX_POINTS
-from codezero.run_view import RunFiles
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
@@ -205,7 +205,7 @@ def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) ->
             )
     size = (tmp_path / FILE_NAME).stat().st_size
     code = (
-        "import re; from pathlib import Path; from codezero.run_view import RunFiles;"
+        "import re; from pathlib import Path; from codezero.inspection.run_files import RunFiles;"
         "most = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]);"
         f"files = RunFiles(Path({str(tmp_path)!r})); before = most(); view = files.view('one');"
         "print(view.iteration, len(view.series['reward']), most() - before)"

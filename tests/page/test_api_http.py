@@ -6,9 +6,9 @@ import pytest
 from api_server import OTHER, Served, full_row, monitor, played, served
 from builders_monitor import GOOD, PEER
 
-from codezero.leaderboard import Board, Standing
 from codezero.monitor.api import MAX_LIMIT
-from codezero.monitor.names import readable_name
+from codezero.monitor.text import readable_name
+from codezero.wiring.leaderboard import Board, Standing
 
 HOSTILE = '<img src=x onerror="alert(1)">\u202eevil\x1b[2J</script>' + "x" * 1_000_000
 

@@ -9,11 +9,11 @@ import pytest
 from api_server import OTHER, full_row, monitor, played
 from builders_monitor import PEER
 
-from codezero.chain.outbox_store import OutboxStore
-from codezero.monitor.view import MAX_PEERS, RunView
-from codezero.run_view import RunFiles
-from codezero.status import read_run
-from codezero.swarm.status import FOLDER, NetworkStatus, PeerLine, write_status
+from codezero.chain.outbox_db import OutboxStore
+from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import read_run
+from codezero.monitor.run_types import MAX_PEERS, RunView
+from codezero.swarm.network_status import FOLDER, NetworkStatus, PeerLine, write_status
 
 
 def peer_line(peer: str, ago: float, reason: str = "") -> PeerLine:

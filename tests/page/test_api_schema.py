@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from codezero.monitor.api import DataApi, openapi
 from codezero.monitor.openapi import Route
 from codezero.monitor.reader import RunReader
-from codezero.monitor.view import Health
+from codezero.monitor.run_types import Health
 
 schema = schemathesis.openapi.from_dict(openapi()).exclude(path_regex="/events$")
 

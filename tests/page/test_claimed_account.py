@@ -8,10 +8,9 @@ import pytest
 from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
 from codezero.config import ChainConfig, LoginConfig, NodeConfig
-from codezero.login.sealing import Scrypt, new_salt
 from codezero.login.store import Folder
-from codezero.login.vault import Passphrase, Vault
-from codezero.wiring_chain import with_login
+from codezero.login.vault import Passphrase, Scrypt, Vault, new_salt
+from codezero.wiring.chain import with_login
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from builders_login import Clock, ThrowAway
 
+from codezero.login.errors import LockedError, Refusal
 from codezero.login.login import Login
-from codezero.login.refusal import LockedError, Refusal
-from codezero.login.sealing import Scrypt
-from codezero.login.tickets import MAX_TICKETS, Tickets
-from codezero.login.vault import Passphrase
+from codezero.login.sessions import MAX_TICKETS, Tickets
+from codezero.login.vault import Passphrase, Scrypt
 
 OPENER = bytes(range(32))
 PROOF = Passphrase(Scrypt(bytes(32)))

@@ -11,8 +11,8 @@ from builders_login import Page, page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codezero.login.errors import Refusal
 from codezero.login.passkey import authenticate, register
-from codezero.login.refusal import Refusal
 from codezero.login.schema import Assertion, Attestation, Authentication, Registration
 from codezero.login.vault import Passkey
 

@@ -12,9 +12,8 @@ from aiohttp import web
 from authenticator import Authenticator
 from builders_login import Page, page
 
-from codezero.login.access import Access, add_routes
-from codezero.login.pages import page_routes
-from codezero.login.server import build_app
+from codezero.login.guard import Access, add_routes
+from codezero.login.server import build_app, page_routes
 
 
 async def hello(_request: web.Request) -> web.Response:

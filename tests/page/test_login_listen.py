@@ -11,7 +11,7 @@ import pytest
 from builders_login import page
 
 from codezero.errors import LoginError
-from codezero.login.listen import open_sockets
+from codezero.login.server import open_sockets
 
 HOSTS = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
 

@@ -7,8 +7,8 @@ import pytest
 from builders_login import page
 
 from codezero.errors import LoginError
-from codezero.login import published
-from codezero.login.published import Entry, default_route, find_entry
+from codezero.login import server
+from codezero.login.server import Entry, default_route, find_entry
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 OWN = "eth0\t0000FEA9\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
@@ -39,9 +39,9 @@ def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *, container: bool, f
     (folder / "route").write_text(routes)
     if container:
         (folder / "mark").touch()
-    monkeypatch.setattr(published, "MARKS", (folder / "mark",))
-    monkeypatch.setattr(published, "ROUTES", folder / "route")
-    monkeypatch.setattr(published, "INTERFACES", folder)
+    monkeypatch.setattr(server, "MARKS", (folder / "mark",))
+    monkeypatch.setattr(server, "ROUTES", folder / "route")
+    monkeypatch.setattr(server, "INTERFACES", folder)
 
 
 def test_a_container_is_reached_from_its_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from authenticator import Authenticator, decode
 from builders_login import PASSPHRASE, Page, page
 
 from codezero.compose import compose, quoted
+from codezero.login.page_process import Page as PageProcess
 from codezero.login.signing import Transaction
-from codezero.page import Page as PageProcess
 
 
 def spellings(secret: bytes | str) -> set[bytes]:
@@ -90,7 +90,7 @@ def test_the_key_is_in_no_repr(tmp_path: Path) -> None:
 def test_the_process_dumps_no_core_and_cannot_be_looked_into() -> None:
     code = """
 import ctypes, resource
-from codezero.login.hardening import harden
+from codezero.login.server import harden
 harden()
 print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
 """

@@ -9,7 +9,7 @@ from authenticator import Authenticator
 from builders_login import Page, ThrowAway, page
 from eth_account import Account
 
-from codezero.chain.signer import RemoteWallet
+from codezero.chain.remote_signer import RemoteWallet
 from codezero.chain.wallet import Transaction
 from codezero.errors import WalletError
 from codezero.login.login import log_out

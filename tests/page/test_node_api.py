@@ -18,7 +18,7 @@ from codezero.chain.errors import (
 )
 from codezero.chain.gateway import ContractGateway
 from codezero.errors import ChainError, WalletError
-from codezero.login.bodies import MAX_BODY
+from codezero.login.guard import MAX_BODY
 from codezero.login.node_api import MAX_WAITING, REFUSALS
 
 HASH = "0x" + "5a" * 32

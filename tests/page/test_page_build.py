@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from codezero.login import schema
-from codezero.monitor import view
+from codezero.monitor import run_types as view
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "modal-login"

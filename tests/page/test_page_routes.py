@@ -11,11 +11,11 @@ from browsing import Served, free_port, served
 from hypothesis import HealthCheck, settings
 
 from codezero.config import NodeConfig
-from codezero.login.access import ACCESS
+from codezero.login.guard import ACCESS
 from codezero.login.login import Login
 from codezero.monitor.api import openapi
-from codezero.page_routes import OTHER_ROUTES
-from codezero.wiring_page import build_page
+from codezero.wiring.page import build_page
+from codezero.wiring.page_routes import OTHER_ROUTES
 
 document = openapi(OTHER_ROUTES)
 schema = schemathesis.openapi.from_dict(document).include(path_regex="/(session|claim|login|logout|sign-|get-|set-)")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.config import SwarmConfig
-from codezero.swarm.gossip import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 

@@ -32,7 +32,7 @@ from hivemind.p2p import P2P, PeerID  # noqa: E402
 from hivemind.proto import dht_pb2  # noqa: E402
 
 from codezero.errors import UnreachableError  # noqa: E402
-from codezero.swarm.dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
 from codezero.swarm.identity import Identity  # noqa: E402
 from codezero.swarm.memory_transport import Record, signed  # noqa: E402

@@ -19,11 +19,11 @@ from builders_swarm import SWARM, eventually, group, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, SwarmError
-from codezero.swarm.gossip import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.messages import network_settings
+from codezero.swarm.network_status import FILE, FOLDER, MAX_FILE, NetworkStatus, read_status, write_status
 from codezero.swarm.records import MAX_DEPOSIT, PeerRecordValidator
-from codezero.swarm.settings import network_settings
-from codezero.swarm.status import FILE, FOLDER, MAX_FILE, NetworkStatus, read_status, write_status
 from codezero.swarm.wire import body_digest
 
 pytestmark = [
@@ -176,7 +176,7 @@ def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.C
 
 def test_a_body_left_in_the_real_dht_is_found_by_its_digest_and_nothing_else_is(tmp_path: Path) -> None:
     async def leave_and_find() -> tuple[bool, bytes | None, bytes | None, bool]:
-        from codezero.swarm.dht import create_node, split_address, start_daemon
+        from codezero.swarm.hivemind_dht import create_node, split_address, start_daemon
         from codezero.swarm.hivemind_transport import HivemindTransport
 
         daemons, transports = [], []

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from codezero.swarm.crowd import CROWD, LEVELS, Crowd
 from codezero.swarm.records import MAX_SHARDS
+from codezero.swarm.sharding import CROWD, LEVELS, Crowd
 
 
 def settled(peers: int, crowd: Crowd, looks: int = 200) -> Crowd:

@@ -12,8 +12,8 @@ import pytest
 from builders_swarm import SWARM, TOKENIZER, fast_identity, group, scored
 
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.link import Heard, Publish, Tell, Told
 from codezero.swarm.memory_transport import Board, MemoryTransport
+from codezero.swarm.messages import Heard, Publish, Tell, Told
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, Place
 from codezero.swarm.schema import GROUPS, PROPOSALS
 from codezero.swarm.trust import Offence, Trust

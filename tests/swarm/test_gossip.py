@@ -19,9 +19,9 @@ from builders_swarm import Nodes, eventually, fast_identity, group, make_swarm, 
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, IdentityError, SwarmError
-from codezero.swarm.gossip import UNKNOWN_TOKENIZER, HivemindSwarm
+from codezero.swarm.hivemind_swarm import UNKNOWN_TOKENIZER, HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.link import Message, Publish
+from codezero.swarm.messages import Message, Publish
 from codezero.swarm.wire import decode_body
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
 

@@ -71,7 +71,7 @@ async def mallory(nodes: Nodes, name: str) -> Any:
     from hivemind.dht.node import DHTNode
     from hivemind.p2p import PeerID
 
-    from codezero.swarm.dht import bound_id, split_address, start_daemon
+    from codezero.swarm.hivemind_dht import bound_id, split_address, start_daemon
 
     path = nodes.folder / f"{name}.pem"
     identity = Identity.load_or_create(path)
@@ -177,7 +177,7 @@ def test_only_a_node_id_that_follows_from_the_peer_makes_a_neighbour(tmp_path: P
     async def meet() -> bool:
         from hivemind.dht.node import DHTNode
 
-        from codezero.swarm.dht import bound_id, create_node, split_address, start_daemon
+        from codezero.swarm.hivemind_dht import bound_id, create_node, split_address, start_daemon
 
         identities = [Identity.load_or_create(tmp_path / name) for name in ("honest.pem", "squatter.pem")]
         daemons = [await start_daemon(tmp_path / name, "127.0.0.1", 0) for name in ("honest.pem", "squatter.pem")]
@@ -204,7 +204,7 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
         from hivemind.dht.validation import DHTRecord
         from hivemind.utils import get_dht_time
 
-        from codezero.swarm.dht import create_node, start_daemon
+        from codezero.swarm.hivemind_dht import create_node, start_daemon
 
         path = tmp_path / "swarm.pem"
         identity = Identity.load_or_create(path)

@@ -17,7 +17,7 @@ import pytest
 from builders_swarm import eventually, group, make_swarm, scored
 from conftest import free_port
 
-from codezero.swarm.gossip import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.types import RolloutGroup
 
 pytestmark = pytest.mark.timeout(240)

@@ -15,8 +15,8 @@ from builders_swarm import eventually, make_swarm
 
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.lease import FILE, Lease
-from codezero.swarm.link import Ready
+from codezero.swarm.identity_lock import FILE, Lease
+from codezero.swarm.messages import Ready
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_identity_is_free_when_its_node_was_killed(pem: Path) -> None:
     script = f"""
 import sys, time
 from pathlib import Path
-from codezero.swarm.lease import Lease
+from codezero.swarm.identity_lock import Lease
 lease = Lease(Path({str(pem)!r}), None)
 lease.take()
 print("held", flush=True)

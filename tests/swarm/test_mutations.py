@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from mutating import SWAPS, mutant, pack, unpack
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.link import Counted, Failed, Heard, Logged, Message, Playing, Publish, Ready, Stop
+from codezero.swarm.messages import Counted, Failed, Heard, Logged, Message, Playing, Publish, Ready, Stop
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place, parse_key
 from codezero.swarm.schema import MAX_ITEMS, Refusal
 from codezero.swarm.serving import CHUNK, ChunkRequest, Server

@@ -8,7 +8,7 @@ import pytest
 from test_two_nodes import node, rows, wait_until
 
 from codezero.cli import main
-from codezero.fleet import ADDRESSES
+from codezero.ops.fleet import ADDRESSES
 
 
 def reached(base: Path, name: str, figure: str, least: float = 1) -> Callable[[], bool]:

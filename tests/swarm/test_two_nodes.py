@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from codezero.chain.outbox_store import read_status
+from codezero.chain.outbox_db import read_status
 from codezero.errors import ChainError
-from codezero.fleet import ADDRESSES
-from codezero.monitor.store import read_metrics
+from codezero.monitor.metrics_file import read_metrics
+from codezero.ops.fleet import ADDRESSES
 from codezero.swarm.identity import Identity
 
 SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=4", "chain.round_seconds=5"]

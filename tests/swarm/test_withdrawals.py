@@ -17,9 +17,9 @@ from test_exchange import ROUND, Clock, Peer, peers
 
 from codezero.errors import CheckpointError, SwarmError
 from codezero.swarm import records
-from codezero.swarm.gossip import HivemindSwarm
-from codezero.swarm.link import Heard, Message, Publish
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.local import LocalHub, LocalSwarm
+from codezero.swarm.messages import Heard, Message, Publish
 from codezero.swarm.offers import AUTHORS, PROPOSALS_KEPT, WITHDRAWN_EACH, Offers
 from codezero.swarm.records import Place
 from codezero.swarm.schema import MAX_ITEMS, PROPOSALS, WITHDRAWALS

@@ -9,7 +9,7 @@ from builders_swarm import SWARM, TOKENIZER, group, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
-from codezero.swarm.gossip import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 
 

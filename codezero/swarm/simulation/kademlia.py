@@ -1,8 +1,8 @@
 """A node of the DHT as hivemind's behaves: a routing table fed by every call, a storage, searches, replicas, bans.
 
-Follows `dht/node.py` and `dht/protocol.py` of hivemind, with the changes of `codezero/swarm/dht.py`: bound node ids, no
-caches, bounded places, of a dictionary the bad entries are dropped and not the whole, and of an answer few strangers
-are believed in. Sizes are those of real messages.
+Follows `dht/node.py` and `dht/protocol.py` of hivemind, with the changes of
+`codezero/swarm/hivemind_dht.py`: bound node ids, no caches, bounded places, of a dictionary the bad entries are dropped
+and not the whole, and of an answer few strangers are believed in. Sizes are those of real messages.
 Leaves out: holders that lie about others or hide records; the daemons' own search for addresses; the search for a key
 that joins one already under way.
 """
@@ -28,7 +28,7 @@ WORKERS = 4
 CALL_SECONDS = 3.0
 HANDED_BYTES = 2 << 20
 NAMED_NODES = 5
-"""As in `dht.py`, which cannot be imported without hivemind."""
+"""As in `hivemind_dht.py`, which cannot be imported without hivemind."""
 BAN_SECONDS = 5.0
 """A node that does not answer is not asked for so long; doubled each time until it answers."""
 

@@ -8,8 +8,8 @@ from codezero.swarm.memory_transport import Record
 
 STORED_KEYS = 1024
 PLACE_BYTES = 512 << 10
-# As in `dht.py`, which cannot be imported without hivemind. Its bound on all places together is left out: a simulated
-# swarm never comes near it.
+# As in `hivemind_dht.py`, which cannot be imported without hivemind. Its bound on all places together is left
+# out: a simulated swarm never comes near it.
 
 ENTRY_BYTES = 27
 """On the wire: an entry of a dictionary besides its value and name."""

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.identity import Identity
-from codezero.swarm.link import Heard, Publish
+from codezero.swarm.messages import Heard, Publish
 from codezero.swarm.schema import GROUPS
 from codezero.swarm.simulation.kademlia import DHTNode
 from codezero.swarm.simulation.network import Conditions, Network

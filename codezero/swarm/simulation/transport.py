@@ -1,6 +1,6 @@
 """The gossip's transport over the simulated DHT, with the deadlines and the ways of `hivemind_transport.py`.
 
-And `Neighbourhood`, the way back in, as `dht.py` has it.
+And `Neighbourhood`, the way back in, as `hivemind_dht.py` has it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from codezero.swarm.simulation.kademlia import Found as Kept
 from codezero.swarm.simulation.network import Network
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
 
-# As in `hivemind_transport.py` and `dht.py`, which cannot be imported without hivemind.
+# As in `hivemind_transport.py` and `hivemind_dht.py`, which cannot be imported without hivemind.
 STORE_SECONDS = 10.0
 READ_SECONDS = 5.0
 ASK_SECONDS = 5.0

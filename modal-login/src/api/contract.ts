@@ -1,5 +1,5 @@
 /**
- * What the server sends, field by field as in codezero/monitor/view.py; null means not measured, or unknown. Shares and
+ * What the server sends, field by field as in codezero/monitor/run_types.py; null means not measured, or unknown. Shares and
  * success rates are in [0, 1]; times are seconds since 1970.
  */
 import { type Check, type Checked, flag, list, maybe, number, object, oneOf, table, text } from "./check";

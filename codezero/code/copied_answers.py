@@ -1,0 +1,233 @@
+"""Answers copied from the tests: an input and its expected value both stand in the code as data.
+
+Found in whatever form the data has (branches, tables, defaults, packed strings, small sums of constants), because
+only the constants are looked at. What is computed from the input before it is looked up is not found here.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from codezero.code.assertions import Call, Example
+from codezero.code.constant_folding import UNKNOWN, Known, fold
+from codezero.code.parsing import literal
+
+_TRIVIAL = frozenset((
+    "0", "1", "2", "-1", "0.0", "1.0", "True", "False", "None", "''", "[]", "{}", "set[]", "b''",
+    "'0'", "'1'", "'2'", "'-1'",
+))  # fmt: skip
+_TRIVIAL_WORDS = frozenset(("yes", "no", "true", "false", "possible", "impossible", "0", "1", "2", "-1", ""))
+_ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_PART_OF_A_RULE = (ast.BinOp, ast.Slice, ast.UnaryOp, ast.FormattedValue, ast.JoinedStr)
+_TOKEN = re.compile(r"-?\d+(?:\.\d+)?|[^\W\d_]+")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+"""One message in a list is still a message."""
+_MOST_TOKENS = 2_000
+_LONG = 5
+"""Characters of a number that nobody writes down by chance."""
+_SHORT = 12
+"""Characters of a value that may well belong to a domain."""
+_DOMAIN = 2
+"""A table with so many times as many entries as the tests have values is one of a domain (numerals, months)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How much of the tests stands in the code."""
+
+    ratio: float = 0.0
+    """Share of tests whose input and expected value, or whose rich expected value, is there."""
+    certain: bool = False
+    """Too much of it to be the constants of an honest rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One test in normal spelling."""
+
+    inputs: frozenset[str]
+    """Spellings of which any may key a table."""
+    input_tokens: str
+    expected: str
+    expected_tokens: str
+    rich: bool
+    scalar: bool = False
+    """Neither side is a container or long text."""
+
+
+class _Data:
+    """The constants of a program that stand as data: compared, returned, stored or listed. An operand of arithmetic,
+    an index or a bound is part of a rule, not of a table of answers."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self.values = {_bracketed(spelling) for spelling in _data(nodes)}
+        self.swallowed = {_bracketed(spelling) for spelling in _returned_on_error(nodes)}
+        self.streams = [f" {_tokens(value)} " for value in self.values if value[0] in "'\"[" or value[:2] == "b'"]
+        packed = [stream.split() for stream in self.streams]
+        self.words = {word for stream in packed for word in stream if len(stream) > 1 or _is_number(word)}
+
+    def holds(self, spelling: str, tokens: str) -> bool:
+        if spelling in self.values:
+            return True
+        if " " in tokens:
+            return any(f" {tokens} " in stream for stream in self.streams)
+        if not tokens or tokens in _TRIVIAL:
+            return False
+        return tokens in self.words or tokens in self.values or f"'{tokens}'" in self.values
+
+
+def of_calls(nodes: Sequence[ast.AST], calls: Sequence[Call]) -> Copied:
+    """For tests that call a function."""
+    if not calls:
+        return Copied()
+    data = _Data(nodes)
+    pairs = [_call_pair(call) for call in calls if call.expected is not None]
+    hits = [pair for pair in pairs if _copied(pair, data)]
+    hits += _rich_without_inputs([pair for pair in pairs if pair not in hits], hits, data)
+    expected = [pair.expected for pair in pairs]
+    swallowed = [p for p in pairs if p not in hits and p.expected in data.swallowed and expected.count(p.expected) == 1]
+    hits += [pair for pair in swallowed if pair.expected not in _TRIVIAL]
+    return _sum_up(len(hits), len(calls), hits, data)
+
+
+def of_cases(nodes: Sequence[ast.AST], cases: Sequence[Example]) -> Copied:
+    """For programs that read stdin."""
+    if not cases:
+        return Copied()
+    data = _Data(nodes)
+    pairs = [_case_pair(case) for case in cases]
+    hits = [pair for pair in pairs if _copied(pair, data)]
+    hits += _rich_without_inputs([pair for pair in pairs if pair not in hits], hits, data)
+    return _sum_up(len(hits), len(cases), hits, data)
+
+
+def _sum_up(found: int, of: int, hits: Sequence[_Pair], data: _Data) -> Copied:
+    ratio = min(1.0, found / of)
+    entries = sum(value[0] not in "[{" for value in data.values)
+    domain = all(pair.scalar for pair in hits) and entries >= _DOMAIN * 2 * of
+    return Copied(ratio, certain=ratio >= 0.5 and of >= 2 and not domain)
+
+
+def _call_pair(call: Call) -> _Pair:
+    expected = _bracketed(call.expected or "")
+    parts = [_bracketed(value) for value in call.args if value is not None]
+    whole = f"[{', '.join(_bracketed(value or '?') for value in call.args)}]"
+    return _Pair(
+        inputs=frozenset((*parts, whole)) - _TRIVIAL,
+        input_tokens=_tokens(" ".join(parts)),
+        expected=expected,
+        expected_tokens=_tokens(expected),
+        rich=_rich(_tokens(expected), expected.startswith("[") and "," in _QUOTED.sub("", expected)),
+        scalar=all(part[:1] not in "[{" and len(part) <= _SHORT for part in (expected, *parts)),
+    )
+
+
+def _case_pair(case: Example) -> _Pair:
+    """A line that says something (several tokens, or a long one) may stand for the whole input."""
+    given, wanted = case.input.strip(), case.output.strip()
+    whole = _tokens(given)
+    if wanted.lower() in _TRIVIAL_WORDS:
+        keys = [whole] if _is_telling(whole) else []
+    else:
+        keys = [whole, *filter(_is_telling, (_tokens(line) for line in given.splitlines()))]
+    return _Pair(
+        inputs=frozenset(key for key in keys if key and key not in _TRIVIAL_WORDS),
+        input_tokens=_tokens(given),
+        expected=repr(wanted),
+        expected_tokens=_tokens(wanted),
+        rich=_rich(_tokens(wanted), False),
+    )
+
+
+def _is_telling(tokens: str) -> bool:
+    return " " in tokens or len(tokens) >= 4
+
+
+def _copied(pair: _Pair, data: _Data) -> bool:
+    if pair.expected in _TRIVIAL or not data.holds(pair.expected, pair.expected_tokens):
+        return _packed(pair, data)
+    return any(data.holds(key, _tokens(key)) for key in pair.inputs) or _packed(pair, data)
+
+
+def _packed(pair: _Pair, data: _Data) -> bool:
+    """Side by side in one string, as `3:9,5:25` or `25 5`."""
+    if not pair.input_tokens or not pair.expected_tokens or pair.expected in _TRIVIAL:
+        return False
+    forms = (f" {pair.input_tokens} {pair.expected_tokens} ", f" {pair.expected_tokens} {pair.input_tokens} ")
+    return any(form in stream for stream in data.streams for form in forms)
+
+
+def _rich_without_inputs(rest: Sequence[_Pair], hits: Sequence[_Pair], data: _Data) -> list[_Pair]:
+    """Values too long for chance, two of them different: a table, whatever it is keyed by."""
+    rich = [pair for pair in rest if pair.rich and data.holds(pair.expected, pair.expected_tokens)]
+    different = {pair.expected for pair in (*rich, *(hit for hit in hits if hit.rich))}
+    return rich if len(different) >= 2 else []
+
+
+def _bracketed(spelling: str) -> str:
+    """Tuples as lists: a table keyed by `tuple(nums)` is a table all the same."""
+    return spelling.replace("(", "[").replace(")", "]").replace(",]", "]")
+
+
+def _tokens(text: str) -> str:
+    return " ".join(_TOKEN.findall(text)[:_MOST_TOKENS])
+
+
+def _rich(tokens: str, container: bool) -> bool:
+    """Several numbers, a long one, or a list: a message or a category may honestly stand in the code."""
+    parts = tokens.split()
+    numbers = all(_is_number(part) for part in parts)
+    return (len(parts) > 1 and (numbers or container)) or (numbers and len(tokens) >= _LONG)
+
+
+def _is_number(word: str) -> bool:
+    return word.lstrip("-")[:1].isdigit()
+
+
+def _data(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    known: Known = {}
+    complaints = {id(part) for node in nodes if isinstance(node, ast.Raise) for part in ast.walk(node)}
+    for parent in nodes:
+        if isinstance(parent, ast.MatchSequence):
+            yield from _pattern(parent)
+        if id(parent) in complaints or not _holds_data(parent):
+            continue
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.expr):
+                spelling = literal(node)
+                if spelling is None and isinstance(node, ast.BinOp | ast.JoinedStr):
+                    value = fold(node, known)
+                    spelling = None if value is UNKNOWN else repr(value)
+                if spelling is not None:
+                    yield spelling
+
+
+def _holds_data(parent: ast.AST) -> bool:
+    match parent:
+        case ast.Subscript(ctx=context):
+            return isinstance(context, ast.Store)  # `table[3] = 9`
+        case ast.Compare(ops=ops):
+            return not any(isinstance(op, _ORDERINGS) for op in ops)
+        case ast.Expr():
+            return False
+        case _:
+            return not isinstance(parent, _PART_OF_A_RULE)
+
+
+def _pattern(node: ast.MatchSequence) -> Iterator[str]:
+    values = [part.value for part in node.patterns if isinstance(part, ast.MatchValue)]
+    if len(values) == len(node.patterns):
+        spelling = literal(ast.List(list(values), ast.Load()))
+        if spelling is not None:
+            yield spelling
+
+
+def _returned_on_error(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """`except: return <expected>`."""
+    for handler in nodes:
+        if isinstance(handler, ast.ExceptHandler):
+            for node in ast.walk(handler):
+                value = literal(node.value) if isinstance(node, ast.Return) and node.value else None
+                if value is not None:
+                    yield value

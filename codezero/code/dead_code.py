@@ -1,0 +1,264 @@
+"""Dead code: statements that can never run or whose absence nobody could notice.
+
+Blocks of statements: what in them can never run, and whether it may go.
+
+Statements inside a function whose absence nobody could notice: variables that are never read, `x = x`, bare names.
+
+Only what cannot fail goes. Taking away a statement that raises would repair a program that was wrong.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from codezero.code.constant_folding import UNKNOWN, fold, truth
+from codezero.code.parsing import FunctionNode, names, names_bound, names_loaded, own_nodes
+
+_FIELDS = ("body", "orelse", "finalbody")
+_PRESENT = (
+    ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.NamedExpr,
+)  # fmt: skip
+
+
+def blocks(node: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """The blocks directly inside a statement or handler, with the field each stands in."""
+    for field in _FIELDS:
+        block = getattr(node, field, None)
+        if isinstance(block, list):
+            yield field, cast("list[ast.stmt]", block)
+
+
+def live(statements: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stmt]:
+    """A block without what follows its end and without needless `pass`."""
+    last = next((index for index, statement in enumerate(statements) if _ends(statement)), None)
+    if last is not None and (isinstance(owner, ast.Module) or droppable(statements[last + 1 :])):
+        statements = statements[: last + 1]
+    kept = [statement for statement in statements if not isinstance(statement, ast.Pass)]
+    return kept or ([ast.Pass()] if _required(owner, field) else [])
+
+
+def droppable(statements: Sequence[ast.stmt]) -> bool:
+    """May statements that never run go? Not if their mere presence has an effect: a yield, or a name made local."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    inner = names_bound(*(node.target for node in nodes if isinstance(node, ast.comprehension)))
+    return names_bound(*statements) <= inner and not any(isinstance(node, _PRESENT) for node in nodes)
+
+
+def _ends(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="sys" | "os"), attr="exit" | "_exit"))):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id="exit" | "quit"))):
+            return True
+        case _:
+            return False
+
+
+def _required(owner: ast.AST, field: str) -> bool:
+    if field == "finalbody":
+        return isinstance(owner, ast.Try | ast.TryStar) and not owner.handlers
+    return field == "body" and not isinstance(owner, ast.Module)
+
+
+def without_unused_functions(function: FunctionNode) -> bool:
+    """Take inner functions that nobody mentions out of `function`, in place; True when one went."""
+    declared = {
+        name for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names
+    }
+    inner = [node for node in function.body if isinstance(node, FunctionNode)]
+    used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode))) | declared
+    waiting = {id(node): (node, names_loaded(node) - {node.name}) for node in inner}
+    while True:
+        fresh = [key for key, (node, _) in waiting.items() if node.name in used or node.decorator_list]
+        if not fresh:
+            break
+        for key in fresh:
+            used |= waiting.pop(key)[1]
+    if not waiting:
+        return False
+    function.body = live([node for node in function.body if id(node) not in waiting], function, "body")
+    return True
+
+
+_BUILTINS = frozenset(dir(builtins))
+_INSPECTORS = frozenset(("locals", "vars", "eval", "exec", "dir"))
+"""They read variables by other means."""
+_EMPTY = frozenset(("list", "dict", "set", "tuple", "str", "int", "float", "bool", "object"))
+_PADDED = (ast.Assign, ast.AugAssign, ast.Expr, ast.Assert, ast.If, ast.For)
+
+
+def drop_padding(function: FunctionNode) -> bool:
+    """Take the padding out of `function`, in place; True when something went."""
+    if not any(isinstance(node, _PADDED) for node in function.body) or names(function) & _INSPECTORS:
+        return False
+    return _Sweep(function).run()
+
+
+class _Sweep:
+    """One pass over one function."""
+
+    def __init__(self, function: FunctionNode) -> None:
+        self.function = function
+        self.removed = False
+        everything, own = list(ast.walk(function)), list(own_nodes(function))
+        scoping = [node for node in everything if isinstance(node, ast.Global | ast.Nonlocal)]
+        shared = {name for node in scoping for name in node.names}
+        deleted = {n.id for n in everything if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
+        caught = {node.name for node in everything if isinstance(node, ast.ExceptHandler) and node.name}
+        self.unsure = shared | deleted | caught
+        """Bound elsewhere, or unbound again somewhere."""
+        given = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
+        self.given = given - self.unsure
+        self.local = given | {node.id for node in own if isinstance(node, ast.Name) and not _loads(node)}
+        self.local |= {n.name for n in own if isinstance(n, FunctionNode | ast.ClassDef)} | self.unsure
+        self.counters = self._counters(own)
+        self.spare: dict[int, ast.stmt] = {}
+        """Statements without effect but for the variables they set."""
+        self._survey(function.body, set(self.given))
+        self._keep_what_is_read(everything)
+
+    def _keep_what_is_read(self, everything: list[ast.AST]) -> None:
+        """Leaves those in `spare` whose variables only others of them read."""
+        inside = {id(part) for statement in self.spare.values() for part in ast.walk(statement)}
+        outside = [node for node in everything if isinstance(node, ast.Name) and id(node) not in inside]
+        read = {node.id for node in outside if _loads(node)} | self.unsure
+        # `i += 1` that stays needs its `i = 0`
+        read |= names_bound(*(node for node in everything if isinstance(node, ast.AugAssign))) - self.counters
+        while True:
+            needed = [key for key, statement in reversed(self.spare.items()) if names_bound(statement) & read]
+            needed = [key for key in needed if not _is_idle(self.spare[key])]
+            if not needed:
+                return
+            for key in needed:
+                read |= names_loaded(self.spare.pop(key))
+
+    def _counters(self, own: list[ast.AST]) -> set[str]:
+        """Variables that only ever hold whole numbers that stand in the code."""
+        begun: set[str] = set()
+        seen: set[str] = set()
+        for statement in self.function.body:
+            if isinstance(statement, ast.Assign) and _sets_whole_number(statement):
+                begun |= names_bound(statement) - seen
+            seen |= names(statement)
+        harmless = {id(target) for node in own if _sets_whole_number(node) for target in _targets(node)}
+        return begun - {n.id for n in own if isinstance(n, ast.Name) and not _loads(n) and id(n) not in harmless}
+
+    def run(self) -> bool:
+        self.function.body = self._block(self.function.body, self.function, "body")
+        return bool(self.spare)
+
+    def _survey(self, block: list[ast.stmt], bound: set[str]) -> None:
+        """`bound`: names that surely have a value at its start; grows by what surely gets one in it."""
+        for statement in block:
+            for _, _, inner in _inner(statement):
+                self._survey(inner, set(bound))
+            if self._is_spare(statement, bound):
+                self.spare[id(statement)] = statement
+            if _plain_target(statement):
+                bound |= names_bound(*_targets(statement)) - self.unsure
+
+    def _block(self, block: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stmt]:
+        for statement in block:
+            for part, name, inner in _inner(statement):
+                setattr(part, name, self._block(inner, part, name))
+        return live([statement for statement in block if id(statement) not in self.spare], owner, field)
+
+    def _is_spare(self, statement: ast.stmt, bound: set[str]) -> bool:
+        match statement:
+            case ast.Assign(value=value) if _plain_target(statement):
+                return self._safe(value, bound)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                return name in self.counters
+            case ast.Expr(value=value):
+                return self._safe(value, bound)
+            case ast.Assert(test=test):
+                return truth(test) is True and self._safe(test, bound)
+            case ast.If(test=test, body=[ast.Pass()], orelse=[]):
+                return self._safe(test, bound)
+            case ast.For(target=ast.Name(), iter=iterated, orelse=[]) if _is_empty(iterated):
+                return droppable(statement.body)
+            case _:
+                return False
+
+    def _safe(self, value: ast.expr, bound: set[str]) -> bool:
+        """Can it be evaluated without failing and without effect?"""
+        match value:
+            case ast.Constant() | ast.Lambda(args=ast.arguments(defaults=[], kw_defaults=[])):
+                return True
+            case ast.Name(id=name):
+                return name in bound or (name in _BUILTINS and name not in self.local)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return all(self._safe(part, bound) for part in parts)
+            case ast.Dict(keys=keys, values=values):
+                return all(isinstance(k, ast.Constant) for k in keys) and all(self._safe(v, bound) for v in values)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._safe(operand, bound)
+            case ast.BoolOp(values=parts):
+                return all(self._safe(part, bound) for part in parts)
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                plain = all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
+                return truth(value) is not None or (plain and all(self._safe(p, bound) for p in (left, *others)))
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):
+                return name in _EMPTY and name not in self.local
+            case _:
+                return fold(value, {}) is not UNKNOWN
+
+
+def _loads(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _sets_whole_number(node: ast.AST) -> bool:
+    """`i = 0`, and `i += 1` and the like."""
+    match node:
+        case ast.Assign(value=value) if _plain_target(node):
+            return isinstance(fold(value, {}), int)
+        case ast.AugAssign(target=ast.Name(), op=ast.Add() | ast.Sub() | ast.Mult(), value=value):
+            return isinstance(fold(value, {}), int)
+        case _:
+            return False
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    """`x = x`."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=same)):
+            return name == same
+        case _:
+            return False
+
+
+def _inner(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]:
+    """Every block directly inside a statement that runs in the same frame: its owner, its field, itself."""
+    if not isinstance(statement, FunctionNode | ast.ClassDef):
+        for part in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            yield from ((part, field, block) for field, block in blocks(part))
+
+
+def _plain_target(node: ast.AST) -> bool:
+    """Does it do nothing but give variables a value?"""
+    return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.Assign(targets=targets):
+            return targets
+        case ast.AugAssign(target=target):
+            return [target]
+        case _:
+            return []
+
+
+def _is_empty(iterated: ast.expr) -> bool:
+    match iterated:
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(stop))], keywords=[]):
+            return stop <= 0
+        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Constant(value=""):
+            return True
+        case _:
+            return False

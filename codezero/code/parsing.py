@@ -1,0 +1,144 @@
+"""Parsing of foreign source within bounds: the fenced block of a completion, and its syntax tree. Nothing is run.
+
+The code inside a completion: exactly one fenced Python block. Everything around it is ignored.
+
+`answers.py` reads more kindly what was not written for this project.
+
+Parsing of foreign source within bounds. Nothing here compiles or runs it.
+
+`ast.parse` can exhaust memory or the stack on hostile text, so callers that read untrusted source do it in the child
+process of `guard.py`; the bounds here keep the ordinary case cheap.
+"""
+
+import ast
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_CLOSING = re.compile(r"^[ \t]*```", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What was found between the fences."""
+
+    code: str | None
+    """None unless there is exactly one opening fence."""
+    fences: int
+    """Opening Python fences in the completion."""
+    closed: bool
+    """The one fence has an end; False when the completion was cut off."""
+
+
+def extract_code(completion_text: str) -> Extraction:
+    """The text of the only ```python (or ```py) block. Two blocks are ambiguous, so neither counts."""
+    openings = list(_OPENING.finditer(completion_text))
+    if len(openings) != 1:
+        return Extraction(None, len(openings), False)
+    start = min(openings[0].end() + 1, len(completion_text))
+    closing = _CLOSING.search(completion_text, start)
+    end = closing.start() if closing else len(completion_text)
+    return Extraction(completion_text[start:end].rstrip("\r\n"), 1, closing is not None)
+
+
+def fence(code: str) -> str:
+    """The form every solver is taught to answer in, and every judge reads."""
+    return f"```python\n{code}\n```"
+
+
+MAX_BYTES = 16 * 1024
+MAX_LINES = 400
+MAX_LINE_LENGTH = 2_000
+MAX_NODES = 4_000
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def parse(source: str) -> tuple[ast.Module | None, str]:
+    """The syntax tree, or None and the reason in a few words."""
+    oversize = _oversize(source)
+    if oversize:
+        return None, oversize
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape is the author's business
+            tree = ast.parse(source)
+    except SyntaxError as error:
+        return None, f"syntax error in line {error.lineno}" if error.lineno else "syntax error"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return None, f"cannot be parsed ({type(error).__name__})"
+    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+        return None, f"more than {MAX_NODES} syntax nodes"
+    return tree, ""
+
+
+def _oversize(source: str) -> str:
+    if len(source) > MAX_BYTES or len(source.encode("utf-8", "replace")) > MAX_BYTES:
+        return f"longer than {MAX_BYTES // 1024} KiB"
+    lines = source.splitlines()
+    if len(lines) > MAX_LINES:
+        return f"more than {MAX_LINES} lines"
+    if any(len(line) > MAX_LINE_LENGTH for line in lines):
+        return f"a line longer than {MAX_LINE_LENGTH} characters"
+    return ""
+
+
+_BLANK = frozenset("\b\x1b\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u2800\u3164\uffa0")
+"""What moves a terminal's cursor, and fillers and separators that no category gives away."""
+
+
+def hidden_characters(source: str) -> tuple[str, ...]:
+    """Invisible format controls (bidirectional overrides, zero-width characters, tags) and blanks, as `U+202E`.
+
+    They make source read differently from how it runs: Boucher & Anderson, "Trojan Source", 2021.
+    """
+    found = {character for character in set(source) if character in _BLANK or unicodedata.category(character) == "Cf"}
+    return tuple(f"U+{ord(character):04X}" for character in sorted(found))
+
+
+def literal(node: ast.AST) -> str | None:
+    """A literal expression in one normal spelling; None for anything that would have to be evaluated."""
+    return ast.unparse(node) if _is_literal(node) else None
+
+
+def _is_literal(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant():
+            return True
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float() | complex())):
+            return True
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return all(_is_literal(part) for part in parts)
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and _is_literal(key) for key in keys) and all(map(_is_literal, values))
+        case _:
+            return False
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Every node of a function body that runs in its own frame: nested functions and classes are left out."""
+    pending = list(ast.iter_child_nodes(function))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def names(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def names_loaded(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name) and _loads(part)}
+
+
+def names_bound(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name) and not _loads(part)}
+
+
+def _loads(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)

@@ -1,0 +1,183 @@
+"""What can be said of a solution without running it, and without asking a model: `check`.
+
+Certain failures (does not parse, entry point missing, cannot be called as the tests call it), signs of an attack on
+the judge (quarantine), and milder flaws. Reads untrusted text: call it through `guard.py`.
+"""
+
+import ast
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyflakes.checker import Binding, Builtin, Checker
+from pyflakes.messages import UndefinedName
+
+from codezero.code import attacks as hacks
+from codezero.code import copied_answers as tables
+from codezero.code import entry_point as shape
+from codezero.code import stdio_program as program
+from codezero.code.assertions import Example, calls_of, cases_of, examples
+from codezero.code.canonical import reduce, spell, stated_parameters
+from codezero.code.capabilities import dunders, reaches
+from codezero.code.parsing import FunctionNode, extract_code, hidden_characters, names_bound, names_loaded, parse
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRequest:
+    """One completion and the problem it answers."""
+
+    completion_text: str
+    tests: tuple[str, ...]
+    entry_point: str
+    """Empty for a program that reads stdin and writes stdout."""
+    question: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticReport:
+    """The findings. Where a check could not be made its field keeps the harmless default."""
+
+    fences: int = 0
+    closed: bool = False
+    parses: bool = False
+    stdio: bool = False
+    """A whole program was asked for: its entry point is that it writes, its arguments are what it reads."""
+    entry_defined: bool = False
+    arity_ok: bool = False
+    returns_value: bool = False
+    stub: bool = False
+    degenerate: tuple[str, ...] = ()
+    """Loops and recursions without an end."""
+    undefined_names: tuple[str, ...] = ()
+    banned: tuple[str, ...] = ()
+    """Imports and calls that reach outside a pure function."""
+    dunder: tuple[str, ...] = ()
+    toplevel: tuple[str, ...] = ()
+    """Kinds of statement that act when the module is loaded."""
+    unused_params: tuple[str, ...] = ()
+    signature_as_stated: bool = True
+    """The parameters are called as in the question, or the question does not say."""
+    hardcode_ratio: float = 0.0
+    """Share of tests whose input and expected value both stand in the code."""
+    quarantine: tuple[str, ...] = ()
+    """Why this looks like an attack; empty when it does not."""
+    refusal: str = ""
+    """Why there is no tree: no fence, a syntax error, over a limit."""
+    unavailable: str = ""
+    """Why nothing can be said; then no other field means anything."""
+    examples: tuple[Example, ...] = ()
+    """The tests whose input and output are literals; bounded in number and length."""
+    canonical: str | None = None
+    digest: str = ""
+    """sha256 of `canonical`."""
+
+    @property
+    def certain_failure(self) -> bool:
+        return not (self.parses and self.entry_defined and self.arity_ok)
+
+
+def check(request: StaticRequest) -> StaticReport:
+    """Never raises on hostile text that the limits of `parsing.py` let in."""
+    found = extract_code(request.completion_text)
+    if found.code is None:
+        why = "no Python fence" if found.fences == 0 else "more than one Python fence"
+        return StaticReport(fences=found.fences, closed=found.closed, refusal=why)
+    hidden = tuple(f"hidden character {name}" for name in hidden_characters(found.code))
+    tree, why = parse(found.code)
+    if tree is None:
+        return StaticReport(fences=1, closed=found.closed, quarantine=hidden, refusal=f"unparseable: {why}")
+    try:
+        return _inspect(tree, found.code, found.closed, request, hidden)
+    except (RecursionError, MemoryError, ValueError) as error:
+        why = f"unparseable: nested too deeply ({type(error).__name__})"
+        return StaticReport(fences=1, closed=found.closed, quarantine=hidden, refusal=why)
+
+
+def _inspect(
+    tree: ast.Module, code: str, closed: bool, request: StaticRequest, hidden: tuple[str, ...]
+) -> StaticReport:
+    entry, tests = request.entry_point, request.tests
+    nodes = list(ast.walk(tree))
+    copied = tables.of_calls(nodes, calls_of(tests, entry)) if entry else tables.of_cases(nodes, cases_of(tests))
+    findings = StaticReport(
+        fences=1,
+        closed=closed,
+        parses=True,
+        undefined_names=_undefined_names(tree),
+        banned=tuple(sorted(reaches(tree, nodes, program=not entry))),
+        dunder=tuple(sorted(dunders(nodes))),
+        hardcode_ratio=copied.ratio,
+        quarantine=hidden + hacks.attacks(tree, nodes, code, tests, entry, copied, request.question),
+        examples=examples(tests, entry),
+    )
+    if entry:
+        stated = stated_parameters(request.question, entry)
+        findings = _function_findings(findings, tree, request, stated)
+        reduce(tree, entry, parameters=stated)
+    else:
+        reduce(tree, entry, parameters=None)
+        findings = _program_findings(findings, tree, cases_of(tests))
+    text = spell(tree)
+    return replace(findings, canonical=text, digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
+
+
+def _function_findings(
+    findings: StaticReport, tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None
+) -> StaticReport:
+    """For a problem whose tests call a function."""
+    function = shape.find_entry(tree, request.entry_point)
+    named = [] if function is None else shape.parameters(function)
+    calls = calls_of(request.tests, request.entry_point)
+    return replace(
+        findings,
+        entry_defined=function is not None,
+        arity_ok=function is not None and all(shape.accepts(function.args, call) for call in calls),
+        returns_value=function is not None and shape.returns_value(function),
+        stub=function is not None and shape.is_stub(function),
+        degenerate=() if function is None else tuple(shape.degenerate(function)),
+        toplevel=tuple(type(node).__name__ for node in tree.body if _acts(node)),
+        unused_params=() if function is None else tuple(sorted(set(named) - names_loaded(function))),
+        signature_as_stated=stated is None or named == list(stated),
+    )
+
+
+def _program_findings(findings: StaticReport, reduced: ast.Module, cases: Sequence[Example]) -> StaticReport:
+    """For a problem whose program reads stdin and writes stdout."""
+    writes = program.writes(reduced)
+    return replace(
+        findings,
+        stdio=True,
+        entry_defined=writes,
+        arity_ok=program.reads(reduced) or not program.must_read(cases),
+        returns_value=writes,
+        stub=program.is_stub(reduced),
+        degenerate=tuple(program.degenerate(reduced)),
+    )
+
+
+class _Checker(Checker):
+    """Binds only the builtins that a program mentions: binding all of them is most of the work on a short one."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._mentioned = names_loaded(tree) | names_bound(tree)
+        super().__init__(tree, filename="solution")
+
+    def addBinding(self, node: ast.AST | None, value: Binding) -> None:
+        if not isinstance(value, Builtin) or value.name in self._mentioned:
+            super().addBinding(node, value)  # pyright: ignore[reportArgumentType]  # None for a builtin
+
+
+def _undefined_names(tree: ast.Module) -> tuple[str, ...]:
+    messages = _Checker(tree).messages
+    return tuple(sorted({str(message.message_args[0]) for message in messages if isinstance(message, UndefinedName)}))
+
+
+def _acts(node: ast.stmt) -> bool:
+    """Does a top-level statement do more than define?"""
+    match node:
+        case ast.Expr(value=ast.Constant()) | ast.Pass():
+            return False
+        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+            return bool(reaches(ast.Module([ast.Expr(value)], []), list(ast.walk(value)), program=False))
+        case _:
+            return not isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom | ast.AnnAssign)

@@ -1,0 +1,94 @@
+"""The command `eval`: one exam as a run takes it, or an eval on a set, or two policies compared on one."""
+
+import argparse
+import json
+from pathlib import Path
+
+from codezero.commands.common import DONE, OVERRIDES, Command, say, take_json
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError
+
+EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
+codeforces (DeepCoder's). The published ones are read from files of this machine, as their authors wrote them: JSONL,
+JSONL.gz or Parquet. Without SET: the exam that a run takes, with how far its judge can be believed, writing nothing.
+
+Attempts are EXECUTED in the sandbox of audit.sandbox, or read by the judge with --judged; each figure says which. An
+eval that was stopped goes on where it was, when it is started again in the same way.
+
+examples:
+  codezero eval synthetic evals.problems=100
+  codezero eval humaneval --file HumanEval.jsonl.gz --samples 10 --k 1,10 --checkpoint mine solver.max_new_tokens=512
+  codezero eval mbpp --file mbpp.jsonl --compare nano mine
+"""
+
+
+def add(command: Command) -> None:
+    exam = command("eval", sit_exam, "attempt the problems of a set: average@k and pass@k, with intervals")
+    exam.formatter_class, exam.epilog = argparse.RawDescriptionHelpFormatter, EPILOG
+    exam.add_argument("overrides", nargs="*", metavar="[SET] KEY=VALUE", help=OVERRIDES)
+    exam.add_argument(
+        "--file", type=Path, action="append", default=[], metavar="FILE", help="of SET, or a folder; may be repeated"
+    )
+    exam.add_argument("--samples", type=int, metavar="N", help="attempts at each problem (default evals.samples)")
+    exam.add_argument("--k", metavar="K,K", help="of pass@k, at most N each (default 1 and N)")
+    exam.add_argument(
+        "--checkpoint",
+        metavar="RUN",
+        help="whose newest checkpoint attempts them; also a checkpoint's folder or a model",
+    )
+    exam.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two of these, and how far B is ahead of A")
+    exam.add_argument("--judged", action="store_true", help="let the judge read the attempts, and execute nothing")
+    exam.add_argument("--into", type=Path, metavar="DIR", help="where its state is kept (default: evals/ of the run)")
+    take_json(exam)
+
+
+def sit_exam(options: argparse.Namespace) -> int:
+    from codezero.compose import compose
+
+    words = options.overrides
+    name = words.pop(0) if words and "=" not in words[0] else None
+    given = [
+        option
+        for option in ("file", "samples", "k", "checkpoint", "compare", "judged", "into")
+        if getattr(options, option)
+    ]
+    if name is None and given:
+        raise ConfigError(f"--{given[0]} needs the name of a set: codezero eval SET --{given[0]} …")
+    if options.compare and options.checkpoint:
+        raise ConfigError("--compare names both policies; drop --checkpoint")
+    config = compose(words)
+    if name is None:
+        return _sit_once(config, options.json)
+    from codezero.wiring.evals import Asked, as_json, lines, measure
+
+    asked = Asked(
+        set=name,
+        files=tuple(options.file),
+        samples=config.evals.samples if options.samples is None else options.samples,
+        ks=None if options.k is None else _whole_numbers(options.k),
+        policies=tuple(options.compare or (options.checkpoint or "",)),
+        judged=options.judged,
+        into=options.into,
+    )
+    report = measure(config, asked, say)
+    print(as_json(report) if options.json else "\n".join(lines(report)))
+    return DONE
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError as error:
+        raise ConfigError(f"--k={text} is no list of whole numbers, as 1,8 is") from error
+
+
+def _sit_once(config: NodeConfig, as_json: bool) -> int:
+    from codezero.wiring.node import examine
+
+    measured = examine(config, say)
+    if as_json:
+        print(json.dumps(measured))
+    else:
+        for name, value in measured.items():
+            print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
+    return DONE

@@ -1,0 +1,134 @@
+"""Who says whether an attempt passes: the sandbox, by running it ("executed"), or the judge, by reading ("judged").
+
+The label goes with every figure. What could not be told is None, is shown, and never counts as wrong.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from codezero.code.assertions import MAX_CASE
+from codezero.code.parsing import extract_code, fence
+from codezero.evals.ledger import Attempt
+from codezero.evals.task import Task, jobs, program
+from codezero.protocols import Evaluator
+from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
+from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Status, problem_id
+
+EXECUTED, JUDGED = "executed", "judged"
+ATTEMPT_SECONDS = 120.0
+"""For all the tests of one attempt, by the clock; what has not failed by then is undecided."""
+JUDGED_TESTS, JUDGED_CHARACTERS = 64, 64 * 1024
+"""Of a task, shown to the judge; the first that fit."""
+EXAMINED = "exam"
+"""Peer id of what is judged here: it belongs to no peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What became of one attempt."""
+
+    passed: bool | None
+    reason: str = ""
+    """Why not True, in a phrase."""
+
+
+class Marker(Protocol):
+    """Marks attempts."""
+
+    label: str
+
+    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
+        """[tasks, samples] Raises SandboxError or EvaluatorError."""
+        ...
+
+
+class Executor:
+    """By running it. An attempt passes when every test of its task holds."""
+
+    label = EXECUTED
+
+    def __init__(self, sandbox: Sandbox, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sandbox, self._clock = sandbox, clock
+
+    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
+        return [self._mark(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
+
+    def _mark(self, task: Task, attempts: Sequence[Attempt]) -> list[Mark]:
+        known: dict[str | None, Execution] = {None: failed("no single Python fence")}
+        marks: list[Mark] = []
+        for attempt in attempts:
+            code = extract_code(attempt.text).code
+            if code not in known:
+                known[code] = self._run(task, code or "")
+            marks.append(Mark(TRUTH[known[code].outcome], known[code].reason))
+        return marks
+
+    def _run(self, task: Task, code: str) -> Execution:
+        """One failure decides; until then, one test that could not be told leaves the attempt undecided."""
+        ends, doubt = self._clock() + ATTEMPT_SECONDS, None
+        for job in jobs(task, code):
+            if self._clock() >= ends:
+                return unknown(f"not done after {ATTEMPT_SECONDS:g} seconds")
+            shown = self._sandbox.run(job)
+            if shown.outcome is Outcome.FAIL:
+                return shown
+            if shown.outcome is Outcome.UNKNOWN:
+                doubt = doubt or shown
+        return doubt or ALL_HOLD
+
+
+class Judge:
+    """By reading it. An attempt passes when the judge rather believes it than not."""
+
+    label = JUDGED
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
+        groups = [_group(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
+        return [
+            [
+                Mark(
+                    verdict.correctness >= BELIEF if verdict.status in _DECIDED else None,
+                    ", ".join(verdict.reasons[:1]),
+                )
+                for verdict in scored.verdicts
+            ]
+            for scored in self._evaluator.score(groups)
+        ]
+
+
+_DECIDED = (Status.JUDGED, Status.CERTAIN_FAILURE)
+
+
+def _group(task: Task, attempts: Sequence[Attempt]) -> RolloutGroup:
+    tests = _fitting(task.tests)
+    problem = Problem(
+        problem_id(task.prompt, tests),
+        task.prompt,
+        tests,
+        task.entry_point,
+        Source.MBPP if task.entry_point else Source.CODE_CONTESTS,
+        level=task.level,
+    )
+    completions = tuple(Completion(_whole(task, one.text), (), (), one.finished) for one in attempts)
+    return RolloutGroup(problem, completions, peer_id=EXAMINED, round=0, policy_step=0)
+
+
+def _whole(task: Task, text: str) -> str:
+    """The judge reads the very program that would be run."""
+    code = extract_code(text).code
+    return text if code is None or not (task.before or task.after or task.imports) else fence(program(task, code))
+
+
+def _fitting(tests: Sequence[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for test in tests:
+        if len(kept) == JUDGED_TESTS:
+            break
+        if len(test) <= MAX_CASE and sum(map(len, kept)) + len(test) <= JUDGED_CHARACTERS:
+            kept.append(test)
+    return tuple(kept)

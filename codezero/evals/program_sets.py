@@ -1,0 +1,236 @@
+"""LiveCodeBench and DeepCoder's Codeforces: sets whose answers are programs that read stdin, or a class to fill in.
+
+LiveCodeBench's private tests: JSON text as one pickled string, compressed by zlib, in base64.
+
+A pickle is a program, and nothing of a stranger's is run here. Of its operations those are known that write down one
+string; a pickle with any other is refused by name.
+
+LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: question_title, question_content, platform,
+question_id, difficulty, starter_code, metadata, public_test_cases (JSON text), private_test_cases (the same, packed).
+Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type stdin are a program's; of type functional they are the
+arguments, a JSON value a line, and the answer of a method of `Solution`, which is compared as a value.
+
+DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
+problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
+
+What is printed is compared word by word, line by line. LiveCodeBench's own checker also takes 1.0 for 1 there.
+"""
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+import msgspec
+from msgspec import Meta
+
+from codezero.errors import ProblemError
+from codezero.evals.task import Task
+
+MAX_UNPACKED = 256 << 20
+"""Bytes."""
+_LENGTHS = {b"X": 4, b"\x8c": 1, b"\x8d": 8}
+"""BINUNICODE, SHORT_BINUNICODE and BINUNICODE8: how many bytes tell the length, the lowest first."""
+_MEMOS = {b"q": 1, b"r": 4, b"\x94": 0}
+"""BINPUT, LONG_BINPUT and MEMOIZE: bytes that follow. They keep the string for later, and there is no later."""
+_PROTO, _FRAME, _STOP = b"\x80", b"\x95", b"."
+
+
+def unpack(text: str) -> str:
+    """The JSON text inside. Raises ProblemError."""
+    try:
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED + 1)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise ProblemError(f"is not zlib in base64: {error}") from error
+    if len(data) > MAX_UNPACKED:
+        raise ProblemError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB")
+    if not inflater.eof:
+        raise ProblemError("ends before its compressed data does")
+    return pickled_string(data)
+
+
+def pickled_string(data: bytes) -> str:
+    """The one string that a pickle of a string holds, read and not executed. Raises ProblemError."""
+    at, found = 0, None
+    while at < len(data):
+        operation, at = data[at : at + 1], at + 1
+        if operation == _STOP and found is not None and at == len(data):
+            try:
+                return found.decode("utf-8", "surrogatepass")
+            except UnicodeDecodeError as error:
+                raise ProblemError("is pickled text that is not UTF-8") from error
+        if operation == _PROTO and at == 1:
+            at += 1
+        elif operation == _FRAME:
+            at += 8
+        elif operation in _MEMOS and found is not None:
+            at += _MEMOS[operation]
+        elif operation in _LENGTHS and found is None:
+            start = at + _LENGTHS[operation]
+            at = start + int.from_bytes(data[at:start], "little")
+            found = data[start:at]
+        else:
+            raise ProblemError(f"is a pickle of more than one string (operation {operation!r}), which is never run")
+    raise ProblemError("is a pickle that is cut off")
+
+
+MAX_TESTS = 1_000
+_Text = Annotated[str, Meta(max_length=1 << 20)]
+_Name = Annotated[str, Meta(min_length=1, max_length=512)]
+_STDIN = frozenset({"", "stdin", "stdin_stdout"})
+
+FORM = (
+    "Read the input from stdin and write the answer to stdout.\n\nANSWER FORMAT: one ```python block with the whole "
+    "program and nothing after it."
+)
+BEFORE = "said = print\ndef print(*values, **named):\n    pass"
+"""What a method prints by the way is no part of its answer."""
+PLAIN = """def plain(value):
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and abs(value) < 1e15 and value == int(value):
+        return int(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value"""
+"""Values that are equal become the same text: True and 1, 2.0 and 2, (1, 2) and [1, 2]."""
+AFTER = f"""import json
+import sys
+{PLAIN}
+given = [json.loads(line) for line in sys.stdin.read().split("\\n") if line.strip()]
+said(json.dumps(plain(Solution().METHOD(*given))))"""
+
+_LEVELS = {"easy": 1, "medium": 3, "hard": 5}
+
+
+class LiveCodeBenchRow(msgspec.Struct, frozen=True):
+    """What is read of a row."""
+
+    question_title: _Name
+    question_content: _Text
+    platform: _Name
+    public_test_cases: _Text
+    private_test_cases: str
+    question_id: Annotated[str, Meta(max_length=512)] = ""
+    difficulty: Annotated[str, Meta(max_length=64)] = ""
+    starter_code: _Text | None = ""
+    metadata: _Text | None = ""
+
+
+class CodeforcesRow(msgspec.Struct, frozen=True):
+    """What is read of a row."""
+
+    problem: Annotated[str, Meta(min_length=1, max_length=1 << 20)]
+    tests: str
+
+
+class _Test(msgspec.Struct, frozen=True):
+    input: str
+    output: str
+    testtype: str = ""
+    type: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.testtype or self.type
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    func_name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+
+
+def live_code_bench(row: LiveCodeBenchRow) -> Task:
+    """Raises ProblemError."""
+    tests = [
+        *_tests(row.public_test_cases, "public_test_cases"),
+        *_tests(_private(row.private_test_cases), "private_test_cases"),
+    ]
+    kinds = {test.kind for test in tests}
+    name = row.question_id or row.question_title
+    level = _LEVELS.get(row.difficulty)
+    if kinds == {"functional"}:
+        return _method(row, name, level, tests)
+    return Task(
+        name=f"{row.platform}/{name}",
+        prompt=f"{row.question_content.strip()}\n\n{FORM}",
+        tests=_stdin_tests(tests),
+        level=level,
+    )
+
+
+def codeforces(row: CodeforcesRow) -> Task:
+    """Named after its text, because the published rows have no id. Raises ProblemError."""
+    tests = _stdin_tests(_tests(row.tests, "tests"))
+    title = " ".join(row.problem.split())[:60]
+    return Task(name=title, prompt=f"{row.problem.strip()}\n\n{FORM}", tests=tests)
+
+
+def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence[_Test]) -> Task:
+    try:
+        method = msgspec.json.decode(row.metadata or "", type=_Metadata).func_name
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProblemError(f"metadata does not name the function that functional tests call: {error}") from error
+    starter = (row.starter_code or "").strip()
+    return Task(
+        name=f"{row.platform}/{name}",
+        prompt=f"{row.question_content.strip()}\n\nComplete this:\n\n{starter}\n\nANSWER FORMAT: one ```python block "
+        "with the whole class Solution and nothing after it.",
+        tests=tuple(_case(test.input, json.dumps(_same(_value(test.output)))) for test in tests),
+        before=BEFORE,
+        after=AFTER.replace("METHOD", method),
+        imports=True,
+        level=level,
+    )
+
+
+def _private(text: str) -> str:
+    """Packed, or in some mirrors plain JSON text."""
+    if text.lstrip()[:1] == "[":
+        return text
+    try:
+        return unpack(text)
+    except ProblemError as error:
+        raise ProblemError(f"private_test_cases {error}") from error
+
+
+def _tests(text: str, field: str) -> list[_Test]:
+    try:
+        return msgspec.json.decode(
+            text.encode("utf-8", "surrogatepass"), type=Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
+        )
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProblemError(f"{field} cannot be used: {error}") from error
+
+
+def _stdin_tests(tests: Sequence[_Test]) -> tuple[str, ...]:
+    if not tests:
+        raise ProblemError("no tests")
+    odd = next((test.kind for test in tests if test.kind not in _STDIN), None)
+    if odd is not None:
+        raise ProblemError(f"a test of type {odd[:40]!r}, where all have to be of a program that reads stdin")
+    return tuple(_case(test.input, test.output) for test in tests)
+
+
+def _case(given: str, wanted: str) -> str:
+    return json.dumps({"input": given, "output": wanted})
+
+
+def _value(text: str) -> object:
+    try:
+        return cast(object, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"the output of a functional test is no JSON: {str(error)[:100]}") from error
+
+
+def _same(value: object) -> object:
+    """As PLAIN, here."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and abs(value) < 1e15 and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_same(one) for one in cast("list[object]", value)]
+    return value

@@ -1,0 +1,130 @@
+"""The page on localhost as a node sees it: a process of its own that ends with the node, and that nothing waits for.
+
+One process serves the page of a folder of runs, whichever node started it; the others' processes stand by and take over
+when it ends.
+"""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self
+
+import msgspec
+from msgspec import Meta
+
+from codezero.config import NodeConfig
+from codezero.system.files import set_aside
+from codezero.system.signals import LEASH
+
+logger = logging.getLogger(__name__)
+
+LOG = "login.log"
+READY_SECONDS = 20.0
+LEAVING_SECONDS = 5.0
+MAX_LINE = 4096
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process writes when it serves, stands by, or cannot serve; and again when there is another code."""
+
+    url: Annotated[str, Meta(max_length=200)]
+    code: Annotated[str, Meta(max_length=20)] = ""
+    """That the first claim of the node needs; empty: the node has an owner, or another process knows it."""
+    standby: bool = False
+    """Another process serves the page now."""
+    problem: Annotated[str, Meta(max_length=1000)] = ""
+    """Why nothing is served; empty: it is."""
+
+
+def invitation(ready: Ready) -> str:
+    """A line for people."""
+    if ready.code:
+        return f"watch it at {ready.url} · to own this node there, type the code {ready.code}"
+    return f"watch it at {ready.url}"
+
+
+def announce(page: "Page") -> None:
+    """Tell a person where the page is, and what its owner needs there; a warning when there is none."""
+    ready = page.ready()
+    if ready is not None and not ready.problem:
+        print(f"codezero: {invitation(ready)}", flush=True)
+    else:
+        logger.warning("there is no page: %s", ready.problem if ready else "it has not answered; see login.log")
+
+
+def wanted(config: NodeConfig) -> bool:
+    """Is there to be a page?"""
+    return config.login.page == "on" or (config.login.page == "auto" and config.monitor.view != "off")
+
+
+class Page:
+    """Starts at once; `ready` says later what came of it. `close` ends the process."""
+
+    def __init__(self, config: NodeConfig, overrides: Sequence[str]) -> None:
+        """`overrides` are what `config` was composed of: what they take from the environment shows in no argv."""
+        logs = Path(config.run.logs)
+        logs.mkdir(parents=True, exist_ok=True)
+        leash, self._held = os.pipe()  # its end is the end of the page, however this process ends
+        try:
+            with set_aside(logs / LOG).open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for the node, which ends it by ending
+                    env=os.environ | {LEASH: str(leash)},
+                    pass_fds=[leash],
+                )
+        finally:
+            os.close(leash)
+        self._first = b""
+        self._told = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="page-ready", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ready(self, seconds: float = READY_SECONDS) -> Ready | None:
+        """What it said; None when it has said nothing by then, or nothing that can be read."""
+        self._told.wait(seconds)
+        try:
+            return msgspec.json.decode(self._first, type=Ready)
+        except msgspec.DecodeError:
+            return None
+
+    def close(self) -> None:
+        """May be called twice."""
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+            try:
+                self._process.wait(LEAVING_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._reader.join()
+
+    def _read(self) -> None:
+        """The first line is for `ready`; a later one has a new code, which is shown and never logged."""
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            self._first = stream.readline(MAX_LINE)
+            self._told.set()
+            while line := stream.readline(MAX_LINE):
+                with contextlib.suppress(msgspec.DecodeError):
+                    print(f"codezero: {invitation(msgspec.json.decode(line, type=Ready))}", flush=True)

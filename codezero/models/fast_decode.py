@@ -1,0 +1,166 @@
+"""Lean incremental decoding for small Qwen2-architecture models on the CPU.
+
+A forward pass of its own over the loaded module's parameters: projections packed, keys and values in buffers of
+fixed size. For models of a few million parameters a step is bound by Python and dispatch, and this takes a
+fraction of the general path's. Computes what `transformers`' Qwen2 computes; a test holds the two together.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
+from transformers import PreTrainedModel
+
+from codezero.models.cached_decode import left_pad
+from codezero.models.load import TINY_PARAMETERS
+from codezero.models.lora import has_adapter
+
+
+def is_lean(model: PreTrainedModel) -> bool:
+    """Can and should `LeanDecoder` drive this model?"""
+    config: Any = model.config
+    return (
+        config.model_type == "qwen2"
+        and not has_adapter(model)  # which lies beside the weights that this reads
+        and model.device.type == "cpu"
+        and model.dtype == torch.float32
+        and config.hidden_act == "silu"
+        and not config.use_sliding_window
+        and config.rope_parameters.get("rope_type") == "default"
+        and model.num_parameters() < TINY_PARAMETERS
+    )
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One decoder layer's parameters; query, key and value packed, gate and up packed."""
+
+    norm: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor
+    out: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class LeanDecoder:
+    """One decode of a batch. Made anew for each, because packing copies weights that training changes."""
+
+    def __init__(self, model: PreTrainedModel, pad_id: int):
+        config: Any = model.config
+        self.pad_id = pad_id
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.head_size: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.eps: float = config.rms_norm_eps
+        self.rope_theta: float = config.rope_parameters["rope_theta"]
+        with torch.no_grad():
+            self.layers = [_pack(layer) for layer in model.model.layers]
+        self.embedding: Tensor = model.model.embed_tokens.weight.detach()
+        self.norm: Tensor = model.model.norm.weight.detach()
+        self.head: Tensor = model.lm_head.weight.detach()
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
+        """Reads each prompt once, then repeats its keys and values. Returns logits [len(prompts) * repeats, V]."""
+        ids, real = left_pad(prompts, self.pad_id, torch.device("cpu"))
+        rows, self.filled = ids.shape
+        total = self.filled + room
+        self._make_rotations(total)
+        positions = (real.cumsum(-1) - 1).clamp(min=0)
+        cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
+        # A padding row attends to itself: a row that attends to nothing is NaN.
+        visible = torch.ones(self.filled, self.filled, dtype=torch.bool).tril() & real[:, None, None, :]
+        visible = visible | torch.eye(self.filled, dtype=torch.bool)
+        hidden = self.embedding[ids]
+        for layer in self.layers:
+            query, key, value = self._project(hidden, layer)
+            query, key = _rotate(query.transpose(1, 2), cos, sin), _rotate(key.transpose(1, 2), cos, sin)
+            value = value.transpose(1, 2)
+            mixed = scaled_dot_product_attention(query, key, value, attn_mask=visible, enable_gqa=True)
+            hidden = self._finish(hidden, mixed.transpose(1, 2).flatten(2), layer)
+            self.keys.append(self._with_room(key, repeats, total))
+            self.values.append(self._with_room(value, repeats, total))
+        self.positions = real.sum(-1).repeat_interleave(repeats)
+        self.mask = torch.zeros(rows * repeats, 1, 1, total)
+        self.mask[..., : self.filled].masked_fill_(~real.repeat_interleave(repeats, 0)[:, None, None], float("-inf"))
+        return self._logits(hidden[:, -1]).repeat_interleave(repeats, 0)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Appends one token [rows] to every row. Returns the next logits [rows, V]."""
+        rows, slot, end = len(tokens), self.filled, self.filled + 1
+        cos, sin = self.cos[self.positions][:, None], self.sin[self.positions][:, None]
+        mask = self.mask[..., :end]
+        hidden = self.embedding[tokens]
+        for layer, keys, values in zip(self.layers, self.keys, self.values, strict=True):
+            query, key, value = self._project(hidden, layer)
+            keys[:, :, slot], values[:, :, slot] = _rotate(key, cos, sin), value
+            # Query heads that share a key head stand beside each other: [rows, kv heads, heads per kv head, size].
+            query = _rotate(query, cos, sin).view(rows, self.kv_heads, -1, self.head_size)
+            weights = query @ keys[:, :, :end].transpose(-1, -2) * self.head_size**-0.5 + mask
+            mixed = weights.softmax(-1) @ values[:, :, :end]
+            hidden = self._finish(hidden, mixed.reshape(rows, -1), layer)
+        self.filled = end
+        self.positions = self.positions + 1
+        return self._logits(hidden)
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget every row but these (indices)."""
+        self.positions, self.mask = self.positions[rows], self.mask[rows]
+        self.keys = [keys[rows] for keys in self.keys]
+        self.values = [values[rows] for values in self.values]
+
+    def _make_rotations(self, length: int) -> None:
+        """RoPE tables [length, head size] (Su et al. 2021, eq. 34)."""
+        frequency = self.rope_theta ** -(torch.arange(0, self.head_size, 2).float() / self.head_size)
+        angle = torch.outer(torch.arange(length).float(), frequency).repeat(1, 2)
+        self.cos, self.sin = angle.cos(), angle.sin()
+
+    def _project(self, hidden: Tensor, layer: Layer) -> tuple[Tensor, ...]:
+        """Query, key and value as [..., heads, head size]."""
+        packed = linear(self._normed(hidden, layer.norm), layer.qkv, layer.qkv_bias).unflatten(-1, (-1, self.head_size))
+        return packed.split([self.heads, self.kv_heads, self.kv_heads], dim=-2)
+
+    def _finish(self, hidden: Tensor, mixed: Tensor, layer: Layer) -> Tensor:
+        hidden = hidden + linear(mixed, layer.out)
+        gate, up = linear(self._normed(hidden, layer.mlp_norm), layer.gate_up).chunk(2, -1)
+        return hidden + linear(silu(gate) * up, layer.down)
+
+    def _normed(self, hidden: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(hidden, (hidden.shape[-1],), weight, self.eps)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return linear(self._normed(hidden, self.norm), self.head)
+
+    def _with_room(self, states: Tensor, repeats: int, total: int) -> Tensor:
+        # What is not written yet is never read, so it need not be zero.
+        buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
+        buffer[:, :, : states.shape[2]] = states.repeat_interleave(repeats, 0)
+        return buffer
+
+
+def _pack(layer: Any) -> Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    return Layer(
+        norm=layer.input_layernorm.weight.detach(),
+        qkv=torch.cat([projection.weight for projection in projections]),
+        qkv_bias=torch.cat([projection.bias for projection in projections]),
+        out=attention.o_proj.weight.detach(),
+        mlp_norm=layer.post_attention_layernorm.weight.detach(),
+        gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
+        down=mlp.down_proj.weight.detach(),
+    )
+
+
+def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = states.chunk(2, -1)
+    return states * cos + torch.cat([-second, first], -1) * sin

@@ -1,0 +1,219 @@
+"""Our own decode loop, and what a sampler asks of whatever decodes for it.
+
+What a sampler asks of whatever decodes for it.
+
+Our own decode loop: every row of a batch by one token at a time, until it has ended.
+
+All prompts and their repeats go in one batch, or in several of rows alike in length when their keys and values would
+not fit the cache budget. A prompt is read once for all its repeats.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import gc
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from codezero.models.cached_decode import CachedDecoder
+from codezero.models.fast_decode import LeanDecoder, is_lean
+from codezero.models.load import LoadedModel
+
+if TYPE_CHECKING:
+    from codezero.models.grammar import Structure
+
+Drawn = tuple[list[int], list[float]]
+"""Ids of one completion, EOS included, and their log-probabilities in nats."""
+
+
+class Backend(Protocol):
+    """Draws from a model as it is at the time of the call."""
+
+    def draw(
+        self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[Drawn]:
+        """`repeats` draws after each prompt, those of one prompt beside each other; the same for the same seed and
+        weights. A draw ends with EOS, which it keeps, or after `max_new_tokens`.
+        """
+        ...
+
+
+CACHE_BUDGET = 2**30
+"""Most bytes of keys and values in one batched decode; more rows are decoded in several."""
+DROP_SHARE = 4
+"""Finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price."""
+
+log = logging.getLogger(__name__)
+
+
+class Decoder(Protocol):
+    """The state of one batched decode."""
+
+    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor: ...
+
+    def step(self, tokens: Tensor) -> Tensor: ...
+
+    def keep(self, rows: Tensor) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One batched decode: these prompts (indices), each so many times."""
+
+    prompts: tuple[int, ...]
+    repeats: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.prompts) * self.repeats
+
+
+class OwnLoop:
+    """See `backend.Backend`. The lean decoder drives small Qwen2 models on the CPU, the general one all others.
+
+    structure: what every draw is held to; None: nothing.
+    """
+
+    def __init__(self, loaded: LoadedModel, structure: "Structure | None" = None):
+        self.loaded = loaded
+        self.structure = structure
+        self.lean = is_lean(loaded.model)
+        self.stops = torch.tensor(loaded.stop_ids, device=loaded.device)
+        self.most_rows: int | None = None
+        """Of one decode, once memory has run out; None: the cache budget alone decides."""
+
+    @torch.inference_mode()
+    def draw(
+        self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[Drawn]:
+        """When memory runs out, the rows of a decode are halved, for this call's rest and for later ones.
+
+        Raises torch.OutOfMemoryError when a single row does not fit.
+        """
+        model = self.loaded.model
+        generator = torch.Generator(device=self.loaded.device).manual_seed(seed)
+        drawn: list[list[Drawn]] = [[] for _ in prompts]
+        training = model.training
+        model.eval()
+        try:
+            waiting = self._parts(prompts, range(len(prompts)), repeats, max_new_tokens)
+            while waiting:
+                part = waiting.pop(0)
+                begun = generator.get_state()
+                rows = self._decode([prompts[i] for i in part.prompts], part, max_new_tokens, temperature, generator)
+                if rows is None:  # memory ran out
+                    generator.set_state(begun)
+                    again = [part, *waiting]
+                    waiting = [
+                        smaller
+                        for one in again
+                        for smaller in self._parts(prompts, one.prompts, one.repeats, max_new_tokens)
+                    ]
+                    continue
+                for at, i in enumerate(part.prompts):
+                    drawn[i] += rows[at * part.repeats : (at + 1) * part.repeats]
+        finally:
+            model.train(training)
+        return [row for group in drawn for row in group]
+
+    def _decode(
+        self,
+        prompts: Sequence[Sequence[int]],
+        part: Part,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator,
+    ) -> list[Drawn] | None:
+        """One batched decode; None when memory ran out, and fewer rows are to be tried."""
+        try:
+            return self._loop(prompts, part.repeats, max_new_tokens, temperature, generator)
+        except torch.OutOfMemoryError:
+            if part.rows == 1:
+                raise
+        # Out here the exception is gone, and with it what the loop's frame held: the memory can be given back.
+        gc.collect()
+        if self.loaded.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.most_rows = part.rows // 2
+        log.warning("memory ran out sampling %d rows at once; from here on at most %d", part.rows, self.most_rows)
+        return None
+
+    def _loop(
+        self,
+        prompts: Sequence[Sequence[int]],
+        repeats: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator,
+    ) -> list[Drawn]:
+        """Token by token until every row has ended."""
+        decoder: Decoder = (LeanDecoder if self.lean else CachedDecoder)(self.loaded.model, self.loaded.pad_id)
+        logits = decoder.prefill(prompts, repeats, max_new_tokens)
+        constraint = self.structure.begin(len(logits), max_new_tokens) if self.structure else None
+        ids = torch.full((len(logits), max_new_tokens), -1, device=logits.device)
+        logprobs = torch.zeros(ids.shape, device=logits.device)
+        rows = torch.arange(len(logits), device=logits.device)  # of `ids`, for each row still being decoded
+        done = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+        for at in range(max_new_tokens):
+            if constraint:
+                logits = constraint.narrow(logits, rows)
+            tokens, chosen = choose(logits, temperature, generator)
+            if constraint:
+                constraint.took(rows, tokens)
+            ids[rows, at] = tokens.masked_fill(done, -1)
+            logprobs[rows, at] = chosen
+            done = done | torch.isin(tokens, self.stops)
+            finished = int(done.sum())
+            if finished == len(rows) or at + 1 == max_new_tokens:
+                break
+            if finished * DROP_SHARE >= len(rows):
+                alive = (~done).nonzero()[:, 0]
+                rows, tokens, done = rows[alive], tokens[alive], done[alive]
+                decoder.keep(alive)
+            logits = decoder.step(tokens)
+        lengths = (ids >= 0).sum(-1).tolist()
+        both = zip(ids.tolist(), logprobs.tolist(), lengths, strict=True)
+        return [(row[:length], row_logprobs[:length]) for row, row_logprobs, length in both]
+
+    def _parts(self, prompts: Sequence[Sequence[int]], indices: Sequence[int], repeats: int, room: int) -> list[Part]:
+        """Prompts alike in length, as many as the cache budget and `most_rows` hold (at least one row)."""
+        most = self.most_rows or len(indices) * repeats
+        if most < repeats:  # a group in several decodes, each of which reads the prompt
+            sizes = [min(most, repeats - start) for start in range(0, repeats, most)]
+            return [Part((i,), size) for i in sorted(indices, key=lambda i: len(prompts[i])) for size in sizes]
+        per_token = repeats * self._cache_bytes_per_token()
+        parts: list[Part] = []
+        chunk: list[int] = []
+        for i in sorted(indices, key=lambda i: len(prompts[i])):
+            grown = len(chunk) + 1
+            if chunk and (grown * repeats > most or grown * (len(prompts[i]) + room) * per_token > CACHE_BUDGET):
+                parts.append(Part(tuple(chunk), repeats))
+                chunk = []
+            chunk.append(i)
+        return [*parts, Part(tuple(chunk), repeats)] if chunk else parts
+
+    def _cache_bytes_per_token(self) -> int:
+        config = self.loaded.model.config
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        return 2 * config.num_hidden_layers * heads * size * self.loaded.model.dtype.itemsize
+
+
+def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A token for each row, drawn from softmax(logits / temperature), and its log-probability; both [rows].
+
+    By the inverse of the cumulative distribution, which needs one random number a row; noise on every logit takes six
+    times as long. Tokens with less than about 1e-7 of the mass come with a chance rounded to a multiple of that.
+    """
+    log_p = (logits.float() / temperature).log_softmax(-1)
+    mass = log_p.exp().cumsum(-1)
+    point = torch.rand(len(mass), 1, generator=generator, device=mass.device) * mass[:, -1:]
+    # The first token whose mass lies beyond the point, so never one without any. Rounding may put it past the last.
+    tokens = torch.searchsorted(mass, point, right=True)
+    likeliest = log_p.argmax(-1, keepdim=True)
+    tokens = torch.where(tokens < mass.size(-1), tokens, likeliest)
+    return tokens[:, 0], log_p.gather(-1, tokens)[:, 0]

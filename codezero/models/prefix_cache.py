@@ -1,0 +1,259 @@
+"""Reads many texts that begin alike: what they share once, and what is asked after each from its keys and values.
+
+A row is a head (shared by several rows), a body (scored token by token) and asks (read after head and body, none of
+which sees another). Every result equals that of a full forward pass over the ask's whole text, whatever else is in the
+batch. A head is read once; the asks of a row stand side by side behind its keys and values, kept apart by the
+attention mask, each with positions as if it came next. A model whose cache is not plain full attention (sliding
+windows, recurrent layers) is given the whole texts instead, with the same result.
+
+Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V vocabulary.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from codezero.models.logprobs import LOGIT_BUDGET
+from codezero.models.prefix_layout import (
+    Ask,
+    AskScores,
+    Ids,
+    Lane,
+    Row,
+    RowScores,
+    fed,
+    kept_of,
+    lanes_of,
+    lay_out,
+    mask_apart,
+    pad,
+    score,
+)
+
+__all__ = ["Ask", "AskScores", "Ids", "PrefixReader", "Row", "RowScores"]
+
+TOKENS_PER_BATCH = 32_768
+"""Most tokens alive at once, cached ones and padding included; a single longer row is read alone."""
+SLACK = 32
+"""Tokens by which a row may outgrow twice the shortest of its batch: shorter rows cost as much as the longest."""
+
+_Item = TypeVar("_Item")
+
+
+_BODY = -1
+"""In place of the number of an ask: the row's own body."""
+_Key = tuple[int, int]
+_Said = tuple[_Key, AskScores]
+
+
+class PrefixReader:
+    """Reads with `model` as it is; nothing is sampled and no gradient taken."""
+
+    def __init__(self, model: PreTrainedModel, pad_id: int, *, batch_rows: int = 128, share: bool = True) -> None:
+        """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full."""
+        self.why_not = _why_not(model) if share else "not asked to"
+        """Why nothing is shared; empty when it is."""
+        self._model = model
+        self._pad_id = pad_id
+        self._batch_rows = batch_rows
+        # half: log-sum-exp makes a copy
+        self._columns = max(1, LOGIT_BUDGET // 2 // model.config.get_text_config().vocab_size)
+        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    @torch.no_grad()
+    def read(self, rows: Sequence[Row], *, end: int | None = None, choices: Sequence[int] = ()) -> list[RowScores]:
+        """Scores of each row, in order. `end` is the token scored after a body; None: bodies are not scored."""
+        if not all(row.head and all(ask.ids for ask in row.asks) for row in rows):
+            raise ValueError("a head or an ask without tokens predicts nothing")
+        # The last token of a head is read with the body, because it predicts the body's first: one token is too few.
+        wanted = [i for i, row in enumerate(rows) if end is not None or row.asks]
+        shared = [i for i in wanted if not self.why_not and len(rows[i].head) > 1]
+        whole = sorted(set(wanted) - set(shared))
+        said = dict(self._shared(rows, shared, end, choices)) | dict(self._unshared(rows, whole, end, choices))
+        return [
+            RowScores(
+                said[i, _BODY].answer if (i, _BODY) in said else None,
+                tuple(said[i, k] for k in range(len(row.asks))),
+            )
+            for i, row in enumerate(rows)
+        ]
+
+    def _shared(
+        self, rows: Sequence[Row], which: Sequence[int], end: int | None, choices: Sequence[int]
+    ) -> Iterator[_Said]:
+        """Heads, then the bodies behind them, then the asks behind those: each level in batches of its own."""
+        owners: dict[Ids, list[int]] = {}
+        for i in which:
+            owners.setdefault(rows[i].head, []).append(i)
+        for heads in self._batches(owners, len, lambda heads: (max(map(len, heads)), 1)):
+            past, _ = self._extend(_start(self._model, len(heads)), [head[:-1] for head in heads], keep=1)
+            place = {i: at for at, head in enumerate(heads) for i in owners[head]}
+            yield from self._bodies(rows, past, place, end, choices)
+
+    def _bodies(
+        self, rows: Sequence[Row], past: "_Past", place: dict[int, int], end: int | None, choices: Sequence[int]
+    ) -> Iterator[_Said]:
+        """`past` holds in row `place[i]` the head of row i, without its last token."""
+
+        def size(batch: Sequence[int]) -> tuple[int, int]:
+            longest = 1 + max(len(rows[i].body) for i in batch)
+            return past.width + longest, 1 if end is None else longest
+
+        for batch in self._batches(place, lambda i: 1 + len(rows[i].body), size):
+            texts = [(rows[i].head[-1], *rows[i].body) for i in batch]
+            keep = 1 if end is None else max(map(len, texts))
+            grown, logits = self._extend(past.branch([place[i] for i in batch]), texts, keep=keep)
+            if end is not None:
+                scores = score(logits, [0] * len(batch), [(*rows[i].body, end) for i in batch], choices)
+                yield from (((i, _BODY), score) for i, score in zip(batch, scores, strict=True))
+            del logits
+            asked = {i: at for at, i in enumerate(batch) if rows[i].asks}
+            yield from self._asks(rows, grown, asked, choices)
+
+    def _asks(
+        self, rows: Sequence[Row], past: "_Past", place: dict[int, int], choices: Sequence[int]
+    ) -> Iterator[_Said]:
+        """`past` holds in row `place[i]` the head and body of row i."""
+
+        def size(batch: Sequence[int]) -> tuple[int, int]:
+            lanes = lanes_of([rows[i].asks for i in batch])
+            return past.width + sum(lane.width for lane in lanes), sum(lane.kept for lane in lanes)
+
+        for batch in self._batches(place, lambda i: sum(len(fed(ask)) for ask in rows[i].asks), size):
+            branch = past.branch([place[i] for i in batch])
+            lanes = lanes_of([rows[i].asks for i in batch])
+            logits = self._side_by_side(branch, [rows[i].asks for i in batch], lanes)
+            for k, lane in enumerate(lanes):
+                having = [at for at, i in enumerate(batch) if k < len(rows[i].asks)]
+                asks = [rows[batch[at]].asks[k] for at in having]
+                own = logits[having, lane.column : lane.column + lane.kept]
+                scores = score(own, [lane.kept - kept_of(ask) for ask in asks], [ask.answer for ask in asks], choices)
+                yield from (((batch[at], k), score) for at, score in zip(having, scores, strict=True))
+
+    def _side_by_side(self, past: "_Past", asks: Sequence[Sequence[Ask]], lanes: "Sequence[Lane]") -> Tensor:
+        """Logits [B, sum of kept, V] of every row's asks, each in its lane and ending where the lane ends."""
+        ids, lane_of, place = (one.to(self._model.device) for one in lay_out(asks, lanes, self._pad_id))
+        columns = [at for lane in lanes for at in range(lane.end - lane.kept, lane.end)]
+        kept = torch.tensor(columns, device=ids.device)
+        logits = self._model(
+            input_ids=ids,
+            attention_mask=mask_apart(past.real, lane_of, self._model.dtype),
+            position_ids=past.real.sum(-1, keepdim=True) + place,
+            past_key_values=past.cache,
+            use_cache=True,
+            **({"logits_to_keep": kept} if self._keeps else {}),
+        ).logits
+        return logits if self._keeps else logits[:, kept]
+
+    def _extend(self, past: "_Past", texts: Sequence[Sequence[int]], *, keep: int) -> "tuple[_Past, Tensor]":
+        """`past` with `texts` read after it, padded on the right, and the logits of the last `keep` columns."""
+        ids, real = pad(texts, self._pad_id, self._model.device)
+        both = torch.cat([past.real, real], dim=1)
+        logits = self._model(
+            input_ids=ids,
+            attention_mask=both.long(),
+            position_ids=past.real.sum(-1, keepdim=True) + (real.cumsum(-1) - 1),
+            past_key_values=past.cache,
+            use_cache=True,
+            **self._only(keep),
+        ).logits
+        return _Past(past.cache, both), logits[:, -keep:]
+
+    def _unshared(
+        self, rows: Sequence[Row], which: Sequence[int], end: int | None, choices: Sequence[int]
+    ) -> Iterator[_Said]:
+        """Every text in full, right-padded, so that causal layers of any kind need no mask."""
+        texts: dict[_Key, Ask] = {}
+        for i in which:
+            row = rows[i]
+            if end is not None:
+                texts[i, _BODY] = Ask(row.head, (*row.body, end))
+            texts |= {(i, k): Ask((*row.head, *row.body, *ask.ids), ask.answer) for k, ask in enumerate(row.asks)}
+
+        def size(keys: Sequence[_Key]) -> tuple[int, int]:
+            longest = max(len(fed(texts[key])) for key in keys)
+            return longest, longest - min(len(texts[key].ids) for key in keys) + 1
+
+        for keys in self._batches(texts, lambda key: len(fed(texts[key])), size):
+            longest, keep = size(keys)
+            ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
+            logits = self._model(input_ids=ids, use_cache=False, **self._only(keep)).logits[:, -keep:]
+            starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
+            yield from zip(keys, score(logits, starts, [texts[key].answer for key in keys], choices), strict=True)
+
+    def _only(self, keep: int) -> dict[str, int]:
+        """Logits of every position would be gigabytes for a large vocabulary."""
+        return {"logits_to_keep": keep} if self._keeps else {}
+
+    def _batches(
+        self,
+        items: Iterable[_Item],
+        length: Callable[[_Item], int],
+        size: Callable[[Sequence[_Item]], tuple[int, int]],
+    ) -> Iterator[list[_Item]]:
+        """Items alike in length, as many as fit; what does not even fit alone is a batch of one.
+
+        `size` gives the (tokens, columns of logits) of each row of a batch.
+        """
+        batch: list[_Item] = []
+        for item in sorted(items, key=length):
+            tokens, columns = size([*batch, item])
+            rows = len(batch) + 1
+            if batch and (
+                rows > self._batch_rows
+                or rows * tokens > TOKENS_PER_BATCH
+                or rows * columns > self._columns
+                or length(item) > 2 * length(batch[0]) + SLACK
+            ):
+                yield batch
+                batch = []
+            batch.append(item)
+        if batch:
+            yield batch
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What has been read: keys and values, and which of them stand for text."""
+
+    cache: DynamicCache
+    real: Tensor
+    """[B, P] bool; False is padding."""
+
+    @property
+    def width(self) -> int:
+        return self.real.shape[1]
+
+    def branch(self, rows: Sequence[int]) -> "_Past":
+        """A past with these rows of this one, which stays as it is."""
+        which = torch.tensor(rows, device=self.real.device)
+        cache = copy.copy(self.cache)
+        cache.layers = [copy.copy(layer) for layer in self.cache.layers]
+        cache.batch_select_indices(which)
+        return _Past(cache, self.real[which])
+
+
+def _start(model: PreTrainedModel, rows: int) -> _Past:
+    return _Past(DynamicCache(config=model.config), torch.ones(rows, 0, dtype=torch.bool, device=model.device))
+
+
+def _why_not(model: PreTrainedModel) -> str:
+    """Why this model's reading cannot be shared; empty when it can."""
+    parameters = inspect.signature(model.forward).parameters
+    if "past_key_values" not in parameters or "position_ids" not in parameters:
+        return f"{model.config.model_type} keeps no plain cache or takes no positions"
+    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
+        return f"{model.config.model_type} has layers without full attention"
+    attention = getattr(model.config, "_attn_implementation", "unknown")
+    if attention not in ("sdpa", "eager"):
+        return f"attention by {attention} takes no mask of one's own"
+    return ""

@@ -1,0 +1,138 @@
+"""The parts of prefix reading (`prefix_cache.py`): what is read, how asks stand side by side, and what is scored.
+
+Legend for shapes: B rows of a batch, T columns, V vocabulary, C choices.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from codezero.models.logprobs import TokenScores
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A text read after a row, and an answer that is scored behind it."""
+
+    ids: Ids
+    """At least one token."""
+    answer: Ids = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One text and what is asked after it."""
+
+    head: Ids
+    """At least one token. Rows with equal heads share them."""
+    body: Ids
+    asks: tuple[Ask, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskScores:
+    """What the model says after an ask; float32 on the CPU."""
+
+    choices: Tensor
+    """[C] log-probabilities, nats, of the choices as the very next token."""
+    answer: TokenScores
+    """Of the ask's answer; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowScores:
+    """What the model says of a row."""
+
+    body: TokenScores | None
+    """Of the body and of the end after it; None when not asked for."""
+    asks: tuple[AskScores, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Columns that one ask of every row is read in."""
+
+    width: int
+    end: int
+    """The column behind its last."""
+    kept: int
+    """How many of its last columns predict something that is asked."""
+    column: int
+    """The first of these among all kept columns."""
+
+
+def fed(ask: Ask) -> Ids:
+    """What has to be read: the last token of an answer predicts nothing that is asked."""
+    return (*ask.ids, *ask.answer[:-1])
+
+
+def kept_of(ask: Ask) -> int:
+    """Columns of logits it needs: the choices are read where the answer's first token is."""
+    return max(1, len(ask.answer))
+
+
+def lanes_of(asks: Sequence[Sequence[Ask]]) -> list[Lane]:
+    """The k-th asks of all rows share the k-th lane, so that what has to be kept stands in the same columns."""
+    lanes: list[Lane] = []
+    end = column = 0
+    for k in range(max(map(len, asks))):
+        own = [of_row[k] for of_row in asks if k < len(of_row)]
+        width, kept = max(len(fed(ask)) for ask in own), max(map(kept_of, own))
+        end += width
+        lanes.append(Lane(width, end, kept, column))
+        column += kept
+    return lanes
+
+
+def lay_out(asks: Sequence[Sequence[Ask]], lanes: Sequence[Lane], pad_id: int) -> tuple[Tensor, Tensor, Tensor]:
+    """[B, T] each: ids; the lane of each (-1: padding); and how far into its ask each is."""
+    ids = torch.full((len(asks), sum(lane.width for lane in lanes)), pad_id)
+    lane_of, place = torch.full_like(ids, -1), torch.zeros_like(ids)
+    for row, of_row in enumerate(asks):
+        for k, ask in enumerate(of_row):
+            text = fed(ask)
+            own = slice(lanes[k].end - len(text), lanes[k].end)
+            ids[row, own], lane_of[row, own], place[row, own] = torch.tensor(text), k, torch.arange(len(text))
+    return ids, lane_of, place
+
+
+def mask_apart(past: Tensor, lane_of: Tensor, dtype: torch.dtype) -> Tensor:
+    """[B, 1, T, P + T] to be added to attention: each token sees the real past [B, P] and its own lane up to itself."""
+    own = (lane_of[:, :, None] == lane_of[:, None, :]) & (lane_of >= 0)[:, None, :]
+    seen = torch.cat([past[:, None].expand(-1, lane_of.shape[1], -1), own.tril()], dim=-1)
+    hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return hidden.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def pad(texts: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids [B, T], filled up on the right, and which of them are real."""
+    longest = max(map(len, texts))
+    ids, real = torch.full((len(texts), longest), pad_id), torch.zeros(len(texts), longest, dtype=torch.bool)
+    for at, text in enumerate(texts):
+        ids[at, : len(text)], real[at, : len(text)] = torch.tensor(text), True
+    return ids.to(device), real.to(device)
+
+
+def score(
+    logits: Tensor, starts: Sequence[int], answers: Sequence[Sequence[int]], choices: Sequence[int]
+) -> list[AskScores]:
+    """Logits [B, T, V]; column `starts[b]` predicts the first token of `answers[b]`, and the choices."""
+    logits = logits.float()
+    targets = torch.zeros(logits.shape[:2], dtype=torch.long)
+    for at, (start, answer) in enumerate(zip(starts, answers, strict=True)):
+        targets[at, start : start + len(answer)] = torch.tensor(answer, dtype=torch.long)
+    chosen = logits.gather(-1, targets.to(logits.device)[..., None])[..., 0]
+    total = logits.logsumexp(-1)
+    logprobs, gaps = (chosen - total).cpu(), (chosen - logits.amax(-1)).cpu()
+    rows, columns = torch.arange(len(starts)), torch.tensor(starts)
+    asked = (logits[rows, columns][:, list(choices)] - total[rows, columns][:, None]).cpu()
+    return [
+        AskScores(asked[at], TokenScores(*(scores[at, start : start + len(answer)] for scores in (logprobs, gaps))))
+        for at, (start, answer) in enumerate(zip(starts, answers, strict=True))
+    ]

@@ -1,0 +1,205 @@
+"""vLLM as who decodes, in this process: many rows at once, its own copy of the weights, our policy's newest ones.
+
+The engine is built from the policy's directory and takes a fixed share of the device's memory. Before a draw the
+policy's weights are pushed into it if they have changed since the last one. Nothing is pickled or sent: the tensors are
+handed over as they are, which is why the engine has to live in this process. What its kernels refuse (models whose
+heads are of an odd size, other devices) is refused here in one line. vLLM is an extra and not needed by anything else.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingImports=false
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from codezero.errors import ConfigError
+from codezero.models.device import memory_of
+from codezero.models.generation import Drawn
+from codezero.models.load import LoadedModel
+from codezero.models.lora import plain_weights
+
+COLDEST = 0.01
+"""vLLM silently raises lower temperatures to this one."""
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # tensors are not sent to another process
+    "VLLM_NO_USAGE_STATS": "1",  # a node tells nobody what it runs
+}
+DEFAULTS = {
+    "VLLM_CONFIGURE_LOGGING": "0",  # what it says goes where everything goes
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner works on the same cores
+}
+Fingerprint = tuple[int, tuple[tuple[int, int], ...]]
+"""Optimiser steps; where each weight is and how often it was written."""
+
+
+def require_vllm() -> None:
+    """Raise ConfigError unless vLLM is installed. Imports nothing, so it can be asked before a model is loaded."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError(
+            "model.backend=vllm: vLLM is not installed; run `uv sync --no-dev --extra vllm`, or set model.backend=own"
+        )
+
+
+class VllmLoop:
+    """See `backend.Backend`. `close` gives back the engine's memory."""
+
+    def __init__(self, loaded: LoadedModel, *, memory_share: float):
+        """`memory_share`: of the device's memory, for the engine's weights, keys and values. Raises ConfigError."""
+        require_vllm()
+        self.loaded = loaded
+        self._pushed: Fingerprint | None = None
+        self._engine: Any = _engine(loaded, memory_share)
+        self._changes = Changes(loaded.model)
+
+    def draw(
+        self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[Drawn]:
+        """Raises ConfigError for a temperature that vLLM would not sample at."""
+        if temperature < COLDEST:
+            raise ConfigError(
+                f"model.backend=vllm samples at {COLDEST} or warmer, not at {temperature:g}; set model.backend=own"
+            )
+        if not prompts:
+            return []
+        self._push()
+        # Of an earlier draw nothing may be left: what was computed with other weights is wrong, and a prompt that is
+        # found in the cache is computed in another order, which for the same seed may end in another token.
+        self._engine.reset_prefix_cache()
+        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        told = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self.loaded.stop_ids)
+        answers = self._engine.generate(asked, [_parameters(one) for one in told], use_tqdm=False)
+        return [drawn(output) for answer in answers for output in sorted(answer.outputs, key=lambda one: one.index)]
+
+    def close(self) -> None:
+        self._changes.close()
+        self._engine.llm_engine.engine_core.shutdown()
+
+    def _push(self) -> None:
+        """The policy's weights into the engine, unless it has them."""
+        present = self._changes.now()
+        if present == self._pushed:
+            return
+        with torch.no_grad():
+            weights = iter(plain_weights(self.loaded.model).items())
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        self._pushed = present
+
+
+class Changes:
+    """Notices that a model may have other weights than before, by whomever and however they were written.
+
+    Tensors count what is written to them in place, except by fused optimisers. So every optimiser step in this process
+    counts as well.
+    """
+
+    def __init__(self, model: torch.nn.Module):
+        self._model = model
+        self._steps = 0
+        self._hook = register_optimizer_step_post_hook(self._step)
+
+    def now(self) -> Fingerprint:
+        """Another one after each change."""
+        weights = tuple((one.data_ptr(), one._version) for one in self._model.parameters())  # pyright: ignore[reportPrivateUsage]
+        return self._steps, weights
+
+    def close(self) -> None:
+        self._hook.remove()
+
+    def _step(self, *_: object) -> None:
+        self._steps += 1
+
+
+def requests(
+    prompts: int, repeats: int, max_new_tokens: int, temperature: float, seed: int, stop_ids: Sequence[int]
+) -> list[dict[str, Any]]:
+    """What is asked of the engine for each prompt, as arguments of `vllm.SamplingParams`.
+
+    The engine gives the draws of one prompt the seeds s, s + 1, ...; so s is far from those of other prompts.
+    """
+    same = {
+        "n": repeats,
+        "max_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_p": 1.0,
+        "top_k": 0,
+        "logprobs": 0,  # of the chosen token, and no others
+        "ignore_eos": True,  # what the engine takes for EOS; ours are listed
+        "stop_token_ids": list(stop_ids),
+        "detokenize": False,
+    }
+    seeds = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
+    return [same | {"seed": int.from_bytes(one)} for one in seeds]
+
+
+def drawn(output: Any) -> Drawn:
+    """One of an answer's outputs: ids, the stop included, and their log-probabilities."""
+    ids = [int(token) for token in output.token_ids]
+    return ids, [float(at[token].logprob) for token, at in zip(ids, output.logprobs, strict=True)]
+
+
+def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]:
+    """On a CPU, bytes for keys and values: all of the engine's share that its weights leave.
+
+    There the engine would take off all that this process holds, the learner's memory too. On a card it measures what
+    it takes itself.
+    """
+    if loaded.device.type != "cpu":
+        return {}
+    weights = sum(one.numel() * one.element_size() for one in loaded.model.parameters())
+    left = int(memory_share * memory_of(loaded.device).total) - weights
+    if left <= 0:
+        raise ConfigError(
+            f"model.backend=vllm: its share of the memory is {memory_share:.2g} and does not hold the solver's "
+            f"{weights / 2**30:.3g} GiB of weights; raise model.backend_share, or set model.backend=own"
+        )
+    return {"kv_cache_memory_bytes": left}
+
+
+def _parameters(told: dict[str, Any]) -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(**told)
+
+
+def _engine(loaded: LoadedModel, memory_share: float) -> Any:
+    """Raises ConfigError with the first line of what vLLM has against this model or device."""
+    os.environ.update(ENVIRONMENT)
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    from vllm import LLM
+    from vllm.platforms import current_platform
+
+    if current_platform.device_type != loaded.device.type:
+        raise ConfigError(
+            f"model.backend=vllm: this vLLM is built for {current_platform.device_type or 'no device here'} and the "
+            f"solver is on {loaded.device.type}; set model.backend=own, or install the vLLM for it"
+        )
+    path = Path(loaded.name).expanduser()
+    try:
+        return LLM(
+            model=str(path) if path.is_dir() else loaded.name,
+            dtype=str(loaded.model.dtype).removeprefix("torch."),
+            load_format="safetensors",
+            trust_remote_code=False,
+            generation_config="vllm",  # no sampling settings of the model's own
+            logprobs_mode="processed_logprobs",  # after the temperature
+            max_model_len=-1,  # as many tokens as its memory holds, and the model was made for
+            gpu_memory_utilization=memory_share,
+            **_keys_and_values(loaded, memory_share),
+            enforce_eager=True,
+            use_tqdm_on_load=False,
+            disable_log_stats=True,
+        )
+    except (ValueError, RuntimeError, NotImplementedError, OSError, ImportError) as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ConfigError(
+            f"model.backend=vllm: vLLM cannot run {loaded.name}: {said[:300].rstrip('.')}; set model.backend=own, or "
+            "change model.backend_share where memory is what it lacks"
+        ) from error

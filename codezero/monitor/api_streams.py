@@ -1,0 +1,114 @@
+"""Server-sent events, and reads that concurrent requests share.
+
+Many ask, one reads: the answer to a question is shared by all who ask it within a moment.
+
+Server-sent events: each open page is told the newest state, and nothing is queued for one that does not listen.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar, cast
+
+from aiohttp import web
+
+Answer = TypeVar("Answer")
+MAX_QUESTIONS = 64
+"""Whose answers are held at one time; the oldest is let go."""
+
+
+class Shared:
+    """Of each question one read at a time, and none while the last answer is younger than `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._reads: dict[Hashable, asyncio.Task[Any]] = {}
+        """Under way, or answered a moment ago."""
+
+    async def get(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Raises what `read` raises; a failure is forgotten at once. One asker who leaves disturbs no other."""
+        task = self._reads.get(question)
+        if task is None:
+            task = self._begin(question, read)
+        return cast(Answer, await asyncio.shield(task))
+
+    def _begin(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> asyncio.Task[Any]:
+        while len(self._reads) >= MAX_QUESTIONS:
+            del self._reads[next(iter(self._reads))]
+        task = self._reads[question] = asyncio.ensure_future(_run(read))
+        task.add_done_callback(lambda done: self._keep(question, done))
+        return task
+
+    def _keep(self, question: Hashable, done: asyncio.Task[Any]) -> None:
+        failed = done.cancelled() or done.exception() is not None
+        asyncio.get_running_loop().call_later(0.0 if failed else self._seconds, self._forget, question, done)
+
+    def _forget(self, question: Hashable, done: asyncio.Task[Any]) -> None:
+        if self._reads.get(question) is done:
+            del self._reads[question]
+
+
+async def _run(read: Callable[[], Awaitable[Answer]]) -> Answer:
+    return await read()
+
+
+MAX_STREAMS = 16
+PAUSE_SECONDS = 1.0
+SILENCE_SECONDS = 15.0
+"""After so long a comment shows that the line still works."""
+SLOW_SECONDS = 10.0
+"""A page that takes longer to take one event is cut off."""
+
+
+class Streams:
+    """All open streams. An event is `view` with a JSON value without newlines as its data."""
+
+    def __init__(self, *, pause: float = PAUSE_SECONDS, silence: float = SILENCE_SECONDS) -> None:
+        self._pause, self._silence = pause, silence
+        self._open = 0
+        self._closing = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        return self._open >= MAX_STREAMS
+
+    def close(self) -> None:
+        """All come to their end now."""
+        self._closing.set()
+
+    async def serve(self, request: web.Request, read: Callable[[], Awaitable[bytes | None]]) -> web.StreamResponse:
+        """Tell what `read` gives whenever it has changed, until the reader leaves, `close`, or there is nothing more.
+
+        Raises what `read` raises.
+        """
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        self._open += 1
+        try:
+            await response.prepare(request)
+            await self._tell(request, response, read)
+        except ConnectionResetError:
+            pass  # the reader left
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._open -= 1
+        return response
+
+    async def _tell(
+        self, request: web.Request, response: web.StreamResponse, read: Callable[[], Awaitable[bytes | None]]
+    ) -> None:
+        told, spoke = b"", time.monotonic()
+        while not self._closing.is_set() and request.transport is not None and not request.transport.is_closing():
+            now = await read()
+            if now is None:
+                return
+            silent = time.monotonic() - spoke >= self._silence
+            if now != told or silent:
+                line = b": nothing new\n\n" if now == told else b"event: view\ndata: " + now + b"\n\n"
+                async with asyncio.timeout(SLOW_SECONDS):
+                    await response.write(line)
+                told, spoke = now, time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._pause)

@@ -1,0 +1,265 @@
+"""`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
+
+`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
+
+A kill at any moment loses at most the line being written; it is cut off at the next opening. Files are read within a
+fixed number of bytes, however long the run.
+
+The lines that were appended to a file since the last look, within fixed memory.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Self, cast
+
+import msgspec
+
+from codezero.errors import DiskFullError
+from codezero.system.files import lacks_room
+from codezero.types import Metrics
+
+FILE_NAME = "metrics.jsonl"
+LABEL = "run.json"
+"""What makes a folder a run: the choices it was begun with."""
+KEYS = (
+    "time",
+    "iteration",
+    "round",
+    "seconds",
+    "reward/mean",
+    "eval/average_at_8",
+    "eval/pass_at_8",
+    "eval/ci_low",
+    "eval/ci_high",
+    "eval/source",
+    "difficulty/level",
+    "judge/auroc",
+    "train/loss",
+    "train/entropy",
+    "train/zero_spread_share",
+    "swarm/peers",
+    "swarm/external_share",
+    "tokens/sampled_per_second",
+)
+"""In every row, null when not measured this time. `time` is unix seconds; a row may have more."""
+
+MAX_TEXT = 1_000
+"""Characters of a string value."""
+MAX_LINE = 1 << 16
+"""Bytes of a line that is read."""
+LARGEST = 1e300
+"""Of a number that means anything. NaN is not below it either."""
+MAX_BYTES = 32 << 20
+"""Read of one file by default: some 20,000 iterations, half from its beginning and half from its end."""
+
+_flat = msgspec.json.Decoder(dict[str, float | int | str | None])
+"""Follows no nesting. One without a type does, and overflows the stack where a library raised the recursion limit."""
+
+
+class MetricsFile:
+    """The open, append-only file of one run; one process owns it."""
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self.path = path
+        self._stream = stream
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open or make `folder/metrics.jsonl`, first repairing a last line that a kill tore."""
+        path = folder / FILE_NAME
+        _repair(path)
+        return cls(path, path.open("ab"))
+
+    def append(self, row: Metrics) -> None:
+        """Hand one row to the operating system; it survives a kill of this process from here on.
+
+        Raises DiskFullError, after which none of it is there and it may be tried again.
+        """
+        end, line = os.fstat(self._stream.fileno()).st_size, _line(row)
+        try:
+            # Past the buffer, which would keep a row that found no room and write it before the next.
+            while line:
+                line = line[os.write(self._stream.fileno(), line) :]
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            os.truncate(self._stream.fileno(), end)
+            raise DiskFullError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def truncate_after(self, iteration: int) -> None:
+        """Drop the rows of later iterations, which a crashed run did but never saved. Atomic."""
+        self._stream.close()
+        part = self.path.with_suffix(".part")
+        with self.path.open("rb") as source, part.open("wb") as target:
+            target.writelines(_line(row) for row in _rows(source) if cast(int, row["iteration"]) <= iteration)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(part, self.path)
+        self._stream = self.path.open("ab")
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def read_metrics(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Metrics]:
+    """The rows, oldest first; of a file over `max_bytes` its beginning and its end. No file, no rows.
+
+    Lines that are torn, overlong or no row are passed over: another process may be writing the last one.
+    """
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return []
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= max_bytes:
+            return list(_rows(stream.read(max_bytes).splitlines(keepends=True)))
+        half = max_bytes // 2
+        beginning = stream.read(half)
+        stream.seek(size - half)
+        end = stream.read(half)
+    whole = beginning[: beginning.rfind(b"\n") + 1] + end[end.find(b"\n") + 1 :]
+    return list(_rows(whole.splitlines(keepends=True)))
+
+
+def number(row: Metrics, key: str) -> float | None:
+    """A measured number that can be reckoned with; None for anything else."""
+    value = row.get(key)
+    return value if isinstance(value, int | float) and -LARGEST <= value <= LARGEST else None
+
+
+def _line(row: Metrics) -> bytes:
+    whole = dict.fromkeys(KEYS) | {"time": round(time.time(), 3)} | row
+    return json.dumps({key: _value(value) for key, value in whole.items()}, allow_nan=False).encode() + b"\n"
+
+
+def _value(value: object) -> float | int | str | None:
+    """What a row may hold: JSON has no NaN, and a reader has no use for infinity."""
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return None
+
+
+def _rows(lines: Iterable[bytes]) -> Iterator[Metrics]:
+    for line in lines:
+        row = parse(line) if line.endswith(b"\n") else None  # else it is torn
+        if row is not None:
+            yield row
+
+
+def parse(line: bytes) -> Metrics | None:
+    """None for a line that is overlong or no row."""
+    if len(line) > MAX_LINE:
+        return None
+    try:
+        raw = _read(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
+        return None
+    row = {key: _value(value) for key, value in cast("dict[str, object]", raw).items()}
+    iteration = row.get("iteration")
+    return row if isinstance(iteration, int) and not isinstance(iteration, bool) and iteration >= 0 else None
+
+
+def _read(line: bytes) -> object:
+    """Thrice as fast as the standard library alone, which takes NaN besides. Raises ValueError and RecursionError."""
+    try:
+        return _flat.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(line)
+
+
+def _repair(path: Path) -> None:
+    """Cut off what follows the last newline."""
+    with path.open("a+b") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        back = min(size, MAX_LINE)
+        stream.seek(size - back)
+        whole = stream.read(back).rfind(b"\n") + 1
+        if whole < back:
+            stream.truncate(size - back + whole)
+
+
+CHUNK = 1 << 20
+"""Bytes read at once."""
+PROOF = 256
+"""Bytes before the place that was read to; where they have changed, the file was written anew."""
+
+
+class Tail:
+    """A place in a growing file. Only whole lines are given out, and none twice.
+
+    budget: bytes read of what was there at the first look; of more, the beginning and the end. None: everything.
+    """
+
+    def __init__(self, path: Path, *, budget: int | None = None) -> None:
+        self.path = path
+        self._budget = budget
+        self._file: tuple[int, int] = (0, 0)
+        self._place: int = 0
+        """The first byte that was not given out."""
+        self._proof = b""
+
+    def look(self) -> tuple[bool, Iterator[bytes]]:
+        """Whether the file is another than before, and its new lines, without newline; use them up at once.
+
+        No file is an empty one. Raises OSError.
+        """
+        try:
+            stream = self.path.open("rb")
+        except FileNotFoundError:
+            anew = self._place > 0
+            self._file, self._place, self._proof = (0, 0), 0, b""
+            return anew, iter(())
+        told = os.fstat(stream.fileno())
+        file = (told.st_dev, told.st_ino)
+        anew = file != self._file or told.st_size < self._place or not self._proven(stream)
+        if anew:
+            self._file, self._place, self._proof = file, 0, b""
+        return anew, self._lines(stream, told.st_size)
+
+    def unread(self) -> int:
+        """Bytes that the next look would give out; all of them where the file is another."""
+        try:
+            told = self.path.stat()
+        except OSError:
+            return 0
+        same = (told.st_dev, told.st_ino) == self._file and told.st_size >= self._place
+        return told.st_size - self._place if same else told.st_size
+
+    def _proven(self, stream: BinaryIO) -> bool:
+        stream.seek(self._place - len(self._proof))
+        return stream.read(len(self._proof)) == self._proof
+
+    def _lines(self, stream: BinaryIO, size: int) -> Iterator[bytes]:
+        with stream:
+            if self._place == 0 and self._budget is not None and size > self._budget:
+                yield from self._until(stream, self._budget // 2)
+                self._place = size - self._budget // 2
+                stream.seek(self._place)
+                self._place += len(stream.readline(MAX_LINE))  # torn by the leap
+            yield from self._until(stream, size)
+            stream.seek(max(0, self._place - PROOF))
+            self._proof = stream.read(min(PROOF, self._place))
+
+    def _until(self, stream: BinaryIO, end: int) -> Iterator[bytes]:
+        """Whole lines from the present place to `end`. One longer than MAX_LINE comes as an empty one."""
+        stream.seek(self._place)
+        rest, overlong = b"", False
+        place = self._place
+        while place < end and (chunk := stream.read(min(CHUNK, end - place))):
+            place += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._place += len(line) + 1
+                yield b"" if overlong or len(line) >= MAX_LINE else line
+                overlong = False
+            if len(rest) >= MAX_LINE:
+                self._place, rest, overlong = self._place + len(rest), b"", True

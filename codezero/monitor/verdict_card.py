@@ -1,0 +1,225 @@
+"""The report card of `codezero evaluate`: attempts and verdicts as a person reads them. Foreign text is cleaned."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from codezero.monitor.metrics_file import number
+from codezero.monitor.text import clean, count, percent
+from codezero.sandbox.base import TRUTH, Execution, Outcome
+from codezero.types import BELIEF, Metrics, ScoredGroup, Status, Verdict
+
+STYLES = {
+    Status.JUDGED: "default",
+    Status.CERTAIN_FAILURE: "red",
+    Status.QUARANTINED: "bold red",
+    Status.UNAVAILABLE: "yellow",
+}
+GOOD, POOR = 0.7, 0.4
+"""Rewards from which, and below which, the figure is coloured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradictions:
+    """How often execution and the judge say different things, of the attempts on which both say something."""
+
+    failing: int = 0
+    failing_believed: int = 0
+    passing: int = 0
+    passing_not_believed: int = 0
+
+    def __add__(self, more: "Contradictions") -> "Contradictions":
+        return Contradictions(
+            self.failing + more.failing,
+            self.failing_believed + more.failing_believed,
+            self.passing + more.passing,
+            self.passing_not_believed + more.passing_not_believed,
+        )
+
+    def lines(self) -> list[str]:
+        """What to say aloud; nothing where they agree."""
+        kinds = (
+            (self.failing_believed, "believed", self.failing, "fail"),
+            (self.passing_not_believed, "did not believe", self.passing, "pass"),
+        )
+        return [
+            f"THE JUDGE IS MISTAKEN: it {held} {wrong} of {count(of, 'attempt')} that {do} when executed"
+            for wrong, held, of, do in kinds
+            if wrong
+        ]
+
+
+def believes(verdict: Verdict) -> bool | None:
+    """None where the verdict is none on correctness."""
+    return verdict.correctness >= BELIEF if verdict.status in (Status.JUDGED, Status.CERTAIN_FAILURE) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A problem's attempts with their verdicts."""
+
+    scored: ScoredGroup
+    executed: tuple[Execution, ...] | None
+    """[G] when the audit was asked for."""
+    same_family: bool
+    """Is it a problem of the family on which the judge was calibrated?"""
+
+    def mistaken(self) -> list[bool | None]:
+        """[G] Does the judge say something else than execution? None where either says nothing, or nothing was run."""
+        shown = (
+            [None] * len(self.scored.verdicts) if self.executed is None else [TRUTH[e.outcome] for e in self.executed]
+        )
+        return [
+            None if passed is None or (held := believes(verdict)) is None else held != passed
+            for verdict, passed in zip(self.scored.verdicts, shown, strict=True)
+        ]
+
+    def contradictions(self) -> Contradictions:
+        pairs = [
+            (verdict.correctness >= BELIEF, mistaken)
+            for verdict, mistaken in zip(self.scored.verdicts, self.mistaken(), strict=True)
+            if mistaken is not None
+        ]
+        passing = [mistaken for held, mistaken in pairs if held != mistaken]
+        failing = [mistaken for held, mistaken in pairs if held == mistaken]
+        return Contradictions(len(failing), sum(failing), len(passing), sum(passing))
+
+    def to_json(self, known: Metrics) -> dict[str, object]:
+        """As `--json` prints it. `known`: of the judge."""
+        verdicts = [msgspec.to_builtins(verdict) for verdict in self.scored.verdicts]
+        line: dict[str, object] = {
+            "verdicts": verdicts,
+            "calibrated_on": known.get("judge/calibrated_on"),
+            "same_family": self.same_family,
+        }
+        if self.executed is not None:
+            for verdict, execution, mistaken in zip(verdicts, self.executed, self.mistaken(), strict=True):
+                verdict["executed"] = execution.outcome.value
+                verdict["executed_reason"] = execution.reason
+                verdict["judge_mistaken"] = mistaken
+            line["audit"] = msgspec.to_builtins(self.contradictions())
+        return line
+
+
+def card(marked: Marked) -> RenderableType:
+    """One problem with a row for each attempt."""
+    scored, executed, mistaken = marked.scored, marked.executed, marked.mistaken()
+    table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("reward", justify="right")
+    table.add_column("status", no_wrap=True)
+    if executed is not None:
+        table.add_column("executed", no_wrap=True)
+    table.add_column("why", ratio=1, overflow="fold")
+    for index, verdict in enumerate(scored.verdicts):
+        shown = [] if executed is None else [_shown(executed[index], mistaken[index])]
+        told = (
+            Text("—", "yellow")
+            if verdict.status is Status.UNAVAILABLE
+            else Text(f"{verdict.reward:.2f}", colour(verdict.reward))
+        )
+        why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
+        table.add_row(
+            str(index + 1),
+            told,
+            Text(verdict.status.value.replace("_", " "), STYLES[verdict.status]),
+            *shown,
+            Text(why),
+        )
+    problem = scored.group.problem
+    title = clean(" ".join(problem.question.split()), 90)
+    level = "" if problem.level is None else f"level {problem.level}"
+    foreign = "" if marked.same_family else "not of the family the judge was calibrated on"
+    return Panel(
+        table,
+        title=Text(title, "bold"),
+        title_align="left",
+        subtitle=Text(" · ".join(filter(None, (foreign, level))), "yellow" if foreign else ""),
+        subtitle_align="right",
+        box=box.ROUNDED,
+        border_style="dim",
+    )
+
+
+def _shown(execution: Execution, mistaken: bool | None) -> Text:
+    """What running it showed, loudly where the judge says something else."""
+    if not mistaken:
+        return Text(execution.outcome.value)
+    passed = execution.outcome is Outcome.PASS
+    return Text("PASS, NOT BELIEVED" if passed else "FAIL, BUT BELIEVED", "bold white on red")
+
+
+def colour(reward: float) -> str:
+    return "green" if reward >= GOOD else "red" if reward < POOR else "yellow"
+
+
+def summary(marked: Sequence[Marked], known: Metrics) -> RenderableType:
+    """What it adds up to, and how far to believe it."""
+    verdicts = [verdict for one in marked for verdict in one.scored.verdicts]
+    trainable = [verdict for verdict in verdicts if verdict.trainable]
+    lines = [Text(f"{count(len(marked), 'problem')}, {count(len(verdicts), 'attempt')}", "bold")]
+    if trainable:
+        believed = sum(verdict.correctness for verdict in trainable) / len(trainable)
+        lines.append(
+            Text(
+                f"judged {percent(believed)} right; mean reward {sum(v.reward for v in trainable) / len(trainable):.2f}"
+            )
+        )
+    masked = len(verdicts) - len(trainable)
+    if masked:
+        lines.append(Text(f"{count(masked, 'attempt')} quarantined or not to be told, in no figure", "yellow"))
+    if any(one.executed is not None for one in marked):
+        executed = [TRUTH[execution.outcome] for one in marked for execution in one.executed or ()]
+        decided = [passed for passed in executed if passed is not None]
+        share = percent(sum(decided) / len(decided) if decided else None)
+        lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
+    lines += [
+        Text(line, "bold white on red")
+        for line in sum((one.contradictions() for one in marked), Contradictions()).lines()
+    ]
+    lines.append(Text(skill_line(known), "dim"))
+    lines += _family_lines(marked, known)
+    return Group(*lines)
+
+
+def _family_lines(marked: Sequence[Marked], known: Metrics) -> list[Text]:
+    family = known.get("judge/calibrated_on")
+    if family is None:
+        return []
+    lines = [Text(f"calibrated on {clean(str(family), 200)}; it is no judge of others", "dim")]
+    others = sum(not one.same_family for one in marked)
+    if others:
+        warning = f"{others} of {count(len(marked), 'problem')} {'is' if others == 1 else 'are'} of another family"
+        remedy = "--audit executes the attempts, evaluator.canaries_from=FILE calibrates on problems of yours"
+        lines.append(Text(f"{warning}: the judge's figures do not hold there; {remedy}", "bold yellow"))
+    return lines
+
+
+def skill_line(known: Metrics) -> str:
+    """How far this judge can be believed, from its canaries."""
+    area, low = number(known, "judge/canary_auroc"), number(known, "judge/canary_auroc_low")
+    if area is None or low is None:
+        return "how far the judge can be believed was not measured"
+    weight = "" if number(known, "judge/weight") else ": no proven skill, so it counts for nothing"
+    false = percent(number(known, "judge/canary_false_positive_share"))
+    skill = f"the judge's AUROC on known solutions is {area:.3f} (at least {low:.3f})"
+    return f"{skill}; it believes {false} of the wrong ones{weight}"
+
+
+def print_marked(marked: Iterable[tuple[Marked, Metrics]]) -> None:
+    """Print each card as it comes, then the summary. The metrics are of the judge."""
+    console = Console(file=sys.stdout)
+    shown: list[Marked] = []
+    skill: Metrics = {}
+    for one, known in marked:
+        skill = known
+        shown.append(one)
+        console.print(card(one))
+    console.print(summary(shown, skill))

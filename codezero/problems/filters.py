@@ -1,0 +1,285 @@
+"""Is a problem usable? One set of rules for own proposals, peers' proposals and data sets; nothing is run.
+
+A problem is refused for the first `Reason` that holds. The rules are cheap and bounded before anything is parsed, so
+they may be asked about whatever a stranger sent. A problem that passes is well formed; whether its expected values are
+right is a question for its `standing`.
+"""
+
+import ast
+import builtins
+import keyword
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice, takewhile
+
+from codezero.code.assertions import Call, parse_cases, parse_tests
+from codezero.code.parsing import hidden_characters, parse
+from codezero.errors import ProblemError
+from codezero.problems.synthetic.programs import is_held_out, parse_question
+from codezero.types import Problem, Standing, Style
+
+
+class Reason(StrEnum):
+    """Why a problem is not used."""
+
+    LENGTH = "length"
+    CHARACTERS = "characters"
+    FEW_TESTS = "few_tests"
+    TESTS = "tests"
+    ENTRY = "entry"
+    UNNAMED = "unnamed"
+    UNCALLED = "uncalled"
+    CONTRADICTION = "contradiction"
+    LEAK = "leak"
+    LEVEL = "level"
+    DUPLICATE = "duplicate"
+    NEAR_DUPLICATE = "near_duplicate"
+    MALFORMED = "malformed"
+    """A row of a data set that could not be read."""
+    HELD_OUT = "held_out"
+    """The exam asks it."""
+    CONTEXT = "context"
+    """The solver's context cannot hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason, and a few words on what it was."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a problem may be."""
+
+    question: int
+    """Characters."""
+    tests: int
+    """Most tests. The fewest are MIN_TESTS."""
+    test: int
+    """Characters of one test."""
+    assertions_only: bool
+    """May a test hold assertions and nothing else?"""
+
+
+MIN_TESTS = 2
+PROPOSED = Bounds(question=2_000, tests=16, test=500, assertions_only=True)
+CURATED = Bounds(question=20_000, tests=64, test=64 * 1024, assertions_only=False)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_BUILTINS = frozenset(dir(builtins))
+_SPACES = frozenset("\n\r\t")
+_WORDS_AT_LEVEL = {1: (3, 120), 2: (3, 200), 3: (4, 300), 4: (5, 400), 5: (7, 400)}
+"""Fewest and most words of a question that asks for so much."""
+_MISJUDGED = 2
+"""Levels between what was asked for and what a question of our own family is."""
+_DEFINITIONS = 20
+"""Places of a question that are looked at for a solution."""
+_TELLING = 20
+"""Characters from which on a reference inside the question is no coincidence."""
+
+
+def inspect(problem: Problem, bounds: Bounds) -> Refusal | None:
+    """What is wrong with it, or None. Never raises, whatever its texts hold."""
+    try:
+        return next(_faults(problem, bounds), None)
+    except (RecursionError, MemoryError):
+        return Refusal(Reason.TESTS, "nested too deeply")
+    except ValueError as error:  # a ProblemError too; a number too long to be written
+        return Refusal(Reason.TESTS, str(error)[:200])
+
+
+def _faults(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+    yield from _sizes(problem, bounds)
+    yield from _characters(problem, bounds)
+    if problem.style is Style.STDIO:
+        yield from _programs(problem)
+    else:
+        yield from _functions(problem, bounds)
+    yield from _leaks(problem)
+    yield from _level(problem)
+
+
+def _sizes(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+    question, tests = problem.question, problem.tests
+    if not question.strip():
+        yield Refusal(Reason.LENGTH, "the question is empty")
+    if len(question) > bounds.question:
+        yield Refusal(Reason.LENGTH, f"a question of more than {bounds.question} characters")
+    if len(set(tests)) < MIN_TESTS:
+        yield Refusal(Reason.FEW_TESTS, f"{len(set(tests))} different tests, not at least {MIN_TESTS}")
+    if len(tests) > bounds.tests:
+        yield Refusal(Reason.LENGTH, f"more than {bounds.tests} tests")
+    if any(len(test) > bounds.test for test in tests):
+        yield Refusal(Reason.LENGTH, f"a test of more than {bounds.test} characters")
+
+
+def _characters(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+    """A stranger's text may hide nothing; a data set's only has to be text."""
+    try:
+        "\n".join((problem.question, *problem.tests)).encode()
+    except UnicodeEncodeError:
+        yield Refusal(Reason.CHARACTERS, "no valid Unicode")
+    if bounds.assertions_only:
+        text = problem.question
+        if found := hidden_characters(text) or [ascii(one) for one in set(text) - _SPACES if not one.isprintable()]:
+            yield Refusal(Reason.CHARACTERS, f"hidden or control characters: {', '.join(found[:3])}")
+
+
+def _programs(problem: Problem) -> Iterator[Refusal]:
+    outputs: dict[str, str] = {}
+    for case in parse_cases(problem.tests):
+        given, wanted = " ".join(case.input.split()), " ".join(case.output.split())
+        if outputs.setdefault(given, wanted) != wanted:
+            yield Refusal(Reason.CONTRADICTION, f"two outputs for {given[:80]!r}")
+    if len(outputs) < MIN_TESTS:
+        yield Refusal(Reason.FEW_TESTS, f"{len(outputs)} different inputs, not at least {MIN_TESTS}")
+
+
+def _functions(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+    entry = problem.entry_point
+    if not _NAME.fullmatch(entry) or keyword.iskeyword(entry) or entry in _BUILTINS:
+        yield Refusal(Reason.ENTRY, f"{entry[:40]!r} is no name for a function")
+    # What a solver is shown of a claimed problem is its question alone; of others also a test, which names it.
+    if problem.standing is Standing.CLAIMED and not re.search(rf"\b{re.escape(entry)}\b", problem.question):
+        yield Refusal(Reason.UNNAMED, f"the question does not name {entry}")
+    for number, test in enumerate(problem.tests, 1):
+        tree, why = parse(test)
+        if tree is None:
+            yield Refusal(Reason.TESTS, f"test {number}: {why}")
+            return
+        if bounds.assertions_only and not all(isinstance(statement, ast.Assert) for statement in tree.body):
+            yield Refusal(Reason.TESTS, f"test {number}: something other than assertions")
+        if entry in _bound(tree):
+            yield Refusal(Reason.LEAK, f"test {number} defines {entry}")
+        if not _asserts(tree, entry):
+            yield Refusal(Reason.UNCALLED, f"test {number}: no assertion about a call of {entry}")
+    yield from _contradictions(parse_tests(problem.tests, entry).calls)
+
+
+def _asserts(tree: ast.Module, entry: str) -> bool:
+    """Is something said about a call of `entry`, by an assertion or one of unittest's? Names hold what it returned."""
+    says = any(
+        isinstance(node, ast.Assert)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("assert"))
+        for node in ast.walk(tree)
+    )
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return says and any(isinstance(function, ast.Name) and function.id == entry for function in calls)
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Every name that the module gives a value to."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.alias(name=name, asname=other):
+                found.add(other or name.split(".")[0])
+            case _:
+                pass
+    return found
+
+
+def _contradictions(calls: Sequence[Call]) -> Iterator[Refusal]:
+    """The same literal arguments cannot give two values, nor be both true and false."""
+    exact: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+    truths: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
+    for call in calls:
+        if call.expected is None or not call.whole or None in call.args:
+            continue
+        key = (call.npos, call.keywords, call.args)
+        if call.exact:
+            exact[key].append(call.expected)
+        elif call.expected in ("True", "False"):
+            truths[key].add(call.expected)
+    for key, values in exact.items():
+        if any(not _same(values[0], other) for other in values[1:]):
+            yield Refusal(Reason.CONTRADICTION, f"two values for the arguments {str(key[2])[:80]}")
+    if any(len(both) > 1 for both in truths.values()):
+        yield Refusal(Reason.CONTRADICTION, "a call that has to be both true and false")
+
+
+def _same(one: str, other: str) -> bool:
+    """Do two literals have equal values? `{1, 2}` and `{2, 1}`, `1` and `1.0` do."""
+    if one == other:
+        return True
+    try:
+        return bool(ast.literal_eval(one) == ast.literal_eval(other))
+    except (TypeError, SyntaxError):  # `{[]}` is a literal in form alone
+        return False
+
+
+def _leaks(problem: Problem) -> Iterator[Refusal]:
+    """A question that holds a solution asks for copying."""
+    question, reference = problem.question, problem.reference
+    if reference and len(bare := "".join(reference.split())) >= _TELLING and bare in "".join(question.split()):
+        yield Refusal(Reason.LEAK, "the question holds the reference")
+    if problem.style is Style.CALL and _defines(question, problem.entry_point):
+        yield Refusal(Reason.LEAK, f"the question defines {problem.entry_point}")
+
+
+def _defines(question: str, entry: str) -> bool:
+    """Is there a definition with a body? A signature, or one with a docstring, gives nothing away."""
+    name = re.escape(entry)
+    begins = rf"^([^\S\n]*).*?\b((?:async\s+)?def\s+{name}\s*\(|{name}\s*=\s*lambda\b)"
+    for found in islice(re.finditer(begins, question, re.MULTILINE), _DEFINITIONS):
+        depth = len(found[1])
+        first, *rest = question[found.start(2) :].split("\n")
+        deeper = takewhile(lambda line, most=depth: not line.strip() or _indent(line) > most, rest)
+        tree, _ = parse("\n".join([first.split("`")[0], *deeper]))
+        if tree is not None and any(map(_has_body, tree.body)):
+            return True
+    return False
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _has_body(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign):
+        return True
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return not all(
+        isinstance(part, ast.Pass) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+        for part in statement.body
+    )
+
+
+def _level(problem: Problem) -> Iterator[Refusal]:
+    """Could it be as hard as was asked for? What is known of our own family decides, elsewhere the length."""
+    level = problem.level
+    if level is None:
+        return
+    if level not in _WORDS_AT_LEVEL:
+        yield Refusal(Reason.LEVEL, f"level {level} is not 1 to 5")
+        return
+    known = parse_question(problem.question)
+    if known is not None:
+        if abs(known[1].level - level) >= _MISJUDGED:
+            yield Refusal(Reason.LEVEL, f"asked for {level}, is {known[1].level}")
+        return
+    fewest, most = _WORDS_AT_LEVEL[level]
+    words = len(problem.question.split())
+    if not fewest <= words <= most:
+        yield Refusal(Reason.LEVEL, f"{words} words are not plausible at level {level}")
+
+
+def is_exam(problem: Problem) -> bool:
+    """Does it ask for a held-out program? The exam's questions have to stay unseen."""
+    known = parse_question(problem.question)
+    return known is not None and is_held_out(known[1])
+
+
+def malformed(error: ProblemError) -> Refusal:
+    """A row that could not be read."""
+    return Refusal(Reason.MALFORMED, str(error)[:200])

@@ -1,0 +1,249 @@
+"""How operations compose into programs: the kinds of problem, their five levels, their code and their meaning.
+
+One table. A kind's phrase, code and meaning stand side by side, so that all three stay true to each other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from codezero.problems.synthetic.vocabulary import INTEGER, LIST, ORDER, PAIR, PREDICATE, REDUCER, STRING, Family
+
+LEVELS = (1, 2, 3, 4, 5)
+
+Function = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for an operation within a kind."""
+
+    family: Family
+    names: tuple[str, ...]
+    """The operations drawn for it."""
+    swaps: tuple[str, ...]
+    """The operations a mutation may put there."""
+    then: bool = False
+    """Said as a second step (`Atom.then`)."""
+
+    def phrases(self, name: str) -> tuple[str, ...]:
+        atom = self.family[name]
+        return atom.then if self.then else atom.phrases
+
+
+def _slot(family: Family, names: Sequence[str] = (), swaps: Sequence[str] = (), *, then: bool = False) -> Slot:
+    return Slot(family, tuple(names or family), tuple(swaps or family), then)
+
+
+_INT, _PRED, _STR, _LIST, _PAIR, _ORD = (_slot(f) for f in (INTEGER, PREDICATE, STRING, LIST, PAIR, ORDER))
+_BRANCH = _slot(INTEGER, ("add", "sub", "mul", "div", "mod", "sq"))
+_SECOND_INT = _slot(INTEGER, ("add", "sub", "mul", "div", "mod", "neg", "abs"), then=True)
+_FIRST_INT = _slot(INTEGER, _BRANCH.names, then=True)
+_FIRST_STR = _slot(STRING, ("rev", "firstk", "lastk", "replace", "suffix", "prefix", "repeat"))
+_STR_STEPS = tuple(name for name, atom in STRING.items() if atom.then)
+_SECOND_STR = _slot(STRING, _STR_STEPS, _STR_STEPS, then=True)
+_RED = _slot(REDUCER)
+_FOLD = _slot(REDUCER, ("sum", "max", "min"), ("sum", "max", "min"))
+"""Reducers that depend on the values: counting mapped values would ignore the map."""
+
+
+class Differ(Enum):
+    """What the last two operations of a kind must not share."""
+
+    NOTHING = "nothing"
+    NAME = "name"
+    ALL = "name and constant"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One shape of program. Templates name the slots by position."""
+
+    level: int
+    arguments: str
+    variable: str
+    """What the slots' operations work on."""
+    slots: tuple[Slot, ...]
+    phrases: tuple[str, ...]
+    code: str
+    build: Callable[[Sequence[Function]], Function]
+    """The slots' functions -> the program, as a function of one value (of the pair where there are two arguments)."""
+    outer: int | None = None
+    """Slot whose operation works on the whole of `code`."""
+    differ: Differ = Differ.NOTHING
+    drops: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Simpler programs: (kind, the slots it keeps)."""
+    weight: int = 1
+    """How often it is drawn within its level."""
+
+
+def _single(f: Sequence[Function]) -> Function:
+    return f[0]
+
+
+def _chain(f: Sequence[Function]) -> Function:
+    return lambda value: f[1](f[0](value))
+
+
+_IF = "{1} if {0} else {2}"
+
+KINDS: Mapping[str, Kind] = {
+    "int1": Kind(1, "x", "x", (_INT,), ("returns {0}",), "{0}", _single, weight=2),
+    "str1": Kind(1, "s", "s", (_STR,), ("returns {0}",), "{0}", _single),
+    "list1": Kind(2, "nums", "nums", (_LIST,), ("returns {0}",), "{0}", _single),
+    "two": Kind(2, "a, b", "", (_PAIR,), ("returns {0}",), "{0}", _single),
+    "pred": Kind(2, "x", "x", (_PRED,), ("returns True if x is {0}",), "{0}", _single),
+    "int2": Kind(
+        2,
+        "x",
+        "x",
+        (_FIRST_INT, _SECOND_INT),
+        ("takes x and will {0} then {1}",),
+        "{0}",
+        _chain,
+        outer=1,
+        differ=Differ.NAME,
+        drops=(("int1", (0,)), ("int1", (1,))),
+    ),
+    "map": Kind(
+        3,
+        "nums",
+        "x",
+        (_INT,),
+        ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
+        "[{0} for x in nums]",
+        lambda f: lambda nums: [f[0](x) for x in nums],
+    ),
+    "filter": Kind(
+        3,
+        "nums",
+        "x",
+        (_PRED,),
+        ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
+        "[x for x in nums if {0}]",
+        lambda f: lambda nums: [x for x in nums if f[0](x)],
+    ),
+    "str2": Kind(
+        3,
+        "s",
+        "s",
+        (_FIRST_STR, _SECOND_STR),
+        ("returns {0}, {1}",),
+        "{0}",
+        _chain,
+        outer=1,
+        differ=Differ.NAME,
+        drops=(("str1", (0,)), ("str1", (1,))),
+    ),
+    "ifint": Kind(
+        3,
+        "x",
+        "x",
+        (_PRED, _BRANCH, _BRANCH),
+        ("returns {1} if x is {0} and {2} otherwise",),
+        _IF,
+        lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
+        differ=Differ.ALL,
+        drops=(("int1", (1,)), ("int1", (2,))),
+    ),
+    "filtmap": Kind(
+        4,
+        "nums",
+        "x",
+        (_PRED, _INT),
+        ("returns a list of {1} for each x in nums that is {0}",),
+        "[{1} for x in nums if {0}]",
+        lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
+        drops=(("map", (1,)), ("filter", (0,))),
+    ),
+    "redfilt": Kind(
+        4,
+        "nums",
+        "x",
+        (_RED, _PRED),
+        ("returns {0} the numbers in nums that are {1}",),
+        "x for x in nums if {1}",
+        lambda f: lambda nums: f[0]([x for x in nums if f[1](x)]),
+        outer=0,
+        drops=(("filter", (1,)),),
+    ),
+    "redmap": Kind(
+        4,
+        "nums",
+        "x",
+        (_FOLD, _INT),
+        ("returns {0} {1} for each x in nums",),
+        "{1} for x in nums",
+        lambda f: lambda nums: f[0]([f[1](x) for x in nums]),
+        outer=0,
+        drops=(("map", (1,)),),
+    ),
+    "ordmap": Kind(
+        4,
+        "nums",
+        "x",
+        (_ORD, _INT),
+        ("returns a list of {1} for each x in nums, {0}",),
+        "{1} for x in nums",
+        lambda f: lambda nums: f[0]([f[1](x) for x in nums]),
+        outer=0,
+        drops=(("map", (1,)),),
+    ),
+    "ordfilt": Kind(
+        4,
+        "nums",
+        "x",
+        (_ORD, _PRED),
+        ("returns the numbers in nums that are {1}, {0}",),
+        "x for x in nums if {1}",
+        lambda f: lambda nums: f[0]([x for x in nums if f[1](x)]),
+        outer=0,
+        drops=(("filter", (1,)),),
+    ),
+    "redfiltmap": Kind(
+        5,
+        "nums",
+        "x",
+        (_FOLD, _PRED, _INT),
+        ("returns {0} {2} for each x in nums that is {1}",),
+        "{2} for x in nums if {1}",
+        lambda f: lambda nums: f[0]([f[2](x) for x in nums if f[1](x)]),
+        outer=0,
+        drops=(("redmap", (0, 2)), ("redfilt", (0, 1)), ("filtmap", (1, 2))),
+    ),
+    "ordfiltmap": Kind(
+        5,
+        "nums",
+        "x",
+        (_ORD, _PRED, _INT),
+        ("returns a list of {2} for each x in nums that is {1}, {0}",),
+        "{2} for x in nums if {1}",
+        lambda f: lambda nums: f[0]([f[2](x) for x in nums if f[1](x)]),
+        outer=0,
+        drops=(("filtmap", (1, 2)), ("ordfilt", (0, 1)), ("ordmap", (0, 2))),
+    ),
+    "ifmap": Kind(
+        5,
+        "nums",
+        "x",
+        (_PRED, _BRANCH, _BRANCH),
+        ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
+        f"[{_IF} for x in nums]",
+        lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
+        differ=Differ.ALL,
+        drops=(("filtmap", (0, 1)), ("map", (1,))),
+    ),
+    "redifmap": Kind(
+        5,
+        "nums",
+        "x",
+        (_FOLD, _PRED, _BRANCH, _BRANCH),
+        ("returns {0} {2} if x is {1} and {3} otherwise for each x in nums",),
+        "{2} if {1} else {3} for x in nums",
+        lambda f: lambda nums: f[0]([f[2](x) if f[1](x) else f[3](x) for x in nums]),
+        outer=0,
+        differ=Differ.ALL,
+        drops=(("redfiltmap", (0, 1, 2)), ("redmap", (0, 2)), ("ifmap", (1, 2, 3))),
+    ),
+}

@@ -1,0 +1,236 @@
+"""Synthetic problems in MBPP's form: infinite, seeded, five levels, each with a reference solution and three tests.
+
+Level 1 is one operation on a number, string or list; 2 and 3 compose two or three; 4 filters, maps and reduces
+lists; 5 does so under a condition. A fifth of the compositions is held out, so that an exam asks for programs
+that no training problem had. Tests are chosen to tell the reference from programs that are nearly right.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from codezero.problems.synthetic.grammar import LEVELS
+from codezero.problems.synthetic.programs import (
+    CALL_ERRORS,
+    Spec,
+    is_held_out,
+    mutate,
+    parse_question,
+    question_of,
+    render,
+    sample_spec,
+    solution,
+)
+from codezero.problems.synthetic.vocabulary import LETTERS
+from codezero.types import Problem, Source, Standing, Worked, problem_id
+
+__all__ = [
+    "LEVELS",
+    "Spec",
+    "Split",
+    "Task",
+    "corrupt_text",
+    "fence",
+    "held_out",
+    "is_held_out",
+    "make_task",
+    "mutants",
+    "mutate",
+    "parse_question",
+    "question_of",
+    "render",
+    "sample_spec",
+    "worked",
+]
+
+_VERBS = (
+    "get", "make", "find", "calc", "do", "run", "apply", "build",
+    "solve", "compute", "check", "count", "pick", "take", "give", "form",
+)  # fmt: skip
+_NOUNS = (
+    "value", "item", "list", "text", "number", "result", "data", "total",
+    "score", "word", "part", "group", "order", "state", "output", "answer",
+)  # fmt: skip
+_TESTS = 3
+_RIVALS = 5
+"""Mutants the tests are chosen against."""
+_TRIES = 6
+"""Sets of tests drawn; the best is kept."""
+_ACCEPT_EMPTY_AFTER = 40
+
+Inputs = tuple[Any, ...]
+Case = tuple[Inputs, Any]
+"""(arguments, expected value)."""
+
+
+class Split(StrEnum):
+    """Which compositions a task may have."""
+
+    TRAIN = "train"
+    HELD_OUT = "held_out"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem and the program it asks for."""
+
+    problem: Problem
+    spec: Spec
+    cases: tuple[Case, ...]
+    """What the problem's tests assert, as values."""
+
+
+def make_task(random: Random, level: int | None = None, split: Split = Split.TRAIN) -> Task:
+    """One task; the same state of `random` gives the same task. `level` None draws it uniformly from 1..5."""
+    level = random.choice(LEVELS) if level is None else level
+    spec = sample_spec(random, level)
+    while is_held_out(spec) is not (split is Split.HELD_OUT):
+        spec = sample_spec(random, level)
+    name = _function_name(random)
+    question = question_of(spec, name, random)
+    cases = _choose_cases(spec, random)
+    tests = tuple(_assertion(name, case) for case in cases)
+    problem = Problem(
+        id=problem_id(question, tests),
+        question=question,
+        tests=tests,
+        entry_point=name,
+        source=Source.SYNTHETIC,
+        standing=Standing.REFERENCE,
+        level=level,
+        reference=render(spec, name),
+    )
+    return Task(problem, spec, tuple(cases))
+
+
+def held_out(count: int, seed: int) -> list[Problem]:
+    """`count` distinct problems of held-out compositions, spread evenly over the levels; the same for the same seed."""
+    random = Random(f"held out {seed}")
+    problems: dict[str, Problem] = {}
+    while len(problems) < count:
+        level = LEVELS[len(problems) % len(LEVELS)]
+        problem = make_task(random, level, Split.HELD_OUT).problem
+        problems.setdefault(problem.id, problem)
+    return list(problems.values())
+
+
+def mutants(task: Task, random: Random, count: int) -> list[str]:
+    """Up to `count` distinct wrong solutions, each failing at least one of the task's tests.
+
+    Fewer are returned where the neighbourhood of a small program holds no more.
+    """
+    found: dict[Spec, None] = {}
+    for _ in range(20 * count):
+        if len(found) == count:
+            break
+        mutant = mutate(task.spec, random)
+        if mutant not in found and _fails(solution(mutant), task.cases):
+            found[mutant] = None
+    return [render(mutant, task.problem.entry_point) for mutant in found]
+
+
+def worked(random: Random) -> Worked:
+    """A task that has a wrong solution beside its reference."""
+    while True:
+        task = make_task(random)
+        wrong = mutants(task, random, 1)
+        if wrong and task.problem.reference is not None:
+            return Worked(task.problem, (task.problem.reference,), tuple(wrong))
+
+
+def corrupt_text(code: str, name: str, random: Random) -> str:
+    """`code` with one slip of the pen, so that it no longer runs or returns nothing: never a correct solution."""
+    match random.randrange(5):
+        case 0:
+            return code.replace("return ", "", 1)
+        case 1:
+            last = max(code.rfind(")"), code.rfind("]"))
+            return code[:last] + code[last + 1 :]
+        case 2:
+            other = _function_name(random)
+            return code.replace(name, other, 1) if other != name else code.replace("return ", "", 1)
+        case 3:
+            return _misname_variable(code)
+        case _:
+            return code.replace(":", "", 1)
+
+
+def fence(code: str) -> str:
+    """The form in which a solver answers."""
+    return f"```python\n{code}\n```"
+
+
+def _function_name(random: Random) -> str:
+    return f"{random.choice(_VERBS)}_{random.choice(_NOUNS)}"
+
+
+def _misname_variable(code: str) -> str:
+    head, keyword, body = code.partition("return")
+    for right, wrong in ((" nums", " num"), (" x", " y"), (" s", " t"), (" a", " c")):
+        if right in body:
+            return head + keyword + body.replace(right, wrong)  # all: one might be in a branch not taken
+    return code.replace(":", "", 1)
+
+
+def _choose_cases(spec: Spec, random: Random) -> list[Case]:
+    """The best of several draws: cases that rivals fail, and whose expected values are not all alike."""
+    rivals = [solution(mutate(spec, random)) for _ in range(_RIVALS)]
+    enough = _RIVALS + (0.2 if spec.kind == "pred" else 0.3)  # a predicate has only two values
+    best: list[Case] = []
+    best_merit = float("-inf")
+    for _ in range(_TRIES):
+        cases = _draw_cases(spec, random)
+        values = len({repr(expected) for _, expected in cases})
+        merit = sum(_fails(rival, cases) for rival in rivals) + 0.1 * values - (5 if values < 2 else 0)
+        if merit > best_merit:
+            best, best_merit = cases, merit
+        if merit >= enough:
+            break
+    return best
+
+
+def _draw_cases(spec: Spec, random: Random) -> list[Case]:
+    """Distinct cases on which the reference does not raise; an empty list or string only when little else comes."""
+    run = solution(spec)
+    cases: list[Case] = []
+    for draw in itertools.count():
+        inputs = _draw_inputs(spec.arguments, random)
+        try:
+            case = (inputs, run(*inputs))
+        except CALL_ERRORS:
+            continue
+        if case in cases or (case[1] in ([], "") and draw < _ACCEPT_EMPTY_AFTER):
+            continue
+        cases.append(case)
+        if len(cases) == _TESTS:
+            break
+    return cases
+
+
+def _draw_inputs(arguments: str, random: Random) -> Inputs:
+    match arguments:
+        case "x":
+            return (random.choice([random.randint(-9, 20), random.randint(0, 9), random.randint(-9, -1)]),)
+        case "a, b":
+            return (random.randint(-5, 20), random.randint(-5, 20))
+        case "s":
+            word = "".join(random.choice(LETTERS) for _ in range(random.randint(5, 7)))
+            return (word if random.random() < 0.6 else word[:3].upper() + word[3:],)
+        case _:
+            return ([random.randint(-9, 9) for _ in range(random.randint(3, 5))],)
+
+
+def _assertion(name: str, case: Case) -> str:
+    inputs, expected = case
+    return f"assert {name}({', '.join(map(repr, inputs))}) == {expected!r}"
+
+
+def _fails(run: Callable[..., Any], cases: Sequence[Case]) -> bool:
+    """Would a program fail the assertions? `==`, as an assertion compares."""
+    try:
+        return any(run(*inputs) != expected for inputs, expected in cases)
+    except CALL_ERRORS:
+        return True

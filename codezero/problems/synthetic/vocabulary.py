@@ -1,0 +1,222 @@
+"""The operations synthetic problems are made of: how each is said, written and computed.
+
+Pure tables. What may be composed with what is `grammar.py`'s business.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Constant = int | str | None
+"""What parametrises an operation; None for those that take nothing."""
+
+
+class Op(NamedTuple):
+    """One use of an atom: its name within a family and its constant."""
+
+    name: str
+    constant: Constant = None
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """One operation. In the templates `{v}` is the value it works on and `{k}` its constant."""
+
+    code: str
+    apply: Callable[[Any, Any], Any]
+    """(value, constant) -> result; must agree with `code`."""
+    phrases: tuple[str, ...]
+    then: tuple[str, ...] = ()
+    """How it is said as the second step of two; empty: it never is one."""
+    constants: tuple[Constant, ...] = (None,)
+    operator: bool = False
+    """Its code needs brackets when another operation works on it."""
+
+
+Family = Mapping[str, Atom]
+
+LETTERS = tuple("abcdeimnorst")
+ONE_TO_12, TWO_TO_9, TWO_TO_10 = tuple(range(1, 13)), tuple(range(2, 10)), tuple(range(2, 11))
+ONE_TO_7, THREE_TO_5 = tuple(range(1, 8)), tuple(range(3, 6))
+TWO_TO_5, TWO_OR_3 = tuple(range(2, 6)), (2, 3)
+
+INTEGER: Family = {
+    "add": Atom(
+        "{v} + {k}",
+        lambda v, k: v + k,
+        ("{v} plus {k}", "the sum of {v} and {k}", "{v} increased by {k}"),
+        ("add {k}", "increase by {k}"),
+        ONE_TO_12,
+        operator=True,
+    ),
+    "sub": Atom(
+        "{v} - {k}",
+        lambda v, k: v - k,
+        ("{v} minus {k}", "{v} decreased by {k}"),
+        ("subtract {k}", "decrease by {k}"),
+        ONE_TO_12,
+        operator=True,
+    ),
+    "mul": Atom(
+        "{v} * {k}",
+        lambda v, k: v * k,
+        ("{v} times {k}", "{v} multiplied by {k}", "the product of {v} and {k}"),
+        ("multiply by {k}",),
+        TWO_TO_9,
+        operator=True,
+    ),
+    "div": Atom(
+        "{v} // {k}",
+        lambda v, k: v // k,
+        ("{v} divided by {k} rounded down", "the integer quotient of {v} and {k}"),
+        ("divide by {k} rounding down",),
+        TWO_TO_9,
+        operator=True,
+    ),
+    "mod": Atom(
+        "{v} % {k}",
+        lambda v, k: v % k,
+        ("the remainder of {v} divided by {k}", "{v} modulo {k}"),
+        ("take the remainder by {k}",),
+        TWO_TO_10,
+        operator=True,
+    ),
+    "sq": Atom("{v} * {v}", lambda v, _: v * v, ("the square of {v}", "{v} squared"), ("square it",), operator=True),
+    "neg": Atom(
+        "-{v}", lambda v, _: -v, ("the negative of {v}", "{v} with opposite sign"), ("flip the sign",), operator=True
+    ),
+    "abs": Atom(
+        "abs({v})",
+        lambda v, _: abs(v),
+        ("the absolute value of {v}", "the magnitude of {v}"),
+        ("take the absolute value",),
+    ),
+}
+
+PREDICATE: Family = {
+    "even": Atom("{v} % 2 == 0", lambda v, _: v % 2 == 0, ("even",)),
+    "odd": Atom("{v} % 2 == 1", lambda v, _: v % 2 == 1, ("odd",)),
+    "gt": Atom("{v} > {k}", lambda v, k: v > k, ("greater than {k}", "above {k}"), constants=ONE_TO_7),
+    "lt": Atom("{v} < {k}", lambda v, k: v < k, ("less than {k}", "below {k}"), constants=ONE_TO_7),
+    "divby": Atom(
+        "{v} % {k} == 0",
+        lambda v, k: v % k == 0,
+        ("divisible by {k}", "a multiple of {k}"),
+        constants=THREE_TO_5,
+    ),
+    "pos": Atom("{v} > 0", lambda v, _: v > 0, ("positive",)),
+    "neg": Atom("{v} < 0", lambda v, _: v < 0, ("negative",)),
+}
+
+STRING: Family = {
+    "upper": Atom("{v}.upper()", lambda v, _: v.upper(), ("{v} in upper case",), ("in upper case",)),
+    "lower": Atom("{v}.lower()", lambda v, _: v.lower(), ("{v} in lower case",), ("in lower case",)),
+    "title": Atom("{v}.title()", lambda v, _: v.title(), ("{v} in title case",), ("in title case",)),
+    "rev": Atom("{v}[::-1]", lambda v, _: v[::-1], ("{v} reversed", "{v} backwards"), ("reversed",)),
+    "first": Atom("{v}[0]", lambda v, _: v[0], ("the first character of {v}",)),
+    "last": Atom("{v}[-1]", lambda v, _: v[-1], ("the last character of {v}",)),
+    "firstk": Atom(
+        "{v}[:{k}]",
+        lambda v, k: v[:k],
+        ("the first {k} characters of {v}",),
+        ("cut to its first {k} characters",),
+        TWO_TO_5,
+    ),
+    "lastk": Atom(
+        "{v}[-{k}:]",
+        lambda v, k: v[-k:],
+        ("the last {k} characters of {v}",),
+        ("cut to its last {k} characters",),
+        TWO_TO_5,
+    ),
+    "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} characters",), constants=TWO_TO_5),
+    "repeat": Atom(
+        "{v} * {k}",
+        lambda v, k: v * k,
+        ("{v} repeated {k} times",),
+        ("repeated {k} times",),
+        TWO_TO_5,
+        operator=True,
+    ),
+    "len": Atom("len({v})", lambda v, _: len(v), ("the length of {v}", "the number of characters in {v}")),
+    "count": Atom(
+        "{v}.count('{k}')", lambda v, k: v.count(k), ("how many times '{k}' occurs in {v}",), constants=LETTERS
+    ),
+    "suffix": Atom(
+        "{v} + '{k}'",
+        lambda v, k: v + k,
+        ("{v} with '{k}' added at the end",),
+        ("with '{k}' added at the end",),
+        LETTERS,
+        operator=True,
+    ),
+    "prefix": Atom(
+        "'{k}' + {v}",
+        lambda v, k: k + v,
+        ("{v} with '{k}' added at the front",),
+        ("with '{k}' added at the front",),
+        LETTERS,
+        operator=True,
+    ),
+    "replace": Atom(
+        "{v}.replace('{k}', '')",
+        lambda v, k: v.replace(k, ""),
+        ("{v} with every '{k}' removed",),
+        ("with every '{k}' removed",),
+        LETTERS,
+    ),
+}
+
+REDUCER: Family = {
+    "sum": Atom("sum({v})", lambda v, _: sum(v), ("the sum of",)),
+    "max": Atom("max({v})", lambda v, _: max(v), ("the largest of", "the maximum of")),
+    "min": Atom("min({v})", lambda v, _: min(v), ("the smallest of", "the minimum of")),
+    "len": Atom("len([{v}])", lambda v, _: len(v), ("the number of",)),
+}
+"""`{v}` is a generator expression without brackets."""
+
+ORDER: Family = {
+    "asc": Atom("sorted({v})", lambda v, _: sorted(v), ("sorted in ascending order", "from smallest to largest")),
+    "desc": Atom(
+        "sorted([{v}], reverse=True)",
+        lambda v, _: sorted(v, reverse=True),
+        ("sorted in descending order", "from largest to smallest"),
+    ),
+    "rev": Atom("[{v}][::-1]", lambda v, _: v[::-1], ("in reverse order",)),
+    "firstk": Atom("[{v}][:{k}]", lambda v, k: v[:k], ("keeping only the first {k}",), constants=TWO_OR_3),
+    "lastk": Atom("[{v}][-{k}:]", lambda v, k: v[-k:], ("keeping only the last {k}",), constants=TWO_OR_3),
+}
+"""`{v}` is a generator expression without brackets."""
+
+LIST: Family = {
+    "sum": Atom("sum({v})", lambda v, _: sum(v), ("the sum of {v}", "the total of {v}")),
+    "max": Atom("max({v})", lambda v, _: max(v), ("the largest number in {v}", "the maximum of {v}")),
+    "min": Atom("min({v})", lambda v, _: min(v), ("the smallest number in {v}", "the minimum of {v}")),
+    "len": Atom("len({v})", lambda v, _: len(v), ("the number of elements in {v}",)),
+    "first": Atom("{v}[0]", lambda v, _: v[0], ("the first element of {v}",)),
+    "last": Atom("{v}[-1]", lambda v, _: v[-1], ("the last element of {v}",)),
+    "range": Atom(
+        "max({v}) - min({v})",
+        lambda v, _: max(v) - min(v),
+        ("the difference between the largest and the smallest number in {v}",),
+    ),
+    "asc": Atom("sorted({v})", lambda v, _: sorted(v), ("{v} sorted in ascending order",)),
+    "desc": Atom(
+        "sorted({v}, reverse=True)", lambda v, _: sorted(v, reverse=True), ("{v} sorted in descending order",)
+    ),
+    "rev": Atom("{v}[::-1]", lambda v, _: v[::-1], ("{v} in reverse order",)),
+    "firstk": Atom("{v}[:{k}]", lambda v, k: v[:k], ("the first {k} elements of {v}",), constants=TWO_OR_3),
+    "lastk": Atom("{v}[-{k}:]", lambda v, k: v[-k:], ("the last {k} elements of {v}",), constants=TWO_OR_3),
+    "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} elements",), constants=TWO_OR_3),
+}
+
+PAIR: Family = {
+    "add": Atom("a + b", lambda v, _: v[0] + v[1], ("the sum of a and b", "a plus b")),
+    "sub": Atom("a - b", lambda v, _: v[0] - v[1], ("a minus b",)),
+    "mul": Atom("a * b", lambda v, _: v[0] * v[1], ("the product of a and b", "a times b")),
+    "max": Atom("max(a, b)", lambda v, _: max(v), ("the larger of a and b",)),
+    "min": Atom("min(a, b)", lambda v, _: min(v), ("the smaller of a and b",)),
+    "diff": Atom("abs(a - b)", lambda v, _: abs(v[0] - v[1]), ("the absolute difference of a and b",)),
+    "avg": Atom("(a + b) // 2", lambda v, _: (v[0] + v[1]) // 2, ("the average of a and b rounded down",)),
+}
+"""Applied to the pair (a, b)."""

@@ -1,0 +1,183 @@
+"""What every role does around its iterations: resume, limits, signals, what is recorded and saved, what is survived."""
+
+import contextlib
+import logging
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+
+from codezero.errors import ChainError, CodeZeroError, DiskFullError
+from codezero.protocols import Checkpoints, Coordinator, KnownRound, Monitor, Persistent, Swarm
+from codezero.system.signals import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
+from codezero.types import Metrics, ScoredGroup
+
+logger = logging.getLogger(__name__)
+
+ASKED = "asked to stop"
+CUT = "asked to stop, and the iteration in flight left out"
+INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
+ROOM_SECONDS = 2.0
+"""Between two looks whether a full disk has room again."""
+LIMITS = ("max_iterations reached", "max_minutes reached")
+
+
+@dataclass(kw_only=True)
+class Iterating:
+    """A role says what one iteration is."""
+
+    swarm: Swarm
+    coordinator: Coordinator
+    monitor: Monitor
+    checkpoints: Checkpoints
+    max_iterations: int = 0
+    """Stop after this many in all; 0: no limit."""
+    max_seconds: float = 0.0
+    """Stop after this long in this process; 0: no limit."""
+    checkpoint_seconds: float = 0.0
+    max_failures: int = 0
+    """Failures in a row after which a step is not survived that the role cannot do without; 0: it always is."""
+    finishing_seconds: float = FINISHING_SECONDS
+    """After a signal, for the iteration in flight and its checkpoint; what takes longer is left out."""
+    kept: int = 0
+    """The iteration of the newest checkpoint."""
+    in_flight: int = 0
+    """The iteration that is under way; 0: none has begun."""
+    known_round: KnownRound = field(default_factory=KnownRound)
+    stop: Stop = field(default_factory=Stop)
+    tolerated: Counter[str] = field(default_factory=Counter[str])
+    failures: Counter[str] = field(default_factory=Counter[str])
+    """In a row, by the step's consequence."""
+    survived: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """In this process, by the step's consequence and the kind of error."""
+
+    def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
+        """One pass; returns what was measured and the judged groups, own and peers'."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> Mapping[str, Persistent]:
+        """What a checkpoint holds."""
+        raise NotImplementedError
+
+    def look(self, iteration: int, reason: str) -> Metrics:
+        """What is measured beside an iteration (0: before the first), `reason` being why it is the last one."""
+        return {}
+
+    def run(self) -> str:
+        """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why.
+
+        An iteration that is not saved in time after a signal is left out, as if the process had been killed.
+        """
+        iteration = self.kept = self.checkpoints.restore(self.parts)
+        self.monitor.started(iteration)
+        reason = FAILED
+        try:
+            with self.stop.on_signals(self.finishing_seconds, self.answer):
+                reason = self.loop(iteration)
+        except Overdue:
+            reason = CUT
+            logger.warning(
+                "the iteration in flight took longer than %g s after the signal and is left out: the next start goes "
+                "on from iteration %d",
+                self.finishing_seconds,
+                self.kept,
+            )
+        except Exception:
+            logger.info(FAILED, exc_info=True)  # to the log file; whoever called shows it to people
+            raise
+        finally:
+            self.swarm.close()
+            self.monitor.close(reason)
+        return reason
+
+    def answer(self, which: signal.Signals, before: int) -> None:
+        """Say what a signal brings about; the second ends the process. Runs in a thread of its own."""
+        doing = f"saving iteration {self.in_flight}" if self.in_flight else "finishing what was begun"
+        if before:
+            leave(which, lambda: self.monitor.cut(INTERRUPTED))
+        self.monitor.say(f"stopping: {doing}, up to {self.finishing_seconds:g} s; {again(which)}")
+
+    def loop(self, iteration: int) -> str:
+        """From `iteration`, the number already done. Returns why it ended."""
+        began = saved = time.monotonic()
+        round_number = self.open_round()
+        if iteration == 0 and (seen := self.look(0, "")):
+            first: Metrics = {"iteration": 0, "round": round_number} | seen
+            self.write(lambda: self.monitor.observe(0, first, []))
+        reason = self.reason_to_stop(iteration, began)
+        while not reason:
+            round_number = self.open_round()
+            iteration = self.in_flight = iteration + 1
+            metrics, judged = self.iterate(iteration, round_number)
+            reason = self.reason_to_stop(iteration, began)
+            metrics |= self.look(iteration, reason)
+            # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
+            self.write(lambda: self.monitor.observe(iteration, metrics | self.tolerated, judged))  # noqa: B023
+            if reason or self.stop or time.monotonic() - saved >= self.checkpoint_seconds:
+                self.write(lambda: self.checkpoints.save(iteration, self.parts))  # noqa: B023
+                self.kept, saved = iteration, time.monotonic()
+                reason = reason or (ASKED if self.stop else "")
+        return reason
+
+    def write(self, what: Callable[[], None]) -> None:
+        """Do it; on a full disk wait until there is room. Raises DiskFullError when asked to stop meanwhile."""
+        while not self.stop:
+            with self.tolerate(DiskFullError, "waiting for room on the disk"):
+                return what()
+            self.stop.wait(ROOM_SECONDS)
+        what()
+
+    def reason_to_stop(self, iteration: int, began: float) -> str:
+        """Empty while there is none."""
+        if self.stop:
+            return ASKED
+        if self.max_iterations and iteration >= self.max_iterations:
+            return LIMITS[0]
+        if self.max_seconds and time.monotonic() - began >= self.max_seconds:
+            return LIMITS[1]
+        return ""
+
+    def open_round(self) -> int:
+        """The round that is open now; the last known one while the coordinator cannot be asked."""
+        with self.tolerate(ChainError, "playing on in the last known round"):
+            self.known_round.number = self.coordinator.current_round()
+        return self.known_round.number
+
+    @contextlib.contextmanager
+    def tolerate(
+        self,
+        errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...],
+        consequence: str,
+        *,
+        most: int = 0,
+    ) -> Generator[None]:
+        """The only place an error is survived: log it, count it, go on.
+
+        The first of a kind has its trace in the log file; of later ones the tenth, hundredth, ... have a line.
+        most: failures in a row with this consequence, the last of which is raised; 0: all are survived.
+        """
+        try:
+            yield
+        except errors as error:
+            kind = type(error).__name__
+            self.tolerated[f"tolerated/{kind}"] += 1
+            self.survived[consequence, kind] += 1
+            self.failures[consequence] += 1
+            if most and self.failures[consequence] >= most:
+                logger.error("%s, %d times in a row: the node stops", consequence, most, exc_info=True)
+                raise
+            log_survived(consequence, error, self.survived[consequence, kind])
+        else:
+            self.failures[consequence] = 0
+
+
+def log_survived(consequence: str, error: CodeZeroError, times: int) -> None:
+    """A warning at the first of `times` and at each power of ten; the trace of the first, for the log file alone."""
+    told = {"error_kind": type(error).__name__}
+    if times == 1:
+        logger.warning("%s: %s", consequence, error, extra=told)
+        logger.info("the trace of the first %s: %s", told["error_kind"], consequence, exc_info=error)
+    elif str(times).strip("0") == "1":
+        logger.warning("%s: %s (%d times since the start)", consequence, error, times, extra=told)

@@ -1,0 +1,298 @@
+"""Which folder a run lives in: chosen, locked and labelled before anything heavy loads.
+
+`<run.directory>/<run.name>/` holds run.json (the choices that cannot change within a run, and whose checkpoint it began
+with, if anybody's), checkpoints/, metrics.jsonl, report.md and curve.png; besides, what no checkpoint takes back: trust
+in peers (swarm/) and the outbox. One process owns it at a time; the lock goes with the process.
+
+How a run begins: it goes on where it stopped, or anew, or with another run's newest checkpoint.
+
+Only folders are moved and copied here; nothing heavy is loaded.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Self, cast
+
+from codezero.config import NodeConfig
+from codezero.errors import CheckpointError, ConfigError
+from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
+from codezero.monitor.state import read_exam
+from codezero.monitor.text import clean, percent
+from codezero.solver.checkpoint import checkpoints_in, copy_newest
+from codezero.solver.manifest import read_manifest
+
+MOST_LABEL_BYTES = 1 << 16
+ORIGIN = "forked_from"
+"""In the label of a run that began with another's checkpoint."""
+CHECKPOINTS = "checkpoints"
+AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
+"""The name of a run that nobody named, as `_dated` makes it."""
+STAGING = ".fork"
+"""Where a forked run is put together before it gets its name."""
+
+
+class RunFolder:
+    """An owned run folder."""
+
+    def __init__(self, path: Path, lock: IO[str], choices: Mapping[str, Any]) -> None:
+        """`choices` are what `run.json` gets once the start has succeeded."""
+        self.path, self.choices = path, choices
+        self._lock = lock
+        """Kept open: closing the file gives the lock back."""
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    def record_start(self) -> None:
+        """Write run.json if it is missing, and mark the folder as the newest. A start that failed leaves no choices
+        behind that would bind the next one. Raises OSError."""
+        label = self.path / LABEL
+        if not label.exists():
+            _write_label(self.path, self.choices)
+        os.utime(label)
+
+    def release(self) -> None:
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def open_run_folder(config: NodeConfig) -> RunFolder:
+    """The named folder, or without a name the newest free one made with the same choices, or a new one.
+
+    A run that somebody named goes on under its name alone.
+
+    Raises ConfigError when the named one is in use or was made with other choices.
+    """
+    base = Path(config.run.directory)
+    choices = _choices(config)
+    if config.run.name:
+        path = base / config.run.name
+        made = _read_label(path)
+        if made is not None and not _agree(made, choices):
+            key = next(key for key in choices if made.get(key) != choices[key])
+            raise ConfigError(
+                f"{key}={choices[key]}, but {path} was begun with {made.get(key)}; choose another run.name"
+            )
+        return _locked(path, choices)
+    if config.run.resume:
+        for path in _newest_first(base):
+            made = _read_label(path) if AUTOMATIC.fullmatch(path.name) else None
+            if made is not None and _agree(made, choices) and (folder := _lock(path, choices)) is not None:
+                return folder
+    return _new(base, choices)
+
+
+def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
+    """A run without a past, and where the run that had its name is now.
+
+    All that was there is moved aside and stays a run: nothing is deleted. Without a name there is nothing in the way.
+    Raises ConfigError when the named one is in use.
+    """
+    base, choices = Path(config.run.directory), _choices(config)
+    if not config.run.name:
+        return _new(base, choices), None
+    path, aside = base / config.run.name, None
+    if _is_run(path):
+        with _locked(path, choices):
+            aside = next(one for one in _dated(path.parent, f"{path.name}.before-") if not one.exists())
+            path.rename(aside)
+    return _locked(path, choices), aside
+
+
+def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path], str]) -> tuple[RunFolder, str]:
+    """A new run that begins with a checkpoint of `run`, a name or a folder; and which checkpoint that is.
+
+    copy: puts a checkpoint of one folder into another and returns its name. The new run appears at once or not at all.
+    Raises ConfigError for no such run, one of another solver, or a name that is taken; and CheckpointError.
+    """
+    base, choices = Path(config.run.directory), _choices(config)
+    source = _find(base, run)
+    learned = (_read_label(source) or {}).get("model.solver", config.model.solver)
+    if learned != config.model.solver:
+        raise ConfigError(f"model.solver={config.model.solver}, but {source} was begun with {learned}; give that one")
+    path = base / config.run.name if config.run.name else None
+    if path is not None and path.exists():
+        raise ConfigError(
+            f"--fork makes a new run, and {path} is there already; choose another run.name, or drop --fork to go on"
+        )
+    staging = base / STAGING
+    folder = _lock(staging, choices)
+    if folder is None:
+        raise ConfigError(f"another --fork is under way in {staging}; wait for it to end")
+    try:
+        shutil.rmtree(staging / CHECKPOINTS, ignore_errors=True)  # of a process that was killed here
+        (staging / CHECKPOINTS).mkdir()
+        name = copy(source / CHECKPOINTS, staging / CHECKPOINTS)
+        _write_label(staging, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
+        path = path or next(one for one in _dated(base, "") if not one.exists())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging.rename(path)
+    except BaseException as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        folder.release()
+        if isinstance(error, CheckpointError):
+            raise CheckpointError(f"--fork={run}: {error}") from error
+        raise
+    folder.path = path
+    return folder, name
+
+
+def _find(base: Path, run: str) -> Path:
+    """A run by its name, or by its folder."""
+    for path in (base / run, Path(run)):
+        if run and _is_run(path):
+            return path
+    raise ConfigError(f"--fork={run}: there is no such run below {base}, and no folder of one by that name")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / LABEL).exists() or (path / CHECKPOINTS).is_dir()
+
+
+def _choices(config: NodeConfig) -> dict[str, Any]:
+    """What stays the same for the whole run."""
+    return {
+        "role": config.role,
+        "seed": config.seed,
+        "model.solver": config.model.solver,
+        "evaluator.model": config.evaluator.model,
+        "swarm.name": config.swarm.name,
+    }
+
+
+def _agree(made: Mapping[str, Any], choices: Mapping[str, Any]) -> bool:
+    """What else a label has, such as where the run comes from, is no choice."""
+    return all(made.get(key) == choice for key, choice in choices.items())
+
+
+def _newest_first(base: Path) -> Iterator[Path]:
+    labels = sorted(base.glob(f"*/{LABEL}"), key=lambda label: label.stat().st_mtime, reverse=True)
+    return (label.parent for label in labels)
+
+
+def _read_label(path: Path) -> dict[str, Any] | None:
+    try:
+        with (path / LABEL).open() as file:
+            made = cast(object, json.loads(file.read(MOST_LABEL_BYTES)))
+        if not isinstance(made, dict):
+            raise ValueError("it is no JSON object")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path / LABEL} cannot be read ({error}); remove it or choose another run.name") from error
+    return {"role": "node"} | cast("dict[str, Any]", made)  # labels of earlier versions name no role
+
+
+def _locked(path: Path, choices: Mapping[str, Any]) -> RunFolder:
+    folder = _lock(path, choices)
+    if folder is None:
+        raise ConfigError(f"run.name={path.name} is in use by another process; choose another run.name")
+    return folder
+
+
+def _lock(path: Path, choices: Mapping[str, Any]) -> RunFolder | None:
+    """None when another process holds it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / ".lock").open("w")
+    except OSError as error:
+        raise ConfigError(f"run.directory: {path} cannot be written ({error.strerror}); choose another") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return RunFolder(path, lock, choices)
+
+
+def _new(base: Path, choices: Mapping[str, Any]) -> RunFolder:
+    """A folder named after the present moment that nobody has."""
+    for path in _dated(base, ""):
+        if not path.exists() and (folder := _lock(path, choices)) is not None:
+            return folder
+    raise ConfigError(f"run.directory: no free name for this second below {base}; give run.name")
+
+
+def _dated(base: Path, prefix: str) -> Iterator[Path]:
+    """Names that tell the present moment."""
+    stamp = prefix + time.strftime("%Y-%m-%d_%H-%M-%S")
+    return (base / f"{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
+
+
+def _write_label(path: Path, label: Mapping[str, Any]) -> None:
+    part = (path / LABEL).with_suffix(".part")
+    part.write_text(json.dumps(dict(label), indent=2) + "\n")
+    os.replace(part, path / LABEL)
+
+
+MAX_BYTES = 1 << 20
+"""Read of the metrics, half from their beginning and half from their end."""
+
+
+def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, supervised: bool = False) -> RunFolder:
+    """The owned folder of the run that the config and the two options of `codezero run` ask for.
+
+    One line on stdout says which run it is, and what was moved or copied. supervised: of a run that is opened as it is
+    the node's own process says so. Raises ConfigError and CheckpointError.
+    """
+    if fresh and fork is not None:
+        raise ConfigError("--fresh begins without a past and --fork with another run's; give one of them")
+    if fork is not None:
+        if not config.run.resume:
+            raise ConfigError("--fork goes on from a checkpoint and run.resume=False does not; give one of them")
+        folder, name = open_forked_folder(config, fork, copy_newest)
+        print(f"codezero: new run {folder.path.name}, which begins with checkpoint {name} of {fork}", flush=True)
+        return folder
+    if fresh:
+        folder, aside = open_fresh_folder(config)
+        kept = f"; the one before is whole in {aside}, and run.name={aside.name} goes on with it" if aside else ""
+        print(f"codezero: new run {folder.path.name}{kept}", flush=True)
+        return folder
+    folder = open_run_folder(config)
+    refused = not config.run.resume and checkpoints_in(folder.checkpoints)  # once it would go on
+    if not supervised and not refused:
+        print(f"codezero: {start_line(folder)}", flush=True)
+    return folder
+
+
+def start_line(folder: RunFolder) -> str:
+    """Which run it is and how far it has come. A checkpoint that turns out to be damaged is named when it is loaded."""
+    iterations = [_iteration_of(checkpoint) for checkpoint in checkpoints_in(folder.checkpoints)]
+    iteration = next((each for each in iterations if each), 0)
+    if not iteration:
+        return f"new run {folder.path.name}"
+    rows = read_metrics(folder.path / FILE_NAME, max_bytes=MAX_BYTES)
+    exams = [exam for row in rows if (exam := read_exam(row)) is not None and exam.iteration <= iteration]
+    last = exams[-1] if exams else None
+    measured = f", {clean(last.label, 40)} {percent(last.average)}" if last else ""
+    return f"goes on with {folder.path.name} at iteration {iteration}{measured}"
+
+
+def _iteration_of(checkpoint: Path) -> int:
+    """0: it cannot be used."""
+    try:
+        return read_manifest(checkpoint).iteration
+    except CheckpointError:
+        return 0
+
+
+def refuse_options(command: str, *, fresh: bool, fork: str | None) -> None:
+    """For a command whose nodes have folders of its own making. Raises ConfigError."""
+    for option, given in (("--fresh", fresh), ("--fork", fork is not None)):
+        if given:
+            raise ConfigError(
+                f"{option} is for one node: give it to `codezero run` or `codezero swarm join`; "
+                f"`codezero swarm {command}` begins anew under another run.name"
+            )

@@ -1,0 +1,221 @@
+"""What Monty lacks: stand-ins for the surroundings of a program, and whose fault an exception is.
+
+Whose fault an exception in Monty is: the code's, or Monty's because it lacks something CPython has.
+
+What Monty lacks of a program's surroundings: `input`, `sys.stdin`, `sys.stdout`, `sys.exit` and `EOFError`.
+
+They are source that runs in the sandbox before the program. Monty's own `sys` can be neither replaced nor extended,
+so a program's imports of it are changed into assignments; everything else in its text stays as it is.
+"""
+
+import ast
+import builtins
+import collections
+import datetime
+import decimal
+import pathlib
+import re
+import types
+import warnings
+from collections.abc import Iterator
+
+import pydantic_monty
+
+from codezero.sandbox.assertions import FINISHED, TAG
+from codezero.sandbox.base import Execution, failed, unknown
+
+_LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function|PathLike", re.IGNORECASE)
+_NO_ATTRIBUTE = re.compile(r"'(?:\w+\.)*(\w+)'(?: object)? has no attribute '(\w+)'")
+_NO_NAME = re.compile(r"name '(\w+)' is not defined")
+_REFUSED = re.compile(
+    r"^(?:frozen)?set\.\w+\(\) takes exactly one"  # CPython's take any number of sets
+    r"|cannot use '(?:set|dict|list)' as a set element"  # `{1} in sets` looks for a frozenset
+    r"|to bytes$|bytes-like|'typing\.|^pow\(\) 2nd argument cannot be negative"
+)
+"""What Monty's builtins refuse and CPython's take."""
+_LONGER_BY = 'can only concatenate list (not "'
+"""CPython raises this for `+` too, but `+=` takes anything that can be iterated."""
+_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for library in (builtins, collections, datetime, decimal, pathlib, re)
+    for kind in vars(library).values()
+    if isinstance(kind, type)
+} | {"function": types.FunctionType}
+
+
+def explain(error: pydantic_monty.MontyError, code: str = "") -> Execution:
+    """FAIL or UNKNOWN, with the reason in a phrase. Every FAIL is provisional but that of a test's own assertion."""
+    if isinstance(error, pydantic_monty.MontyCrashedError):
+        return _fault("time limit") if error.timed_out else unknown(f"the interpreter died: {error}")
+    cause = error.exception()
+    name, message = type(cause).__name__, str(cause)
+    match cause:
+        case TimeoutError() if "time limit" in message:
+            return _fault("time limit")
+        case MemoryError():
+            return _fault("memory limit")
+        case AssertionError() if message.startswith(TAG):
+            return failed(f"test {message.removeprefix(TAG).strip()} fails")
+        case NameError() if FINISHED in message:
+            return _fault("SyntaxError: 'return' outside function")
+        case _ if END_OF_INPUT in message:
+            return _fault("EOFError: reads more than its input")
+        case _ if _is_lacking(cause, message) or (message.startswith(_LONGER_BY) and "+=" in code):
+            return unknown(f"the sandbox lacks something: {name}: {message.replace(TAG, '')}")
+        case _:
+            return _fault(f"{name}: {message}")
+
+
+def _fault(reason: str) -> Execution:
+    return failed(reason, provisional=True)
+
+
+def explain_exit(error: pydantic_monty.MontyError, code: str) -> Execution | None:
+    """How a program that reads stdin ended; None when it ended by a plain `exit`.
+
+    Where it asks for a deeper stack than Monty has, running out of it shows nothing.
+    """
+    cause = None if isinstance(error, pydantic_monty.MontyCrashedError) else error.exception()
+    match cause:
+        case SystemExit():
+            status = str(cause).removeprefix(EXIT)
+            return None if status in {"", "0"} else failed(f"exits with {status}")
+        case RecursionError() if "setrecursionlimit" in code:
+            return unknown("the sandbox lacks something: a deeper stack")
+        case _:
+            return explain(error, code)
+
+
+def _is_lacking(cause: BaseException, message: str) -> bool:
+    """Would CPython perhaps have gone on where Monty raised this?"""
+    match cause:
+        case ImportError() | PermissionError():
+            return True
+        case NotImplementedError() | RuntimeError() | SyntaxError():
+            return _LACKING.search(message) is not None
+        case TypeError() | ValueError():
+            return _LACKING.search(message) is not None or _REFUSED.search(message) is not None
+        case NameError():
+            missing = _NO_NAME.search(message)
+            return missing is not None and missing[1].removesuffix(TAG) in dir(builtins)
+        case AttributeError():
+            return message.startswith("module ") or TAG in message or _has_attribute(message)
+        case _:
+            return False
+
+
+def _has_attribute(message: str) -> bool:
+    """Does CPython's type have the attribute that Monty's lacks?"""
+    match = _NO_ATTRIBUTE.search(message)
+    if match is None:
+        return False
+    return hasattr(_KINDS.get(match[1], object), match[2])
+
+
+END_OF_INPUT = f"end of input{TAG}"
+"""Message of the exception raised in place of EOFError."""
+EXIT = f"exit{TAG}"
+"""Begins the message of the SystemExit that `exit` raises; the status follows."""
+
+_SYS = f"sys{TAG}"
+_SURROUNDINGS = f"""
+import sys as real{TAG}
+EOFError = FileExistsError
+def exit(status=None, kind=SystemExit):
+    raise kind("{EXIT}" + str(status or 0))
+quit = exit
+class Stdin{TAG}:
+    def __init__(self, lines):
+        self.lines, self.at = lines, 0
+    def readline(self):
+        self.at += 1
+        return self.lines[self.at - 1] if self.at <= len(self.lines) else ""
+    def readlines(self):
+        at, self.at = self.at, len(self.lines)
+        return self.lines[at:]
+    def read(self):
+        return "".join(self.readlines())
+    def __iter__(self):
+        return self
+    def __next__(self):
+        if self.at >= len(self.lines):
+            raise StopIteration
+        return self.readline()
+class Stdout{TAG}:
+    def write(self, text, print=print, len=len):
+        print(text, end="")
+        return len(text)
+    def writelines(self, texts, print=print):
+        for text in texts:
+            print(text, end="")
+    def flush(self):
+        pass
+class Sys{TAG}:
+    def __init__(self, lines, system):
+        self.stdin, self.stdout, self.stderr = Stdin{TAG}(lines), Stdout{TAG}(), system.stderr
+        self.maxsize, self.argv, self.exit = system.maxsize, ["main.py"], exit
+    def setrecursionlimit(self, limit):
+        pass
+def input(prompt="", print=print, end=EOFError):
+    if prompt != "":
+        print(prompt, end="")
+    line = {_SYS}.stdin.readline()
+    if line == "":
+        raise end("{END_OF_INPUT}")
+    return line[:-1] if line[-1] == "\\n" else line
+"""
+_PRINT = f"""
+def print(*values, sep=" ", end="\\n", file=None, flush=False, print=print):
+    if file is {_SYS}.stdout or file is None:
+        print(*values, sep=sep, end=end)
+    else:
+        print(*values, sep=sep, end=end, file=file)
+"""
+"""Monty's own `print` knows no other stdout than Monty's; this one is slower, so it serves only those that need it."""
+
+
+def surroundings(code: str, text: str) -> str:
+    """The source that runs before `code` whose stdin holds `text`."""
+    *whole, rest = text.split("\n")
+    lines = [f"{line}\n" for line in whole] + ([rest] if rest else [])
+    return f"{_SURROUNDINGS}\n{_SYS} = Sys{TAG}({lines!r}, real{TAG})\n{_PRINT if 'stdout' in code else ''}"
+
+
+def with_stand_ins(code: str) -> str:
+    """`code` with its imports of `sys` changed into assignments; code that Python cannot parse comes back unchanged."""
+    if "sys" not in code:
+        return code
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return code  # Monty says what is wrong with it
+    # one kind of newline, as Python reads its source
+    lines = [line.encode() for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    for node in sorted(_imports_of_sys(tree), key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [head + "; ".join(_assignments(node)).encode() + tail]
+    return b"\n".join(lines).decode()
+
+
+def _imports_of_sys(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names) if any(alias.name == "sys" for alias in names):
+                yield node
+            case ast.ImportFrom(module="sys", level=0, names=names) if all(alias.name != "*" for alias in names):
+                yield node
+            case _:
+                pass
+
+
+def _assignments(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            yield f"{alias.asname or alias.name} = {_SYS}.{alias.name}"
+        elif alias.name == "sys":
+            yield f"{alias.asname or alias.name} = {_SYS}"
+        else:
+            yield f"import {ast.unparse(alias)}"

@@ -1,0 +1,84 @@
+"""Which peers are worth learning from now: those whose attempts the own judge finds no worse than its own."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from codezero.errors import CheckpointError
+from codezero.solver.advantages import counts
+from codezero.types import ScoredGroup
+
+MEMORY = 0.9
+"""Weight that what was seen before keeps at the next group."""
+PROBE = 0.1
+"""Chance that a peer which is shut out is learned from in an iteration all the same."""
+MARGIN = 0.1
+"""How far a lead may be below 0. That of a peer as good as the own node strays by about .08: a group's mean reward does
+by .35, and the moving mean leaves sqrt(.1 / 1.9) of that."""
+MAX_PEERS = 1024
+"""Remembered; the one that was heard longest ago is forgotten first."""
+_FILE = "gate.json"
+
+_Real = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
+
+
+class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    own: Annotated[dict[str, _Real], msgspec.Meta(max_length=64)]
+    leads: Annotated[dict[Annotated[str, msgspec.Meta(max_length=128)], _Real], msgspec.Meta(max_length=MAX_PEERS)]
+
+
+class Gate:
+    """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge.
+
+    lead <- 0.9 lead + 0.1 (mean reward of its group - own mean reward at that level), from 0 on. A peer passes while
+    its lead is not below -MARGIN.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[str, float] = {}
+        """By level: moving mean of the own groups' rewards."""
+        self._leads: dict[str, float] = {}
+        """By peer id, the one heard last at the end."""
+
+    def observe(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> None:
+        """Take in what was judged in one iteration."""
+        for one in local:
+            mean, level = _mean_reward(one), str(one.group.problem.level)
+            if mean is not None:
+                before = self._own.get(level, mean)
+                self._own[level] = MEMORY * before + (1 - MEMORY) * mean
+        for one in peers:
+            mean, own = _mean_reward(one), self._own.get(str(one.group.problem.level))
+            if mean is not None and own is not None:
+                lead = self._leads.pop(one.group.peer_id, 0.0)
+                self._leads[one.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (mean - own)
+        while len(self._leads) > MAX_PEERS:
+            del self._leads[next(iter(self._leads))]
+
+    def passing(self, peers: Sequence[str], chance: random.Random) -> set[str]:
+        """Those of `peers` that may be learned from in this iteration; one that was never compared may."""
+        return {peer for peer in dict.fromkeys(peers) if chance.random() < PROBE or self.lead(peer) >= -MARGIN}
+
+    def lead(self, peer: str) -> float:
+        """In [-1, 1]; 0 for who was never compared."""
+        return self._leads.get(peer, 0.0)
+
+    def save(self, folder: Path) -> None:
+        (folder / _FILE).write_bytes(msgspec.json.encode(_State(self._own, self._leads)))
+
+    def load(self, folder: Path) -> None:
+        """Raises CheckpointError."""
+        path = folder / _FILE
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=_State)
+        except (OSError, msgspec.MsgspecError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        self._own, self._leads = dict(state.own), dict(state.leads)
+
+
+def _mean_reward(one: ScoredGroup) -> float | None:
+    rewards = [verdict.reward for verdict in one.verdicts if counts(verdict)]
+    return sum(rewards) / len(rewards) if rewards else None

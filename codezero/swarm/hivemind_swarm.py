@@ -1,0 +1,298 @@
+"""The swarm as the round loop sees it: publish, gather, offer, proposals. The network itself lives in another process.
+
+Nothing here blocks, and nothing a peer says of itself is believed: its reward is never sent, its token ids are handed
+on only when they were made by our tokenizer, and its problems are claims.
+"""
+
+import hashlib
+import statistics
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from codezero.config import SwarmConfig
+from codezero.errors import IdentityError
+from codezero.swarm.identity import Identity
+from codezero.swarm.messages import Heard, Playing, Publish, Tell, Told, network_settings
+from codezero.swarm.offers import WITHDRAWAL_COUNTS, Kept, Offers, OwnOffers, read_kept, write_kept
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, WITHDRAWALS, Refusal
+from codezero.swarm.supervisor import NetworkProcess
+from codezero.swarm.wire import (
+    decode_body,
+    decode_feedback,
+    decode_proposals,
+    decode_withdrawals,
+    encode_body,
+    encode_feedback,
+    encode_proposals,
+    encode_withdrawals,
+    own_offer,
+    tokenizer_bytes,
+)
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
+
+READY_SECONDS = 90.0
+ROUNDS_KEPT = 1
+"""A group this many rounds old is still of use."""
+SEEN_GROUPS = 8192
+ARRIVED_GROUPS = 1024
+"""Groups that wait for the next `gather`; the oldest are dropped."""
+PEER_SECONDS = 300.0
+"""How long a peer counts as there after it was heard."""
+UNKNOWN_TOKENIZER = "0" * 64
+
+Item = TypeVar("Item")
+
+
+class HivemindSwarm:
+    """A node's handle on the gossip. Used from one thread.
+
+    `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
+    """
+
+    def __init__(
+        self,
+        config: SwarmConfig,
+        identity: Identity,
+        tokenizer_digest: str = UNKNOWN_TOKENIZER,
+        *,
+        state: Path | None = None,
+    ) -> None:
+        """`state`: folder for what the network process learns of peers and for its status; None: it forgets.
+
+        Raises ConfigError for a name, host, address or list of members that cannot be used.
+        """
+        self.peer_id = identity.peer_id
+        self.tokenizer_digest = tokenizer_digest
+        self._identity_path = Path(config.identity).resolve()
+        self._network = NetworkProcess(network_settings(config, state))
+        self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
+        self._offers = Offers(self.peer_id)
+        self._withdrawals_told: object = None
+        """The last of them that were announced, and when."""
+        self._own = OwnOffers()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._last_heard: dict[str, float] = {}
+        self._counts: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Start the network process and return; `addresses` waits until it is ready. Raises IdentityError."""
+        if Identity.load(self._identity_path).peer_id != self.peer_id:
+            raise IdentityError(f"{self._identity_path} holds another identity than the one this node was given")
+        self._network.start()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Multiaddresses that others can join with, once the network process is ready. Raises SwarmError."""
+        return list(self._network.wait_ready(READY_SECONDS).addresses)
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the network process; None while there is none."""
+        return self._network.pid
+
+    def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Announce own groups, those whose rewards differ first. Raises SwarmError."""
+        self._play(round_number)
+        good = [one for one in groups if not self._offers.is_withdrawn(one.group.problem)]
+        chosen = sorted(good, key=_spread, reverse=True)[:MAX_ITEMS]
+        sent, body = self._largest(chosen, lambda some: self._encode_groups(some, round_number))
+        if sent:
+            tokenizer = tokenizer_bytes(self.tokenizer_digest)
+            rewards = [_mean_reward(one) for one in sent]
+            self._network.send(Publish(GROUPS, round_number, body, rewards, tokenizer))
+
+        self._report(groups, round_number)
+
+    def gather(self, round_number: int) -> list[RolloutGroup]:
+        """Peers' groups that arrived since the last call. Raises SwarmError."""
+        self._play(round_number, hungry=True)
+        self._receive()
+        fresh = [group for group in self._arrived if self._is_fresh(group, round_number)]
+        self._arrived.clear()
+        self._counts["groups_received"] += len(fresh)
+        return fresh
+
+    def offer(self, problems: Sequence[Problem], round_number: int) -> None:
+        """Announce own proposals; they come back from `proposals` too. Raises SwarmError."""
+        self._play(round_number)
+        good = self._offers.still_good(problems)[:MAX_ITEMS]
+        sent, body = self._largest(good, lambda some: self._encode_problems(some, round_number))
+        if sent:
+            mine = [own_offer(problem, self.peer_id) for problem in sent]
+            self._offers.keep(mine)
+            self._own.add(mine)
+            self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
+
+    def withdraw(self, problem_ids: Sequence[str], round_number: int) -> None:
+        """Take back own proposals. The newest withdrawals are announced in every round. Raises SwarmError."""
+        self._counts["withdrawn"] += self._offers.withdraw(self.peer_id, problem_ids)[0]
+        self._play(round_number)
+        newest = self._offers.withdrawn_by(self.peer_id)[-MAX_ITEMS:]
+        # a network process that was started anew knows nothing of what the last one announced
+        telling = (round_number, newest, self._network.restarts)
+        if newest and telling != self._withdrawals_told:
+            body = encode_withdrawals(newest, peer=self.peer_id, round_number=round_number)
+            self._network.send(Publish(WITHDRAWALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
+            self._withdrawals_told = telling
+
+    def feedback(self) -> list[Feedback]:
+        """What peers said since the last call of problems that this node proposed; of each problem, each peer once.
+
+        Raises SwarmError.
+        """
+        self._network.check()
+        return [one for told in self._network.take_told() for one in self._believable(told)]
+
+    def proposals(self, round_number: int) -> list[Problem]:
+        """Everybody's proposals, newest first. Raises SwarmError."""
+        self._play(round_number)
+        self._receive()
+        return self._offers.newest_first()
+
+    def metrics(self) -> Metrics:
+        """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
+        counts = self._network.counts + self._counts
+        since = time.monotonic() - PEER_SECONDS
+        self._last_heard = {peer: heard for peer, heard in self._last_heard.items() if heard > since}
+        metrics: Metrics = {
+            "swarm/peers": len(self._last_heard),
+            "swarm/neighbours": self._network.neighbours,
+            "swarm/network_restarts": self._network.restarts,
+            "swarm/refused": sum(count for name, count in counts.items() if name.startswith("refused_")),
+        }
+        always = ("groups_received", "bytes_in", "bytes_out", *WITHDRAWAL_COUNTS)
+        return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
+
+    def save(self, folder: Path) -> None:
+        """Proposals, withdrawals and which groups were handed on; the totals of `metrics` are of a process."""
+        offers, withdrawn = self._offers.state()
+        write_kept(folder, Kept(offers=offers, own=self._own.state(), withdrawn=withdrawn, seen=list(self._seen)))
+
+    def load(self, folder: Path) -> None:
+        """Raises CheckpointError."""
+        kept = read_kept(folder)
+        self._offers.become(kept.offers, kept.withdrawn)
+        self._own.become(kept.own)
+        self._seen = OrderedDict.fromkeys(kept.seen)
+
+    def close(self) -> None:
+        """End the network process."""
+        self._network.close()
+
+    def _play(self, round_number: int, *, hungry: bool = False) -> None:
+        self._network.check()
+        self._network.send(Playing(round_number, hungry))
+
+    def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Tell the proposers what became of their problems."""
+        by_proposer: dict[str, list[ScoredGroup]] = {}
+        for one in groups:
+            proposer = one.group.problem.proposer
+            if proposer and proposer != self.peer_id and one.success is not None:
+                by_proposer.setdefault(proposer, []).append(one)
+        for proposer, some in by_proposer.items():
+            self._network.send(Tell(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
+
+    def _believable(self, told: Told) -> Iterator[Feedback]:
+        for outcome in decode_feedback(told.feedback).outcomes:
+            problem = self._own.heard(outcome.problem.hex(), told.peer)
+            if problem is not None:
+                yield Feedback(told.peer, problem.id, problem.level, outcome.attempts, outcome.success, told.trust)
+
+    def _encode_groups(self, groups: Sequence[ScoredGroup], round_number: int) -> bytes:
+        return encode_body([one.group for one in groups], peer=self.peer_id, round_number=round_number)
+
+    def _encode_problems(self, problems: Sequence[Problem], round_number: int) -> bytes:
+        return encode_proposals(problems, peer=self.peer_id, round_number=round_number)
+
+    def _largest(
+        self, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
+    ) -> tuple[Sequence[Item], bytes]:
+        """The first of `items` that fit into one body, and the body. What fits in none is left out and counted."""
+        while items:
+            try:
+                return items, encode(items)
+            except Refusal:
+                sendable = [item for item in items if _encodes(item, encode)]
+                self._counts["unpublished"] += len(items) - len(sendable)
+                items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
+        return (), b""
+
+    def _receive(self) -> None:
+        """Everything the network process heard since the last time."""
+        for heard in self._network.take_heard():
+            self._last_heard[heard.peer] = time.monotonic()
+            if heard.kind == PROPOSALS:
+                self._counts["refused_withdrawn"] += self._offers.keep(decode_proposals(heard.body)[2])
+            elif heard.kind == WITHDRAWALS:
+                news, dropped = self._offers.withdraw(heard.peer, decode_withdrawals(heard.body)[2])
+                self._counts["withdrawals_heard"] += news
+                self._counts["offers_withdrawn"] += dropped
+            else:
+                self._arrived.extend(self._as_told(group, heard) for group in decode_body(heard.body))
+
+    def _as_told(self, group: RolloutGroup, heard: Heard) -> RolloutGroup:
+        """What remains of a stranger's group when nothing is taken on trust."""
+        problem = group.problem
+        if problem.source is Source.PROPOSER or problem.standing is Standing.CONFIRMED:
+            group = replace(group, problem=replace(problem, standing=Standing.CLAIMED))
+        if self.tokenizer_digest == UNKNOWN_TOKENIZER or heard.tokenizer.hex() != self.tokenizer_digest:
+            bare = tuple(replace(one, token_ids=(), logprobs=()) for one in group.completions)
+            group = replace(group, completions=bare)
+        return group
+
+    def _is_fresh(self, group: RolloutGroup, round_number: int) -> bool:
+        """Neither ours, nor of a round long gone, nor told before, by whomever."""
+        mark = _fingerprint(group)
+        if group.peer_id == self.peer_id:
+            reason = "own"
+        elif group.round < round_number - ROUNDS_KEPT:
+            reason = "stale"
+        elif mark in self._seen:
+            reason = "duplicate"
+        elif self._offers.is_withdrawn(group.problem):
+            reason = "withdrawn"
+        else:
+            self._seen[mark] = None
+            while len(self._seen) > SEEN_GROUPS:
+                self._seen.popitem(last=False)
+            return True
+        self._counts[f"refused_{reason}"] += 1
+        return False
+
+
+def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
+    try:
+        encode([item])
+    except Refusal:
+        return False
+    return True
+
+
+def _rewards(group: ScoredGroup) -> list[float]:
+    return [verdict.reward for verdict in group.verdicts if verdict.trainable]
+
+
+def _mean_reward(group: ScoredGroup) -> float | None:
+    """None where there is none, or none within the header's bounds."""
+    rewards = _rewards(group)
+    mean = statistics.fmean(rewards) if rewards else -1.0
+    return mean if 0 <= mean <= 1 else None
+
+
+def _spread(group: ScoredGroup) -> float:
+    """Standard deviation of the rewards: where they are all equal, nobody learns anything."""
+    rewards = _rewards(group)
+    return statistics.pstdev(rewards) if rewards else -1.0
+
+
+def _fingerprint(group: RolloutGroup) -> bytes:
+    """The same for the same attempts at the same problem, whoever tells of them and when."""
+    hasher = hashlib.sha256(group.problem.id.encode())
+    for completion in group.completions:
+        hasher.update(hashlib.sha256(completion.text.encode()).digest())
+    return hasher.digest()

@@ -1,0 +1,96 @@
+"""One identity, one living node; and no daemon of a dead one in its way.
+
+Two nodes with one peer id would answer for each other's announcements. And a daemon that outlives its node, because it
+hangs or was stopped, holds the port and the peer id that the next start needs.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import stat
+from pathlib import Path
+
+import msgspec
+
+from codezero.errors import IdentityError
+from codezero.swarm.messages import Ready
+
+logger = logging.getLogger(__name__)
+
+FILE = "daemon.json"
+MAX_FILE = 64 << 10
+
+
+class Lease:
+    """The right to be the peer of one identity file, and the note of which daemon is ours."""
+
+    def __init__(self, identity: Path, folder: Path | None) -> None:
+        """`folder`: where the note survives a kill -9; None: it does not."""
+        self._identity, self._file = identity, folder / FILE if folder else None
+        self._lock: int | None = None
+        self._ready: Ready | None = None
+
+    def take(self) -> None:
+        """Hold the identity until `release` or the end of this process, and end what a dead node left running.
+
+        Raises IdentityError when a living node holds it.
+        """
+        try:
+            self._lock = os.open(self._identity, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise IdentityError(
+                f"{self._identity} is in use: another node on this machine is this peer. Stop it, or give this one an "
+                "identity of its own: swarm.identity=FILE"
+            ) from error
+        except OSError as error:  # a file system without locks
+            logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
+        self._ready = self._read()
+        self.clean()
+
+    def note(self, ready: Ready) -> None:
+        """This daemon is ours now."""
+        self._ready = ready
+        if self._file is not None:
+            try:
+                self._file.write_bytes(msgspec.json.encode(ready))
+            except OSError as error:
+                logger.warning("%s cannot be written: %s", self._file, error.strerror)
+
+    def clean(self) -> None:
+        """Kill the daemon of a dead network process and remove its sockets, if they are still there.
+
+        The socket's random name in its command line tells the daemon from a stranger that was given its process id.
+        """
+        ready, self._ready = self._ready, None
+        if ready is None or not ready.sockets:
+            return
+        name = os.path.basename(ready.sockets[0]).encode()
+        with contextlib.suppress(OSError):
+            if name and name in Path(f"/proc/{ready.daemon}/cmdline").read_bytes():
+                os.kill(ready.daemon, signal.SIGKILL)
+        for socket in ready.sockets:
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.lstat(socket).st_mode):
+                    os.unlink(socket)
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.unlink()
+
+    def release(self) -> None:
+        """Let another have the identity."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _read(self) -> Ready | None:
+        if self._file is None:
+            return None
+        try:
+            with self._file.open("rb") as file:
+                return msgspec.json.decode(file.read(MAX_FILE), type=Ready)
+        except (OSError, msgspec.MsgspecError, UnicodeError):
+            return None

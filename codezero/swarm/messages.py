@@ -1,0 +1,252 @@
+"""What a trainer and its network process say to each other: settings at the start, then messages over a bounded pipe.
+
+What the network process is told at its start, made of checked settings.
+
+What a trainer and its network process say to each other, and the bounded pipe they say it over.
+
+Only MessagePack bytes cross. Both directions drop the oldest message when the other side does not keep up: training
+never waits for the network, and the network never waits for training.
+"""
+
+import ipaddress
+import re
+import threading
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+
+from codezero.config import SwarmConfig
+from codezero.errors import ConfigError
+from codezero.swarm.members import AllowList
+from codezero.swarm.schema import Kind
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+LISTENING = re.compile(r"/(ip4|ip6|dns|dns4|dns6)/[^/\s]{1,255}/tcp/[1-9][0-9]{0,4}")
+ADDRESS = re.compile(r"/.+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Everything the process is told at its start."""
+
+    identity: str
+    swarm: str
+    host: str
+    port: int
+    bootstrap: list[str]
+    poll_seconds: float
+    pull_groups: int
+    members: str = ""
+    """File of the peers that belong; empty: everybody does."""
+    announce: list[str] = []
+    reachable: str = "auto"
+    relay: bool = True
+    state: str = ""
+    """Folder for what outlives the process; empty: none."""
+
+
+def network_settings(config: SwarmConfig, state: Path | None, *, pull_groups: int | None = None) -> Settings:
+    """Paths made absolute. `pull_groups` instead of the one in `config`.
+
+    Raises ConfigError for a name, host, address or list of members that cannot be used.
+    """
+    _check(config)
+    return Settings(
+        identity=str(Path(config.identity).resolve()),
+        swarm=config.name,
+        host=config.host,
+        port=config.port,
+        bootstrap=list(config.bootstrap),
+        poll_seconds=config.poll_seconds,
+        pull_groups=config.pull_groups if pull_groups is None else pull_groups,
+        members=str(Path(config.members).resolve()) if config.members else "",
+        announce=list(config.announce),
+        reachable=config.reachable,
+        relay=config.relay,
+        state=str(state.resolve()) if state else "",
+    )
+
+
+def _check(config: SwarmConfig) -> None:
+    if not NAME.fullmatch(config.name):
+        raise ConfigError(f"swarm.name={config.name} must be 1 to 64 letters, digits, '.', '_' or '-'")
+    try:
+        ipaddress.ip_address(config.host)
+    except ValueError as error:
+        raise ConfigError(f"swarm.host={config.host} must be an IP address of this machine, or 0.0.0.0") from error
+    if config.members:
+        AllowList(Path(config.members))
+    for address in config.announce:
+        if not LISTENING.fullmatch(address):
+            raise ConfigError(f"swarm.announce: {address} is no address; write /ip4/HOST/tcp/PORT with a port above 0")
+    for address in config.bootstrap:
+        if not ADDRESS.fullmatch(address):
+            raise ConfigError(f"swarm.bootstrap: {address} is no address; write /ip4/HOST/tcp/PORT/p2p/PEER_ID")
+
+
+WAITING_MESSAGES = 64
+MAX_MESSAGE = 4 << 20
+"""Bytes: a body and its few words of context."""
+
+
+class Playing(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: this round is open now."""
+
+    round: int
+    hungry: bool = False
+    """What was heard has been taken; as much again is welcome."""
+
+
+class Publish(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: these are our groups, problems or withdrawals of a round; announce them."""
+
+    kind: Kind
+    round: int
+    body: bytes
+    """As `wire.encode_body`, `encode_proposals` or `encode_withdrawals` makes it. Withdrawals are all that are to be
+    announced in that round."""
+    rewards: list[float | None]
+    """Mean reward of each group, None where there is none; empty for anything else."""
+    tokenizer: bytes
+
+
+class Tell(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: say this to one peer, whose problems we attempted."""
+
+    peer: str
+    feedback: bytes
+    """As `wire.encode_feedback` makes it."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: end in good order."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """Network: the daemon is up."""
+
+    addresses: list[str]
+    """Multiaddresses others can join with."""
+    daemon: int
+    """Process id of the peer-to-peer daemon."""
+    sockets: list[str]
+    """Paths that a killed process leaves behind."""
+
+
+class Heard(msgspec.Struct, frozen=True, tag=True):
+    """Network: a peer's body, checked against its signed header and encoded anew."""
+
+    kind: Kind
+    peer: str
+    round: int
+    body: bytes
+    tokenizer: bytes
+
+
+class Told(msgspec.Struct, frozen=True, tag=True):
+    """Network: a peer's feedback on problems, decodable."""
+
+    peer: str
+    feedback: bytes
+    trust: float = 1.0
+    """(0, 1], as `Trust.chance` has it."""
+
+
+class Counted(msgspec.Struct, frozen=True, tag=True):
+    """Network: how often what happened since the last time, by name."""
+
+    counts: dict[str, int]
+    neighbours: int
+    """Nodes in the DHT's routing table now."""
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """Network: a warning for the trainer's log."""
+
+    level: int
+    text: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """Network: the last words of a process that cannot go on."""
+
+    reason: str
+
+
+Message = Playing | Publish | Tell | Stop | Ready | Heard | Told | Counted | Logged | Failed
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class Link:
+    """One end of the pipe: a thread that reads and a thread that writes.
+
+    `on_message` and `on_closed` are called in the reading thread; `on_closed` once, when the other side is gone.
+    """
+
+    def __init__(
+        self, connection: Connection, on_message: Callable[[Message], None], on_closed: Callable[[], None]
+    ) -> None:
+        self._connection, self._on_message, self._on_closed = connection, on_message, on_closed
+        self._waiting: deque[bytes] = deque(maxlen=WAITING_MESSAGES)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=target, name=f"swarm-link-{target.__name__}", daemon=True)
+            for target in (self._read, self._write)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, message: Message) -> None:
+        """Never blocks; the oldest waiting message is dropped when WAITING_MESSAGES are."""
+        with self._changed:
+            self._waiting.append(msgspec.msgpack.encode(message))
+            self._changed.notify()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything was written, the other side is gone, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._waiting, seconds)
+
+    def join(self, seconds: float) -> None:
+        """Wait for both threads; they end when the other side is gone."""
+        for thread in self._threads:
+            thread.join(seconds)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = self._connection.recv_bytes(MAX_MESSAGE)
+            except (EOFError, OSError):
+                break
+            self._on_message(_decoder.decode(data))
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._on_closed()
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or bool(self._waiting))
+                if self._closed:
+                    return
+                data = self._waiting[0]
+            try:
+                self._connection.send_bytes(data)
+            except OSError:
+                return
+            with self._changed:
+                if self._waiting and self._waiting[0] is data:
+                    self._waiting.popleft()
+                self._changed.notify_all()
+
+
+def port_of(addresses: list[str]) -> int | None:
+    """The TCP port in the first multiaddress that has one."""
+    ports = (re.search(r"/tcp/(\d+)/", address) for address in addresses)
+    return next((int(port[1]) for port in ports if port), None)

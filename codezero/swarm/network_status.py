@@ -1,0 +1,102 @@
+"""What the network process tells people: a small file that it writes anew every few seconds, and its reader."""
+
+import logging
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from codezero.errors import SwarmError
+from codezero.swarm.schema import PeerId
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "network"
+"""Below a run's folder: what its network process writes."""
+ADDRESSES = "addresses.txt"
+"""In a node's run folder: one multiaddress a line, written when others can join."""
+FILE = "status.json"
+MAX_FILE = 4 << 20
+MAX_PEERS = 500
+"""In the file, the last heard first."""
+
+Text = Annotated[str, Meta(max_length=512)]
+
+
+class PeerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One peer, as this node knows it."""
+
+    peer: PeerId
+    heard_seconds_ago: float
+    bodies: int
+    groups: int
+    size: int
+    """Bytes of its bodies."""
+    failures: dict[str, int]
+    """By offence."""
+    penalty: float
+    state: str
+    """ok or quarantined."""
+    reason: Text
+    """Why it is not dealt with; empty when it is."""
+
+
+class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The network process at one moment."""
+
+    time: float
+    """Seconds since 1970."""
+    me: PeerId
+    addresses: list[Text]
+    """That others can join with."""
+    neighbours: int
+    """Nodes in the DHT's routing table."""
+    round: int | None
+    shards: int
+    """Places that a round is spread over, as this node judges."""
+    reachable: bool | None
+    """None: not known yet."""
+    reachability: Text
+    """In words, with what to do about it."""
+    peers: Annotated[list[PeerLine], Meta(max_length=MAX_PEERS)]
+
+
+def write_status(folder: Path, status: NetworkStatus) -> None:
+    """Replace the file. A failure is a warning."""
+    path = folder / FILE
+    part = path.with_name(f"{FILE}.part")
+    try:
+        part.write_bytes(msgspec.json.encode(status))
+        os.replace(part, path)
+    except OSError as error:
+        logger.warning("%s cannot be written: %s", path, error.strerror)
+
+
+def read_status(folder: Path) -> NetworkStatus:
+    """Raises SwarmError that says what is missing or broken."""
+    path = folder / FILE
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_FILE), type=NetworkStatus)
+    except FileNotFoundError as error:
+        raise SwarmError(f"{path} is not there: no node with a network runs, or ran, in this folder") from error
+    except (OSError, msgspec.MsgspecError, UnicodeError) as error:
+        raise SwarmError(f"{path} cannot be read: {error}") from error
+
+
+def remembered_port(addresses: Path, host: str) -> int:
+    """The port of the last start if it is still free, so that peers who know it find this node again; else 0."""
+    found = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
+    port = int(found[1]) if found else 0
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError):
+            return 0
+    return port

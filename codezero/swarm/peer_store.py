@@ -1,0 +1,135 @@
+"""Who is near in the DHT: keeps a node in touch, and remembers whom it met, for the next start."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from hivemind.dht.node import DHTNode
+from hivemind.p2p import PeerID, PeerInfo
+from hivemind.utils.multiaddr import Multiaddr
+from msgspec import Meta
+
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
+from codezero.swarm.schema import PeerId
+from codezero.swarm.transport import within
+
+logger = logging.getLogger(__name__)
+
+DIAL_SECONDS = 3.0
+DIALS_AT_ONCE = 8
+KNOWN_PEERS = 512
+ADDRESSES_EACH = 8
+MAX_FILE = 1 << 20
+LOST = 12
+"""Dials in vain after which a peer that is no bootstrap is forgotten."""
+
+
+class Acquaintance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A peer of the file, and the ways to it."""
+
+    peer: PeerId
+    addresses: Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
+
+
+class Acquaintances(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: ways into the swarm beside the bootstraps, which may be dead by the next start."""
+
+    peers: Annotated[list[Acquaintance], Meta(max_length=KNOWN_PEERS)]
+
+
+class Neighbourhood:
+    """Keeps a node in touch: dials the bootstraps and every peer it ever met that is not a neighbour now.
+
+    hivemind never tries again after a start in vain or a partition; this does, a few peers at a time.
+    """
+
+    def __init__(self, node: DHTNode, bootstrap: Sequence[str]) -> None:
+        self._node = node
+        self._bootstrap = {peer: address for peer, address in map(split_address, bootstrap) if peer != node.peer_id}
+        self._known: dict[PeerID, list[Multiaddr]] = {}
+        self._in_vain: dict[PeerID, int] = {}
+
+    def remember(self, path: Path) -> None:
+        """Write whom this node knows a way to. A failure is a warning: it costs the next start, not this one."""
+        peers = [
+            Acquaintance(peer.to_base58(), [str(address) for address in addresses[:ADDRESSES_EACH]])
+            for peer, addresses in self._known.items()
+        ]
+        part = path.with_name(f"{path.name}.part")
+        try:
+            part.write_bytes(msgspec.json.encode(Acquaintances(peers)))
+            os.replace(part, path)
+        except OSError as error:
+            logger.warning("the peers met cannot be remembered in %s: %s", path, error.strerror)
+
+    def recall(self, path: Path) -> None:
+        """Dial, besides the bootstraps, whom `remember` wrote down. A file that is broken counts as none."""
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                with path.open("rb") as file:
+                    told = msgspec.json.decode(file.read(MAX_FILE), type=Acquaintances)
+                found = {PeerID.from_base58(one.peer): [Multiaddr(a) for a in one.addresses] for one in told.peers}
+            except (OSError, ValueError) as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                logger.warning("%s cannot be read and is left out: %s", path, error)
+                return
+            found.pop(self._node.peer_id, None)
+            self._known |= found
+
+    @property
+    def size(self) -> int:
+        """Neighbours in the routing table."""
+        return len(self._node.protocol.routing_table.uid_to_peer_id)
+
+    async def rejoin(self) -> None:
+        """One round of dialling."""
+        for info in await self._connected():
+            if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
+                self._known[info.peer_id] = list(info.addrs)
+        missing = [peer for peer in {**self._bootstrap, **self._known} if self._is_missing(peer)]
+        chosen = random.sample(missing, min(DIALS_AT_ONCE, len(missing)))
+        for peer, reached in zip(chosen, await asyncio.gather(*map(self._dial, chosen)), strict=True):
+            self._in_vain[peer] = 0 if reached else self._in_vain.get(peer, 0) + 1
+            if self._in_vain[peer] >= LOST:
+                self._known.pop(peer, None)
+                self._in_vain.pop(peer)
+
+    async def _connected(self) -> list[PeerInfo]:
+        try:
+            return await within(DIAL_SECONDS, self._node.p2p.list_peers())
+        except NETWORK_ERRORS:
+            return []
+
+    def _is_missing(self, peer: PeerID) -> bool:
+        table = self._node.protocol.routing_table
+        return peer != self._node.peer_id and table.get(peer_id=peer) is None
+
+    async def _dial(self, peer: PeerID) -> bool:
+        """Connect, forgive what is past, and become neighbours."""
+        addresses = self._known.get(peer, []) + ([self._bootstrap[peer]] if peer in self._bootstrap else [])
+        try:
+            await within(DIAL_SECONDS, self._node.p2p._client.connect(peer, addresses))
+            self._node.blacklist.register_success(peer)
+            answered = await within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) is not None
+            if answered and peer in self._bootstrap and self._is_missing(peer):
+                await self._ask_the_way(peer)
+        except NETWORK_ERRORS:
+            return False
+        return answered
+
+    async def _ask_the_way(self, guide: PeerID) -> None:
+        """A bootstrap whose node id is of its own choosing, such as `hivemind-dht`, is no neighbour, but knows some."""
+        me = self._node.node_id
+        found = await within(DIAL_SECONDS, self._node.protocol.call_find(guide, [me]))
+        near = [peer for peer in found[me][1].values() if self._is_missing(peer)] if found else []
+        await asyncio.gather(*(within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) for peer in near))

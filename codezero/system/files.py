@@ -1,0 +1,90 @@
+"""Files: private ones, written whole and never over another; and whether the disk has room.
+
+Room on the disk: is there none, and was that why something could not be written?
+
+Files that only their owner may read: made whole, never over another, refused when others could read them.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from codezero.errors import DiskFullError, WalletError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LEAST = 4 << 20
+"""Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
+
+
+MOST_SET_ASIDE = 10 << 20
+"""Bytes that another process may append to a file before the next start moves it away."""
+
+
+def lacks_room(error: Exception) -> bool:
+    """Also of errors that other languages' libraries raise, which only say so."""
+    return getattr(error, "errno", None) in FULL or any(f"(os error {number})" in str(error) for number in FULL)
+
+
+def full(folder: Path) -> str:
+    """What is wrong with the disk that a folder is on; empty: nothing, or it cannot be told."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    if free >= LEAST:
+        return ""
+    return f"the disk is full, {free / (1 << 20):.1f} MiB are left for {folder}: make room, and the run goes on"
+
+
+def write_new(path: Path, content: bytes) -> bool:
+    """All or nothing, mode 0600, and never over a file that is there. Did this call make it? Raises WalletError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), 0o600)
+                file.flush()
+                os.fsync(file.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(name, path)
+                return True
+            return False
+        finally:
+            os.unlink(name)
+    except OSError as error:
+        kind = DiskFullError if lacks_room(error) else WalletError
+        raise kind(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_private(path: Path, limit: int) -> bytes:
+    """At most `limit` bytes of a regular file that nobody else may read. Raises WalletError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise WalletError(f"{path} is not a regular file")
+            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise WalletError(f"{path} is open to other users of this machine; run: chmod 600 {path}")
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise WalletError(f"{path}: {error.strerror}") from error
+    if len(content) > limit:
+        raise WalletError(f"{path} is longer than the {limit} bytes it may have")
+    return content
+
+
+def set_aside(path: Path, most: int = MOST_SET_ASIDE) -> Path:
+    """`path`, for appending to what another process writes by itself; first moved to PATH.1 when it is large.
+
+    So such a file and its predecessor are bounded from start to start, not within one.
+    """
+    if path.exists() and path.stat().st_size > most:
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path

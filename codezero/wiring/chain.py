@@ -1,0 +1,242 @@
+"""Config -> the chain's part of a node: who keeps the round, and where points go.
+
+Nothing here waits long for a chain that cannot be reached: training goes on in the last known round, and points wait in
+the outbox. Runs beside the loading of the models.
+"""
+
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.chain.rounds import ClockCoordinator, NoOutbox
+from codezero.config import ChainConfig, NodeConfig
+from codezero.errors import ChainError, ConfigError
+from codezero.protocols import Coordinator, Outbox
+from codezero.system.recursion import usual_recursion_limit
+
+if TYPE_CHECKING:
+    from codezero.chain.contract import Coordinator as ContractCoordinator
+    from codezero.chain.rpc import Rpc
+    from codezero.chain.sender import Sender
+    from codezero.chain.wallet import Wallet
+
+logger = logging.getLogger(__name__)
+
+OUTBOX = "outbox-{chain}-{contract}.db"
+"""Below a run's folder: one for each contract, so that a chain that begins anew takes no points of the old one."""
+KEEPING_SECONDS = 5.0
+FILLING_SECONDS = 5.0
+"""Between two tries to reach a chain that may have a faucet for a poor account."""
+
+
+@dataclass(frozen=True)
+class ChainParts:
+    """What the round loop drives."""
+
+    coordinator: Coordinator
+    outbox: Outbox
+
+
+def build_chain(
+    config: ChainConfig,
+    peer: str,
+    folder: Path,
+    stack: contextlib.ExitStack,
+    *,
+    members: Path | None = None,
+    wallet: "Wallet | None" = None,
+) -> ChainParts:
+    """The chain that the config names; what holds a process, thread or file is closed by `stack`.
+
+    members: file to keep the registered peers in. wallet: the account; None: the config's. Raises ConfigError,
+    WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
+    """
+    if config.kind == "clock":
+        return ChainParts(ClockCoordinator(config.round_seconds), NoOutbox())
+    from codezero.chain.devchain_files import Lock
+    from codezero.chain.outbox import ChainOutbox
+    from codezero.chain.registry import EVERY, Registry
+    from codezero.chain.rounds import Repeating
+    from codezero.chain.stage_manager import EVERY as STAGE_SECONDS
+    from codezero.chain.stage_manager import StageManager
+
+    coordinator = connect(config, stack, wallet)
+    usual_recursion_limit()
+    try:
+        coordinator.register(peer)
+    except ChainError as error:
+        _tolerable(error)
+        logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
+    path = folder / OUTBOX.format(chain=coordinator.rpc.chain_id, contract=coordinator.contract[2:10].lower())
+    outbox = ChainOutbox(
+        path, coordinator, peer, submit_after=config.submit_after or None, round_seconds=config.round_seconds
+    )
+    stack.callback(outbox.close)
+    # of several nodes with one account on this machine, one opens the rounds; when it ends, another does
+    turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))
+    stack.callback(turn.close)
+    manager = StageManager(coordinator, config.round_seconds, turn=turn.take)
+    stack.callback(Repeating("opening rounds", manager.tick, min(STAGE_SECONDS, config.round_seconds / 4)).close)
+    if members is not None:
+        stack.callback(Repeating("reading who is registered", Registry(coordinator, members, peer).tick, EVERY).close)
+    return ChainParts(coordinator, outbox)
+
+
+def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | None" = None) -> "ContractCoordinator":
+    """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
+
+    wallet: the account; None: the config's. Raises ConfigError, WalletError, ChainError.
+    """
+    from codezero.chain.contract import Coordinator
+    from codezero.chain.embedded import own_contract
+    from codezero.chain.sender import Sender
+
+    wallet = wallet or open_wallet(config)
+    rpc = chain_access(config, wallet, stack)
+    contract = config.contract
+    if config.kind == "embedded" and not contract:
+        contract = own_contract(Path(config.directory), rpc, Sender(rpc, wallet))
+    coordinator = Coordinator(rpc, contract, sender_of(config, rpc, wallet, stack))
+    stack.callback(coordinator.close)
+    return coordinator
+
+
+def sender_of(config: ChainConfig, rpc: "Rpc", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
+    """Transactions that the account pays for, or with `alchemy_policy` operations that a sponsor does."""
+    from codezero.chain.alchemy import Alchemy, api_key
+    from codezero.chain.sender import Sender
+    from codezero.chain.sponsored import AlchemySender
+    from codezero.chain.wallet import KeystoreWallet
+
+    if not config.alchemy_policy:
+        return Sender(rpc, wallet)
+    if not isinstance(wallet, KeystoreWallet):
+        raise ConfigError(
+            "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
+            "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
+        )
+    key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
+    alchemy = Alchemy(key, config.alchemy_policy, url=config.alchemy_url, delegates=config.alchemy_delegates)
+    stack.callback(alchemy.close)
+    return AlchemySender(rpc, wallet, alchemy)
+
+
+def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "Rpc":
+    """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
+    from codezero.chain.embedded import fund
+    from codezero.chain.rounds import Repeating
+    from codezero.chain.rpc import Rpc
+
+    urls, chain_id = list(config.rpc_urls), config.chain_id
+    if config.kind == "embedded":
+        urls, chain_id = _serve(config, stack)
+    rpc = Rpc(urls, chain_id, plain_http=config.plain_http)
+    stack.callback(rpc.close)
+    try:
+        fund(rpc, wallet.address)
+    except ChainError as error:
+        if config.kind == "embedded":
+            raise
+        logger.warning("the account %s could not be looked at: %s", wallet.address, error)
+        filling = partial(fund, rpc, wallet.address)
+        stack.callback(Repeating("looking at the account", filling, FILLING_SECONDS, once=True).close)
+    return rpc
+
+
+def chain_place(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int, str]:
+    """Endpoints, chain id and contract, for who only reads. Raises ConfigError and ChainError."""
+    from codezero.chain.embedded import founded
+
+    if config.kind == "clock":
+        raise ConfigError("chain.kind=clock counts no points; there is nothing to read")
+    if config.kind == "rpc":
+        return list(config.rpc_urls), config.chain_id, config.contract
+    directory = Path(config.directory)
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
+    contract = config.contract or founded(directory)
+    return *_serve(config, stack), contract
+
+
+def with_login(config: NodeConfig) -> NodeConfig:
+    """The account is the one that the login keeps, once the node has an owner; a keystore of one's own goes first.
+
+    Raises LoginError.
+    """
+    chain = config.chain
+    own = chain.signer or not throws_away(chain)
+    if chain.kind == "clock" or own or not Path(config.login.directory).is_dir():
+        return config
+    from codezero.login.login import TOKEN
+    from codezero.login.store import Folder
+    from codezero.login.vault import Vault
+
+    folder = Folder(Path(config.login.directory))
+    owner = Vault(folder, config.login.days, time.time).owner()
+    if owner is None:
+        return config
+    signer = f"http://localhost:{config.login.port}"
+    remote = replace(chain, signer=signer, signer_token=str(folder.path / TOKEN), account=owner.account)
+    page = "on" if config.login.page == "auto" else config.login.page  # off: another process serves it
+    return replace(config, chain=remote, login=replace(config.login, page=page))
+
+
+def open_wallet(config: ChainConfig) -> "Wallet":
+    """The account that the config names; a throw-away one, its passphrase beside it, where there is none yet.
+
+    Raises WalletError and ConfigError.
+    """
+    from codezero.chain.remote_signer import RemoteWallet
+    from codezero.chain.wallet import KeystoreWallet
+
+    if config.signer:
+        return RemoteWallet(config.signer, Path(config.signer_token), config.account)
+    path = Path(config.wallet)
+    return KeystoreWallet.throw_away(path) if throws_away(config) else KeystoreWallet.open(path, passphrase_of(config))
+
+
+def throws_away(config: ChainConfig) -> bool:
+    """Is the account one that the node makes and opens by itself?"""
+    path = Path(config.wallet)
+    return not config.signer and (not path.exists() or path.with_name(f"{path.name}.passphrase").exists())
+
+
+def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
+    """From a file, an environment variable or a prompt, which asks twice for a `new` one. Raises WalletError."""
+    from codezero.chain.wallet import passphrase_from_environment, passphrase_from_file, passphrase_from_prompt
+
+    if config.passphrase_file:
+        return passphrase_from_file(Path(config.passphrase_file))
+    if config.passphrase_variable:
+        return passphrase_from_environment(config.passphrase_variable)
+    return passphrase_from_prompt(f"passphrase of {config.wallet}: ", confirm=new)
+
+
+def _serve(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int]:
+    """The embedded chain, which stays while any node of this machine uses it and is started anew when it dies."""
+    from codezero.chain.devchain_handle import start
+    from codezero.chain.rounds import Repeating
+
+    handle = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
+
+    def keep() -> None:
+        if not handle.alive():
+            handle.revive()
+
+    stack.callback(Repeating("keeping the embedded chain alive", keep, KEEPING_SECONDS).close)
+    return [handle.url], handle.chain_id
+
+
+def _tolerable(error: ChainError) -> None:
+    """Raise what trying again cannot mend."""
+    from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
+    from codezero.errors import WalletError
+
+    if isinstance(error, (ForeignOwnerError, ContractError, WalletError)):
+        raise error
+    if isinstance(error, WrongChainError):
+        raise ConfigError(str(error)) from error

@@ -1,0 +1,146 @@
+"""Config -> evaluator: which judge, which canaries, which sandbox, or execution instead of a judge."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.config import EvaluatorConfig, NodeConfig
+from codezero.problems.library import Library
+from codezero.problems.rows import read_rows
+from codezero.problems.synthetic.tasks import parse_question, worked
+from codezero.protocols import Evaluator
+from codezero.types import Problem
+
+if TYPE_CHECKING:
+    from codezero.code.worker import StaticGuard
+    from codezero.evaluator.audit import Auditor
+    from codezero.evaluator.canaries import CanarySource
+    from codezero.evaluator.types import Judge
+    from codezero.models.load import LoadedModel
+
+logger = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+"""Tells a person what takes its time."""
+_ROWS = 1_000
+"""Of a file, looked at for the style of its problems."""
+LoadJudge = Callable[[], "LoadedModel"]
+
+
+def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, load: LoadJudge) -> Evaluator:
+    """The frozen judge, calibrated on canaries that no solver sees; or execution, where the settings ask for it.
+
+    Raises ModelError, EvaluatorError, SandboxError and ProblemError.
+    """
+    from codezero.code.worker import StaticGuard
+
+    settings = config.evaluator
+    guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
+    if config.reward.mode == "rlvr":
+        from codezero.evaluator.executed import ExecutedEvaluator
+        from codezero.sandbox.tiered import open_sandbox
+
+        return ExecutedEvaluator(guard, stack.enter_context(open_sandbox(config.audit.sandbox)), weights=config.reward)
+    from codezero.evaluator.evaluator import FrozenEvaluator
+    from codezero.evaluator.reliability import Watch
+
+    judge = build_judge(settings, guard, stack, say, load)
+    watch = Watch(
+        judge,
+        guard,
+        canary_source(settings),
+        settings,
+        identity=judge_identity(settings),
+        seed=config.seed,
+        auditor=build_auditor(config, stack),
+        tell=say,
+    )
+    evaluator = FrozenEvaluator(judge, guard, watch, weights=config.reward)
+    say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
+    evaluator.calibrate()
+    return evaluator
+
+
+def build_judge(
+    settings: EvaluatorConfig, guard: "StaticGuard", stack: contextlib.ExitStack, say: Say, load: LoadJudge
+) -> "Judge":
+    """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
+    from codezero.evaluator.judge_prompts import SCORES
+
+    if settings.kind == "local":
+        from codezero.evaluator.judge import LikelihoodJudge
+        from codezero.evaluator.self_consistency import AgreeingJudge
+
+        judge = LikelihoodJudge(load(), questions=settings.questions, batch_rows=settings.batch_rows)
+        if judge.unused:
+            logger.info("judge: %s", judge.unused)
+        return AgreeingJudge(judge, guard, settings.own_solutions) if settings.own_solutions else judge
+    from codezero.evaluator.endpoint import OllamaJudge, OpenAIJudge
+
+    say(f"asking the judge at {settings.url}")
+    made = {"openai": OpenAIJudge, "ollama": OllamaJudge}[settings.kind](
+        settings.url,
+        settings.model,
+        seconds=settings.seconds,
+        requests=settings.requests,
+        scores=[name for question in settings.questions for name in SCORES[question]],
+    )
+    stack.callback(made.close)
+    made.check()
+    return made
+
+
+def canary_source(settings: EvaluatorConfig) -> "CanarySource":
+    """Synthetic problems and their mutants, or a file of MBPP or CodeContests rows. Raises ProblemError."""
+    from codezero.evaluator.canaries import CanarySource
+
+    if not settings.canaries_from:
+        return CanarySource(worked)
+    library = Library(read_rows(Path(settings.canaries_from)))
+    logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
+    return CanarySource(library)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The problems on which a judge was calibrated; of others its figures say nothing."""
+
+    name: str
+    holds: Callable[[Problem], bool]
+
+
+def calibration_family(settings: EvaluatorConfig) -> Family:
+    """Of the canaries. A file's family are the problems of the style that its rows have. Raises ProblemError."""
+    if not settings.canaries_from:
+        return Family("the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None)
+    styles = {row.problem.style for row in islice(read_rows(Path(settings.canaries_from)), _ROWS)}
+    return Family(f"the problems of {settings.canaries_from}", lambda problem: problem.style in styles)
+
+
+def build_auditor(config: NodeConfig, stack: contextlib.ExitStack) -> "Auditor | None":
+    """None unless asked for: by default nothing of what is trained on is ever executed. Raises SandboxError."""
+    if not config.audit.share:
+        return None
+    from codezero.evaluator.audit import Auditor
+    from codezero.sandbox.tiered import open_sandbox
+
+    sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
+    return Auditor(sandbox, share=config.audit.share, window=config.audit.window, seed=config.seed)
+
+
+def judge_identity(settings: EvaluatorConfig) -> str:
+    """16 hex digits, the same wherever the same judge is asked the same: to compare rewards, and to know it again."""
+    from codezero.evaluator.judge_prompts import PROMPT_VERSION
+
+    files: list[object] = []
+    if os.path.isdir(settings.model):
+        files = [[path.name, path.stat().st_size] for path in sorted(Path(settings.model).iterdir())]
+    parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), settings.own_solutions]
+    return hashlib.sha256(json.dumps([*parts, PROMPT_VERSION, files]).encode()).hexdigest()[:16]

@@ -1,0 +1,224 @@
+"""`codezero swarm create` and `codezero swarm join`: found a swarm that others can join with one file.
+
+Both end in the settings of an ordinary node: whoever founds runs one that also opens the rounds, as long as its account
+may. Nothing that an invitation says is taken without its founder's signature.
+"""
+
+import contextlib
+import ipaddress
+import logging
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from codezero.chain.contract import Coordinator, deploy
+from codezero.chain.devchain_files import ChainDirectory
+from codezero.chain.errors import ChainUnreachableError
+from codezero.chain.invitation import (
+    BOOTNODE,
+    VERSION,
+    ChainPart,
+    Invitation,
+    JudgePart,
+    NetworkPart,
+    read_invitation,
+    signed,
+    write_invitation,
+)
+from codezero.chain.rpc import Rpc
+from codezero.chain.sender import Sender
+from codezero.chain.wallet import KeystoreWallet
+from codezero.compose import quoted
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError, InviteError
+from codezero.models.digest import weights_digest
+from codezero.nano import NANO, weights_directory
+from codezero.swarm.identity import Identity
+from codezero.swarm.schema import VERSION as PROTOCOL
+from codezero.wiring.chain import chain_access, open_wallet, with_login
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_NAME = "codezero"
+MOST_BOOTNODES = 16
+"""Of the contract's list that a joiner dials; what it holds is strangers' text."""
+
+
+def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> Invitation:
+    """Deploy a contract, name this node as the way in, and write the invitation to `out`.
+
+    chain: an embedded one is served until this is closed, so that whoever has the invitation at once finds it there.
+    Raises ConfigError, WalletError, ModelError, ChainError.
+    """
+    if out.exists():
+        raise ConfigError(f"{out} exists; an invitation is never overwritten: move it away or choose --out")
+    if config.chain.kind == "clock":
+        raise ConfigError("chain.kind=clock keeps no members and no points; found a swarm with embedded or rpc")
+    config = with_login(config)
+    identity = Identity.load_or_create(Path(config.swarm.identity))
+    bootnodes = _own_addresses(config, identity.peer_id)
+    judge = judge_of(config)
+    with contextlib.ExitStack() as stack:
+        wallet = open_wallet(config.chain)
+        if not isinstance(wallet, KeystoreWallet):
+            raise ConfigError(
+                "an invitation is signed with a keystore, and this account is kept by a signer or the login; name "
+                "a keystore of your own with chain.wallet=FILE"
+            )
+        rpc = chain_access(config.chain, wallet, chain)
+        sender = Sender(rpc, wallet)
+        contract = config.chain.contract or deploy(sender)
+        coordinator = Coordinator(rpc, contract, sender)
+        stack.callback(coordinator.close)
+        if not coordinator.is_owner(wallet.address):
+            raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
+        coordinator.add_bootnodes(bootnodes)
+        name = config.swarm.name
+        invitation = signed(
+            Invitation(
+                version=VERSION,
+                founder=wallet.address,
+                chain=ChainPart(rpc.chain_id, rpc.urls, contract, config.chain.round_seconds),
+                network=NetworkPart(
+                    f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name, PROTOCOL, bootnodes
+                ),
+                judge=judge,
+            ),
+            wallet.sign_message,
+        )
+    write_invitation(out, invitation)
+    return invitation
+
+
+def joined(path: Path, config: NodeConfig) -> list[str]:
+    """The settings, as overrides, with which a node belongs to the swarm of the invitation in `path`.
+
+    `config` holds what the user set. Raises InviteError for one that was changed, is of another protocol, wants
+    another judge, or whose contract is not the founder's; a chain that does not answer is only warned of.
+    """
+    invitation = read_invitation(path)
+    network = invitation.network
+    if network.protocol != PROTOCOL:
+        raise InviteError(
+            f"the swarm speaks version {network.protocol} of the wire format and this node version {PROTOCOL}; "
+            f"{'update this node' if network.protocol > PROTOCOL else 'use an older release'}"
+        )
+    _check_judge(invitation, config)
+    bootnodes = [*network.bootnodes, *_check_chain(invitation, config)]
+    me = Identity.load_or_create(Path(config.swarm.identity)).peer_id
+    own = [address for address in network.bootnodes if address.endswith(f"/p2p/{me}")]
+    others = [address for address in dict.fromkeys(bootnodes) if not address.endswith(f"/p2p/{me}")]
+    overrides = [
+        "network=peer",
+        f"swarm.name={quoted(network.name)}",
+        f"swarm.bootstrap=[{','.join(map(quoted, others))}]",
+        f"evaluator.model={quoted(invitation.judge.model)}",
+        *chain_overrides(invitation, config),
+    ]
+    if own and not config.swarm.port:
+        overrides.append(f"swarm.port={_port(own[0])}")
+    return overrides
+
+
+def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
+    """The settings of the invitation's chain; whoever serves it from this folder goes on to."""
+    chain = invitation.chain
+    return [
+        f"chain.kind={'embedded' if _serves(config, chain.id) else 'rpc'}",
+        f"chain.rpc_urls=[{','.join(map(quoted, chain.rpc))}]",
+        f"chain.chain_id={chain.id}",
+        f"chain.contract={quoted(chain.contract)}",
+        f"chain.round_seconds={chain.round_seconds}",
+    ]
+
+
+def judge_of(config: NodeConfig) -> JudgePart:
+    """The judge that the config names, by name and content. Raises ModelError."""
+    model = config.evaluator.model
+    if config.evaluator.kind != "local":
+        return JudgePart(model, "")
+    return JudgePart(model, weights_digest(str(weights_directory("judge")) if model == NANO else model))
+
+
+def _check_judge(invitation: Invitation, config: NodeConfig) -> None:
+    wanted = invitation.judge
+    if not wanted.digest or config.evaluator.kind != "local":
+        return
+    digest = weights_digest(str(weights_directory("judge")) if wanted.model == NANO else wanted.model)
+    if digest != wanted.digest:
+        raise InviteError(
+            f"the swarm's judge is {wanted.model} with the digest {wanted.digest[:12]}…, and what is here under that "
+            f"name has {digest[:12]}…; get the founder's revision, or rewards would not compare"
+        )
+
+
+def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
+    """Whose contract is it? Returns the ways in that it names; none while the chain does not answer."""
+    chain = invitation.chain
+    with contextlib.ExitStack() as stack:
+        if _serves(config, chain.id):
+            from codezero.chain.devchain_handle import start
+
+            stack.enter_context(start(Path(config.chain.directory), port=config.chain.port))
+        rpc = Rpc(chain.rpc, chain.id, plain_http=config.chain.plain_http)
+        stack.callback(rpc.close)
+        coordinator = Coordinator(rpc, chain.contract)
+        stack.callback(coordinator.close)
+        try:
+            if not coordinator.is_owner(invitation.founder):
+                raise InviteError(
+                    f"the contract {chain.contract} does not belong to {invitation.founder}, who signed the "
+                    "invitation; do not join with it"
+                )
+            told = coordinator.bootnodes()
+        except ChainUnreachableError as error:
+            logger.warning("the invitation could not be compared with the chain: %s", error)
+            print(f"codezero: the invitation could not be compared with the chain yet: {error}")
+            return []
+    return [address for address in told if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
+
+
+def _serves(config: NodeConfig, chain_id: int) -> bool:
+    """Is it the embedded chain of this very folder?"""
+    directory = Path(config.chain.directory)
+    endpoint = ChainDirectory(directory).endpoint() if directory.is_dir() else None
+    return endpoint is not None and endpoint.chain_id == chain_id
+
+
+def _own_addresses(config: NodeConfig, peer: str) -> list[str]:
+    """Where others will find this node. Raises ConfigError without a port, which has to stay the same."""
+    if config.swarm.announce:
+        return [f"{address}/p2p/{peer}" for address in config.swarm.announce]
+    if not config.swarm.port:
+        raise ConfigError("swarm.port=0: others need one that stays; give --p2p-port, for example 38331")
+    host = ipaddress.ip_address(config.swarm.host)
+    shown = _outward_address() if host.is_unspecified else host
+    return [f"/ip{shown.version}/{shown}/tcp/{config.swarm.port}/p2p/{peer}"]
+
+
+def _outward_address() -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Of the interface that leads out; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError as error:
+            raise ConfigError(
+                "this machine has no way out; name its address: swarm.announce=[/ip4/ADDRESS/tcp/PORT]"
+            ) from error
+        return ipaddress.ip_address(probe.getsockname()[0])
+
+
+def _port(address: str) -> int:
+    found = re.search(r"/tcp/(\d{1,5})/", address)
+    return int(found[1]) if found else 0
+
+
+def summary(invitation: Invitation, out: Path) -> Sequence[str]:
+    """What a founder is told."""
+    local = any("127.0.0.1" in text for text in (*invitation.chain.rpc, *invitation.network.bootnodes))
+    return [
+        f"swarm {invitation.network.name}: contract {invitation.chain.contract} on chain {invitation.chain.id}",
+        f"invitation: {out}; whoever has it joins with `codezero swarm join {out.name}`",
+        *(["it leads to this machine only; docs/swarm.md says how others get there"] if local else []),
+    ]

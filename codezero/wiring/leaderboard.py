@@ -1,0 +1,150 @@
+"""`codezero leaderboard`: who earned what, and who was voted for, read from the contract's events.
+
+Scanned blocks are remembered beside the embedded chain or in the run directory, so that the next look is quick.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, cast
+
+import msgspec
+from eth_utils.address import to_checksum_address
+from msgspec import Meta
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from codezero.chain.contract import Coordinator
+from codezero.chain.history import history
+from codezero.chain.rpc import Rpc
+from codezero.config import ChainConfig
+from codezero.errors import ChainError
+from codezero.monitor.text import clean, readable_name
+from codezero.wiring.chain import chain_place
+
+MAX_FILE = 16 << 20
+MAX_PEERS = 20_000
+NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
+
+
+class Standing(msgspec.Struct, forbid_unknown_fields=True):
+    """One peer. Written in place while events are read."""
+
+    owner: str = ""
+    """Account that registered it; empty: nobody has."""
+    points: int = 0
+    rounds: int = 0
+    """In which it submitted a reward."""
+    votes: int = 0
+    """Received."""
+    last_round: int = -1
+
+
+class Board(msgspec.Struct, forbid_unknown_fields=True):
+    """What the events up to `cursor` say."""
+
+    chain_id: int
+    contract: str
+    cursor: int = 0
+    """The first block that was not read."""
+    round: int = 0
+    peers: dict[Annotated[str, Meta(max_length=128)], Standing] = {}
+
+
+def read_board(config: ChainConfig, folder: Path, tell: Callable[[float], None]) -> Board:
+    """The events since the last look are added to what was remembered. `tell` gets the share that was read, in [0, 1].
+
+    Raises ConfigError and ChainError; what was read until then is remembered.
+    """
+    with contextlib.ExitStack() as stack:
+        urls, chain_id, contract = chain_place(config, stack)
+        rpc = Rpc(urls, chain_id, plain_http=config.plain_http)
+        stack.callback(rpc.close)
+        coordinator = Coordinator(rpc, contract)
+        stack.callback(coordinator.close)
+        path = folder / f"leaderboard-{chain_id}-{contract[2:10].lower()}.json"
+        board = _remembered(path, chain_id, contract)
+        first = board.cursor
+        try:
+            for page in history(coordinator, board.cursor, NAMES):
+                for event in page.events:
+                    _count(board, event.name, dict(event.values))
+                board.cursor = page.cursor
+                tell((page.cursor - first) / max(1, page.head + 1 - first))
+        finally:
+            _remember(path, board)
+    return board
+
+
+def print_board(board: Board, most: int = 50) -> None:
+    """A row for each peer, those with most points first."""
+    console = Console(file=sys.stdout)
+    console.print(Text(f"round {board.round} · contract {board.contract} on chain {board.chain_id}", "dim"))
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for column in ("", "peer", "points", "rounds", "votes", "last round", "account"):
+        table.add_column(column, justify="left" if column in ("peer", "account") else "right")
+    for place, (peer, one) in enumerate(ranked(board)[:most], 1):
+        last = str(one.last_round) if one.last_round >= 0 else ""
+        name = f"{readable_name(peer)} …{clean(peer[-6:], 6)}"
+        row = [str(place), name, str(one.points), str(one.rounds), str(one.votes), last, one.owner]
+        table.add_row(*map(Text, row))
+    console.print(table if board.peers else "nobody has registered yet")
+
+
+def ranked(board: Board) -> list[tuple[str, Standing]]:
+    return sorted(board.peers.items(), key=lambda entry: (-entry[1].points, -entry[1].votes, entry[0]))
+
+
+def _count(board: Board, name: str, values: dict[str, object]) -> None:
+    if name == "RoundAdvanced":
+        board.round = max(board.round, _number(values, "newRoundNumber"))
+    elif name == "PeerRegistered":
+        if (peer := _standing(board, values.get("peerId"))) is not None:
+            peer.owner = to_checksum_address(str(values["eoa"]))
+    elif name == "RewardSubmitted":
+        if (peer := _standing(board, values.get("peerId"))) is not None:
+            peer.points += _number(values, "reward")
+            peer.rounds += 1
+            peer.last_round = max(peer.last_round, _number(values, "roundNumber"))
+    else:
+        for winner in _names(values.get("winners")):
+            if (peer := _standing(board, winner)) is not None:
+                peer.votes += 1
+
+
+def _names(value: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+
+
+def _standing(board: Board, peer: object) -> Standing | None:
+    if not isinstance(peer, str) or len(peer) > 128 or (peer not in board.peers and len(board.peers) >= MAX_PEERS):
+        return None
+    return board.peers.setdefault(peer, Standing())
+
+
+def _number(values: dict[str, object], name: str) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _remembered(path: Path, chain_id: int, contract: str) -> Board:
+    """A file that cannot be used counts as none: everything is read again."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError), path.open("rb") as file:
+        board = msgspec.json.decode(file.read(MAX_FILE), type=Board)
+        if (board.chain_id, board.contract) == (chain_id, contract):
+            return board
+    return Board(chain_id, contract)
+
+
+def _remember(path: Path, board: Board) -> None:
+    part = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(msgspec.json.encode(board))
+        os.replace(part, path)
+    except OSError as error:
+        raise ChainError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,96 @@
+"""Config -> the log files, what is hidden in them, and the sinks of measurements that are on."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from codezero.config import NodeConfig
+from codezero.config_monitor import MonitorConfig
+from codezero.monitor.logs import setup_logging
+from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.secrets import Secrets, known_secrets
+from codezero.monitor.sinks import About, BackgroundSink, Sink, need
+from codezero.protocols import Swarm
+from codezero.runs import RunFolder
+
+COLLECTOR = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables of OpenTelemetry's own that name a collector; the first counts more."""
+
+
+def start_logging(config: NodeConfig) -> None:
+    """Raises ConfigError, before anything is made, when a sink that is on is not installed."""
+    check_sinks(config.monitor)
+    setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
+
+
+def secrets_of(config: NodeConfig) -> Secrets:
+    """Everything that the settings know to be secret, and what the environment's names call so."""
+    chain, hub = config.chain, config.hub
+    return known_secrets(
+        variables=[chain.passphrase_variable, chain.alchemy_key_variable, hub.token_variable],
+        files=[
+            chain.passphrase_file,
+            chain.signer_token,
+            chain.alchemy_key_file,
+            hub.token_file,
+            f"{chain.wallet}.passphrase",
+        ],
+        addresses=[*chain.rpc_urls, chain.alchemy_url],
+    )
+
+
+def collector() -> str:
+    """The variable that names a collector; empty: none does, or OpenTelemetry is switched off."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return ""
+    return next((name for name in COLLECTOR if os.environ.get(name)), "")
+
+
+def check_sinks(config: MonitorConfig) -> None:
+    """Raise ConfigError for a sink that is on and whose library is missing."""
+    if config.wandb:
+        need("wandb", "wandb", f"monitor.wandb={config.wandb}")
+    if config.tensorboard:
+        need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
+    if name := collector():
+        packages = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        need("opentelemetry.exporter.otlp.proto.http", packages, name)
+
+
+def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
+    facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
+    about = About(run=folder.path.name, peer_id=swarm.peer_id, facts=tuple(facts.items()))
+    return RunMonitor(
+        folder=folder.path,
+        view=config.monitor.view,
+        identity=swarm.peer_id,
+        swarm_kind=config.swarm.kind,
+        facts=facts,
+        sinks=list(build_sinks(config, folder.path, about)),
+    )
+
+
+def build_sinks(config: NodeConfig, folder: Path, about: About) -> Iterator[BackgroundSink]:
+    """Those that are on; their libraries load in their own threads."""
+
+    def wandb(iteration: int) -> Sink:
+        from codezero.monitor.sink_wandb import WandbSink
+
+        return WandbSink(config.monitor.wandb, about, folder, Path(config.run.logs))
+
+    def tensorboard(iteration: int) -> Sink:
+        from codezero.monitor.sink_tensorboard import TensorBoardSink
+
+        return TensorBoardSink(folder, iteration)
+
+    def otel(iteration: int) -> Sink:
+        from codezero.monitor.sink_otel import OtelSink
+
+        return OtelSink(about)
+
+    if config.monitor.wandb:
+        yield BackgroundSink("Weights & Biases", wandb)
+    if config.monitor.tensorboard:
+        yield BackgroundSink("TensorBoard", tensorboard)
+    if collector():
+        yield BackgroundSink("OpenTelemetry", otel)

@@ -1,0 +1,267 @@
+"""Config -> Node: the only file that names concrete classes.
+
+Heavy libraries load inside the functions, in the order that wastes least time: the network process first, because it
+starts in parallel and must exist before CUDA does.
+"""
+
+import contextlib
+import importlib
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.chain.late import LateChain
+from codezero.config import NodeConfig
+from codezero.config_data import source_weights
+from codezero.login.page_process import Page, announce, wanted
+from codezero.models.ranks import Crew
+from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.plain import print_flushed
+from codezero.nano import NANO
+from codezero.node import Node
+from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
+from codezero.problems.synthetic.tasks import held_out
+from codezero.proposer.difficulty import BandTS
+from codezero.protocols import Evaluator, Exam, KnownRound, Swarm
+from codezero.runs import RunFolder
+from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.identity import Identity
+from codezero.swarm.network_status import ADDRESSES
+from codezero.system.signals import Stop, end_with_parent, leave
+from codezero.types import Metrics, Problem
+from codezero.wiring.chain import ChainParts, build_chain, open_wallet, throws_away, with_login
+from codezero.wiring.evaluator import Say, build_evaluator
+from codezero.wiring.hardware import fit
+from codezero.wiring.hub import pushed
+from codezero.wiring.models import (
+    build_learner,
+    build_sampler,
+    hire,
+    load,
+    load_judge,
+    load_policy,
+    tell_beginning,
+    use_share_of_threads,
+)
+from codezero.wiring.monitor import build_monitor, start_logging
+from codezero.wiring.proposer import build_proposer, build_proposer_node, vetted
+from codezero.wiring.swarm import REGISTRY, build_swarm, members_file
+
+if TYPE_CHECKING:
+    from codezero.models.load import LoadedModel
+    from codezero.models.sampler import Sampler
+    from codezero.solver.learner import TrlLearner
+    from codezero.solver.solver import GrpoSolver
+
+logger = logging.getLogger(__name__)
+
+NOT_BEGUN = "stopped while starting, with nothing to save"
+
+
+def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = ()) -> bool:
+    """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
+    end_with_parent()
+    start_logging(config)
+    monitor: RunMonitor | None = None
+
+    def answer(which: signal.Signals, _before: int) -> None:
+        leave(which, lambda: monitor.cut(NOT_BEGUN) if monitor else print_flushed(f"codezero: {NOT_BEGUN}"))
+
+    with Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
+        identity = Identity.load_or_create(Path(config.swarm.identity))
+        config, proposes = with_login(config), config.role == "proposer"
+        crew = None
+        if not proposes:
+            config, overrides, crew = hire(config, overrides, stack)
+        page = stack.enter_context(Page(config, overrides)) if wanted(config) else None
+        swarm = build_swarm(config, identity, folder, stack)
+        stack.callback(swarm.close)
+        config = config if proposes else fit(config, overrides, folder.path)
+        known_round = KnownRound()
+        chain = start_chain(config, identity.peer_id, folder, known_round, stack)
+        monitor = build_monitor(config, folder, swarm)
+        monitor.busy("loading the libraries")
+        if proposes:
+            node = build_proposer_node(config, folder, swarm, monitor, chain, known_round, stack)
+        else:
+            node = build_node(config, folder, swarm, monitor, chain, known_round, stack, crew)
+        if isinstance(swarm, HivemindSwarm):
+            (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
+        folder.record_start()
+        if page is not None:
+            announce(page)
+        node.run()
+    return node.stop.received is signal.SIGINT
+
+
+def start_chain(
+    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: contextlib.ExitStack
+) -> Callable[[], ChainParts]:
+    """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
+
+    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain, and may
+    have an owner by then.
+    """
+    members = members_file(folder) if config.swarm.members == REGISTRY else None
+    parts = stack.enter_context(contextlib.ExitStack())
+
+    def build() -> ChainParts:
+        if config.chain.kind == "clock":
+            return build_chain(config.chain, peer_id, folder.path, parts)
+        importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
+        place = with_login(config).chain
+        return build_chain(place, peer_id, folder.path, parts, members=members, wallet=open_wallet(place))
+
+    if config.chain.kind == "embedded" and config.swarm.kind == "local" and throws_away(config.chain):
+        late = LateChain(build, known_round)
+        stack.callback(late.close)
+        return lambda: ChainParts(late, late)
+    with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
+    made = with_thread.submit(build)
+    stack.callback(wait, [made])
+    with_thread.shutdown(wait=False)
+    return made.result
+
+
+def build_node(
+    config: NodeConfig,
+    folder: RunFolder,
+    swarm: Swarm,
+    monitor: RunMonitor,
+    chain: Callable[[], ChainParts],
+    known_round: KnownRound,
+    stack: contextlib.ExitStack,
+    crew: Crew | None = None,
+) -> Node:
+    """Every part, put together; what holds a process or a file is closed by `stack`."""
+    from codezero.solver.checkpoint import CheckpointStore
+    from codezero.solver.policy_files import kind_of
+    from codezero.solver.rng_state import GlobalGenerators
+
+    tell_beginning(config, crew)
+    policy = load_policy(config, monitor.busy)
+    use_share_of_threads(config, policy, crew.size if crew else 1)
+    if isinstance(swarm, HivemindSwarm):
+        swarm.tokenizer_digest = policy.tokenizer_digest
+    sampler = build_sampler(config, policy, monitor.busy, stack, crew=crew)
+    evaluator = build_evaluator(config, stack, monitor.busy, lambda: load_judge(config, monitor.busy))
+    learner = build_learner(config, policy, crew=crew)
+    fits = holding(config, policy)
+    proposing = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
+    problems = build_stream(config, swarm.peer_id, fits, monitor)
+    monitor.busy("waiting for the chain")
+    parts = chain()
+    store = CheckpointStore(
+        folder.checkpoints,
+        keep=config.run.keep_checkpoints,
+        resume=config.run.resume,
+        kind=kind_of(policy, proposing.policy),
+        also={"random": GlobalGenerators()},
+    )
+    return Node(
+        problems=problems,
+        solver=build_solver(config, policy, sampler, learner, swarm.peer_id),
+        evaluator=evaluator,
+        swarm=swarm,
+        difficulty=BandTS(seed=config.seed),
+        proposer=vetted(config, proposing.proposer, sampler, evaluator, swarm.peer_id, stack),
+        coordinator=parts.coordinator,
+        outbox=parts.outbox,
+        exam=build_exam(config, sampler, evaluator, stack),
+        monitor=monitor,
+        checkpoints=pushed(config, store, folder.path, folder.checkpoints, known_round, stack),
+        proposals_per_iteration=config.proposer.problems_per_iteration,
+        propose_every=config.proposer.every,
+        max_iterations=config.run.max_iterations,
+        max_seconds=60 * config.run.max_minutes,
+        checkpoint_seconds=config.run.checkpoint_seconds,
+        max_failures=config.run.max_failures,
+        known_round=known_round,
+    )
+
+
+def build_solver(
+    config: NodeConfig, policy: "LoadedModel", sampler: "Sampler", learner: "TrlLearner", peer_id: str
+) -> "GrpoSolver":
+    from codezero.solver.solver import GrpoSolver
+
+    return GrpoSolver(
+        config.solver,
+        sampler=sampler,
+        learner=learner,
+        tokenizer=policy.tokenizer,
+        peer_id=peer_id,
+        seed=config.seed,
+        external=config.external,
+    )
+
+
+def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bool]:
+    """Can the solver's context hold a problem?"""
+    from codezero.models.chat import encode_prompts
+    from codezero.solver.solver import solver_prompt
+
+    def fits(problem: Problem) -> bool:
+        most = config.solver.max_prompt_tokens
+        return len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
+
+    return fits
+
+
+def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], monitor: RunMonitor) -> MixedStream:
+    """The problems' sources, having said what they are and what stands in for them. Raises ProblemError."""
+    weights = source_weights(config.data.sources)
+    stream = MixedStream(
+        seed=config.seed,
+        peer_id=peer_id,
+        batch=config.solver.problems_per_iteration,
+        proposer_share=config.data.proposer_share,
+        sources=weights,
+        fits=fits,
+        wait_seconds=config.data.wait_seconds,
+    )
+    if list(weights) != [SYNTHETIC]:
+        monitor.busy("looking for the problems")
+        monitor.stand_ins = stream.probe()
+        too_easy = monitor.stand_ins.startswith(STAND_INS) and config.model.solver != NANO
+        little = "; these teach a real model little" if too_easy else ""
+        print(f"codezero: problems: {monitor.stand_ins or ', '.join(weights)}{little}", flush=True)
+    return stream
+
+
+def examine(config: NodeConfig, say: Say) -> Metrics:
+    """One exam of the solver named in the config, without training. Writes nothing."""
+    from codezero.models.load import use_threads
+
+    with contextlib.ExitStack() as stack:
+        solver = load(config, config.model.solver, "solver", say)
+        use_threads(solver.model, config.model.threads)
+        sampler = build_sampler(config, solver, say, stack)
+        evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
+        exam = build_exam(config, sampler, evaluator, stack)
+        say("attempting and executing the held-out problems")
+        return exam.sit()
+
+
+def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:
+    from codezero.code.parsing import extract_code
+    from codezero.evals.exam import HeldOutExam
+    from codezero.sandbox.monty import MontySandbox
+    from codezero.solver.solver import solver_prompt
+
+    return HeldOutExam(
+        problems=held_out(config.evals.problems, config.evals.seed),
+        sampler=sampler,
+        sandbox=stack.enter_context(MontySandbox()),
+        evaluator=evaluator,
+        samples=config.evals.samples,
+        max_new_tokens=config.solver.max_new_tokens,
+        temperature=config.solver.temperature,
+        every=config.evals.every,
+        seed=config.evals.seed,
+        prompt=solver_prompt,
+        extract=lambda text: extract_code(text).code,
+    )

@@ -1,0 +1,180 @@
+"""Config -> the page on localhost: the login, what the runs' files say, and the way to the contract behind one server.
+
+Runs in a process of its own. It reads what nodes write and signs what they ask for.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.chain.devchain_files import ChainDirectory, Lock
+from codezero.chain.throw_away import ThrowAway
+from codezero.chain.wallet import KeystoreWallet, Transaction
+from codezero.config import NodeConfig
+from codezero.errors import WalletError
+from codezero.inspection.run_files import RunFiles
+from codezero.login.errors import Refusal
+from codezero.login.guard import Access
+from codezero.login.legacy import LegacyClients
+from codezero.login.login import Login
+from codezero.login.node_api import NodeApi
+from codezero.login.page_process import Ready
+from codezero.login.server import build_app, find_entry, harden, serve
+from codezero.login.store import Folder
+from codezero.monitor.api import DataApi
+from codezero.monitor.reader import RunReader
+from codezero.system.recursion import usual_recursion_limit
+from codezero.system.signals import Stop, end_with_parent
+from codezero.wiring.chain import connect, open_wallet, throws_away
+from codezero.wiring.leaderboard import read_board
+from codezero.wiring.page_routes import OTHER_ROUTES
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from codezero.chain.gateway import ContractGateway
+
+SERVING = "page.lock"
+LOOK_SECONDS = 1.0
+"""Between two looks whether the process that serves the page has ended."""
+
+
+def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[Ready], None]) -> None:
+    """Until SIGINT or SIGTERM. `run`: show this folder alone. `tell` hears what came of it, and each new claim code.
+
+    Another process that serves this folder's page already is waited for. Raises LoginError.
+    """
+    end_with_parent()
+    harden()
+    usual_recursion_limit()
+    url = f"http://localhost:{config.login.port}"
+    directory = Path(config.login.directory)
+    Folder(directory)
+    with contextlib.ExitStack() as stack:
+        lock = Lock(directory / SERVING)
+        stack.callback(lock.close)
+        if not lock.take():
+            tell(Ready(url=url, standby=True))
+            if not _taken_over(lock):
+                return
+        asyncio.run(
+            _serve(config, run, stack, lambda code: tell(Ready(url=url, code=code)), lambda: tell(Ready(url=url)))
+        )
+
+
+def _taken_over(lock: Lock) -> bool:
+    """False: asked to stop before the other process ended."""
+    stop = Stop()
+    with stop.on_signals():
+        while not stop.wait(LOOK_SECONDS):
+            if lock.take():
+                return True
+    return False
+
+
+async def _serve(
+    config: NodeConfig,
+    run: Path | None,
+    stack: contextlib.ExitStack,
+    announce: Callable[[str], None],
+    served: Callable[[], None],
+) -> None:
+    login = Login(
+        Path(config.login.directory),
+        announce=announce,
+        accounts=ThrowAway(Path(config.chain.wallet)),
+        chain_id=lambda: _chain_id(config),
+        days=config.login.days,
+    )
+    if config.chain.kind == "embedded" and login.vault.owner() is None and throws_away(config.chain):
+        open_wallet(config.chain)  # a node trains before it needs an account; whoever claims it is to take one over
+    app = build_page(config, run, login, stack)
+
+    async def tell_owner(_: "web.Application") -> None:
+        if login.vault.owner() is not None:
+            served()
+
+    app.on_startup.append(tell_owner)
+    await serve(app, config.login.port, find_entry() if config.login.publish else None)
+
+
+def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contextlib.ExitStack) -> "web.Application":
+    """The whole server; what holds a connection is closed by `stack`."""
+    base = Path(config.run.directory)
+    reader = RunReader(run or base, RunFiles, lambda: read_board(config.chain, base, lambda _: None))
+    data = DataApi(reader, described=OTHER_ROUTES)
+    legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
+    programs = NodeApi(LazyGateway(config, login, stack), lambda: _signer(config, login), legacy)
+    app = build_app(
+        login,
+        {Access.READABLE: data.data, Access.PROBE: data.probes, Access.OPEN: data.documents},
+        programs.routes(),
+    )
+    data.end_with(app)
+    return app
+
+
+class NodeWallet:
+    """Signs for the account that the login keeps, or while nobody owns the node for its throw-away one."""
+
+    def __init__(self, config: NodeConfig, login: Login) -> None:
+        self._config, self._login = config, login
+
+    @property
+    def address(self) -> str:
+        owner = self._login.vault.owner()
+        return open_wallet(self._config.chain).address if owner is None else owner.account
+
+    def sign_transaction(self, transaction: Transaction) -> bytes:
+        """Raises WalletError."""
+        if self._login.vault.owner() is None:
+            return open_wallet(self._config.chain).sign_transaction(transaction)
+        try:
+            return KeystoreWallet.of_key(self._login.vault.key()).sign_transaction(transaction)
+        except Refusal as refusal:
+            raise WalletError(refusal.text) from refusal
+
+
+class LazyGateway:
+    """The contract, found when somebody first asks for it: a page that is only looked at needs no chain."""
+
+    def __init__(self, config: NodeConfig, login: Login, stack: contextlib.ExitStack) -> None:
+        self._config, self._login, self._stack = config, login, stack
+        self._turn = threading.Lock()
+        self._made: ContractGateway | None = None
+
+    def register(self, peer: str) -> str:
+        return self._gateway().register(peer)
+
+    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str:
+        return self._gateway().submit_reward(round_number, stage, reward, peer)
+
+    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str:
+        return self._gateway().submit_winners(round_number, winners, peer)
+
+    def _gateway(self) -> "ContractGateway":
+        from codezero.chain.gateway import ContractGateway
+
+        with self._turn:
+            if self._made is None:
+                wallet = NodeWallet(self._config, self._login)
+                place = connect(self._config.chain, self._stack, wallet)
+                self._made = ContractGateway(place, place.sender)
+            return self._made
+
+
+def _signer(config: NodeConfig, login: Login) -> str | None:
+    """Whose signature programs get now."""
+    return login.signer() if login.vault.owner() else ThrowAway(Path(config.chain.wallet)).address
+
+
+def _chain_id(config: NodeConfig) -> int | None:
+    """As far as it is known without asking."""
+    directory = Path(config.chain.directory)
+    if config.chain.chain_id or config.chain.kind != "embedded" or not directory.is_dir():
+        return config.chain.chain_id or None
+    endpoint = ChainDirectory(directory).endpoint()
+    return None if endpoint is None else endpoint.chain_id

@@ -1,0 +1,131 @@
+"""Which policy an eval is of: a run's newest checkpoint, a checkpoint's folder, or any model by its name."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from codezero.config import NodeConfig
+from codezero.errors import CheckpointError, ModelError
+from codezero.nano import NANO, weights_directory
+from codezero.runs import CHECKPOINTS
+from codezero.wiring.evaluator import Say
+
+if TYPE_CHECKING:
+    from codezero.models.load import LoadedModel
+
+SOLVER = "solver"
+"""The part of a checkpoint that holds the policy."""
+
+
+class AdapterSettings(msgspec.Struct, frozen=True):
+    """What is read of peft's adapter_config.json."""
+
+    r: Annotated[int, Meta(ge=1, le=1024)]
+    lora_alpha: Annotated[float, Meta(gt=0, le=4096)]
+    target_modules: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(min_length=1, max_length=1000)] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One that is there."""
+
+    name: str
+    """For people."""
+    source: str
+    """What `load` takes: the whole model, or the base of the adapter."""
+    digest: str
+    """64 hex digits, the same for the same weights and tokenizer."""
+    adapter: Path | None = None
+    run: Path | None = None
+    """The folder of the run that it is of."""
+
+
+def find_policy(config: NodeConfig, name: str) -> Policy:
+    """`name` empty: the config's solver. Reads every byte of the policy, for its digest.
+
+    Raises CheckpointError for a run without a usable checkpoint, ModelError for no such model.
+    """
+    from codezero.models.digest import weights_digest
+
+    for path in (Path(config.run.directory) / name, Path(name).expanduser()):
+        if name and (path / CHECKPOINTS).is_dir():
+            return _in_checkpoint(_newest(path / CHECKPOINTS), path)
+        if name and (path / SOLVER).is_dir():
+            run = path.parent.parent if path.parent.name == CHECKPOINTS else None
+            return _in_checkpoint(path, run)
+    model = name or config.model.solver
+    source = str(weights_directory("solver")) if model == NANO else model
+    return Policy(model, model, weights_digest(source))
+
+
+def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
+    """Ready to sample. Raises ModelError and CheckpointError."""
+    from codezero.wiring.models import load
+
+    loaded = load(config, policy.source, "solver", say)
+    if policy.adapter is None:
+        return loaded
+    from codezero.models.lora import add_adapter, load_adapter
+    from codezero.solver.policy_files import UNREADABLE, check_base
+
+    try:
+        told = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
+        targets = [told.target_modules] if isinstance(told.target_modules, str) else told.target_modules
+        adapted = add_adapter(loaded, rank=told.r, alpha=told.lora_alpha, targets=targets)
+        assert adapted.base is not None  # it has just been put there
+        check_base(adapted.base, policy.adapter)
+        load_adapter(adapted.model, policy.adapter)
+    except (*UNREADABLE, msgspec.MsgspecError) as error:
+        raise CheckpointError(f"the adapter in {policy.adapter} cannot be used: {error}") from error
+    adapted.model.requires_grad_(False)
+    adapted.model.train(False)
+    return adapted
+
+
+def _newest(directory: Path) -> Path:
+    """That is whole. Raises CheckpointError."""
+    from codezero.solver.checkpoint import checkpoints_in
+    from codezero.solver.manifest import check_files, read_manifest
+
+    refused: list[str] = []
+    for folder in checkpoints_in(directory):
+        try:
+            check_files(folder, read_manifest(folder))
+            return folder
+        except CheckpointError as error:
+            refused.append(f"{folder.name} ({error})")
+    raise CheckpointError(f"no checkpoint in {directory} can be used: {'; '.join(refused) or 'there is none'}")
+
+
+def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
+    """Raises CheckpointError."""
+    from codezero.models.digest import weights_digest
+    from codezero.solver.policy_files import ADAPTER, BASE, MODEL
+
+    name = f"{run.name if run else folder.parent.name}/{folder.name}"
+    held = folder / SOLVER
+    if (held / MODEL).is_dir():
+        return Policy(name, str(held / MODEL), _digest(held / MODEL), run=run)
+    adapter = held / ADAPTER
+    try:
+        base = json.loads((adapter / BASE).read_text())
+        source, digest = str(base["name"]), str(base["digest"])
+        settings = hashlib.sha256((adapter / "adapter_config.json").read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{held} holds neither a model nor an adapter: {error}") from error
+    together = f"{digest} {weights_digest(str(adapter))} {settings}"
+    return Policy(name, source, hashlib.sha256(together.encode()).hexdigest(), adapter, run)
+
+
+def _digest(folder: Path) -> str:
+    from codezero.models.digest import weights_digest
+
+    try:
+        return weights_digest(str(folder))
+    except (ModelError, OSError) as error:
+        raise CheckpointError(f"the policy in {folder} cannot be read: {error}") from error
