@@ -18,8 +18,7 @@ COPY modal-login modal-login
 RUN python3 -m venv .venv && mkdir -p codezero/login && scripts/build_page.sh || { cat modal-login/build.log; exit 1; }
 
 
-# Python's packages, as uv.lock names them, with those that send measurements to a collector. The project is only linked,
-# so that its source may change without these.
+# Python's packages, as uv.lock names them. The project is only linked, so that its source may change without these.
 FROM ${BUILD_IMAGE:-${BASE_IMAGE:-python:3.12-slim-bookworm}} AS environment
 ARG TORCH_BACKEND=cpu
 # Compiled here, because nothing can be written there at run time.
@@ -28,7 +27,7 @@ WORKDIR /app
 COPY pyproject.toml uv.lock ./
 COPY scripts/install.sh scripts/
 RUN mkdir codezero configs benchmarks && touch README.md codezero/__init__.py \
- && scripts/install.sh otel \
+ && scripts/install.sh \
  && .venv/bin/python -m pip uninstall --quiet --yes uv pip
 # Where PyTorch's own index is out of reach, the install takes what there is: rather no image than the other kind.
 COPY docker/check_torch.py docker/

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make .venv/ hold what uv.lock names. Arguments: "dev" for the test tools, and extras of pyproject.toml, such as "otel".
+# Make .venv/ hold what uv.lock names. Arguments: "dev" for the test tools, and extras of pyproject.toml, such as "wandb".
 # Safe to repeat; does nothing when nothing changed.
 # torch is installed apart from the rest, so that a machine without a GPU gets the small CPU build.
 set -euo pipefail

@@ -67,13 +67,12 @@ HOMES = {
     "aiohttp": {"chain", "login", "monitor", "wiring"},
     "matplotlib": {"monitor"},
     "wandb": {"monitor"},
-    "opentelemetry": {"monitor"},
     "tensorboardX": {"monitor"},
     "webauthn": {"login"},
     "cbor2": {"login"},
 }
 HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3",
-         "wandb", "opentelemetry", "tensorboardX"}  # fmt: skip
+         "wandb", "tensorboardX"}  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -50,8 +50,8 @@ def exported(calls: list[str]) -> str:
     [
         ((), ["--no-dev"], ["--extra", "--group"]),
         (("dev",), ["--group=dev"], ["--no-dev", "--extra"]),
-        (("otel",), ["--no-dev", "--extra=otel"], ["--group"]),
-        (("otel", "dev"), ["--group=dev", "--extra=otel"], ["--no-dev"]),
+        (("wandb",), ["--no-dev", "--extra=wandb"], ["--group"]),
+        (("wandb", "dev"), ["--group=dev", "--extra=wandb"], ["--no-dev"]),
     ],
     ids=["plain", "dev", "extra", "extra-and-dev"],
 )
@@ -66,12 +66,12 @@ def test_it_asks_for_what_the_lock_names(
     ("before", "after", "again"),
     [
         ((), (), False),
-        (("otel",), (), False),
+        (("wandb",), (), False),
         (("dev",), (), False),
-        (("dev", "otel"), ("otel",), False),
-        ((), ("otel",), True),
+        (("dev", "wandb"), ("wandb",), False),
+        ((), ("wandb",), True),
         ((), ("dev",), True),
-        (("dev",), ("otel",), True),
+        (("dev",), ("wandb",), True),
     ],
     ids=["same", "had-extra", "had-dev", "had-both", "wants-extra", "wants-dev", "has-other"],
 )

@@ -1,4 +1,4 @@
-"""Sinks of measurements: real libraries, a real collector over HTTP; and one that fails, hangs or is missing.
+"""Sinks of measurements: real libraries; and one that fails, hangs or is missing.
 
 Does not show that the services at the other end take what is sent.
 """
@@ -9,7 +9,6 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -140,88 +139,6 @@ def events_in(path: Path) -> Iterator[object]:
         data = data[16 + length :]
 
 
-@pytest.fixture
-def posted() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """A collector: where it is, and what was sent to it."""
-    bodies: list[tuple[str, bytes]] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            bodies.append((self.path, body))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Silence."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", bodies
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def library_logger() -> Iterator[None]:
-    library = logging.getLogger("opentelemetry")
-    before = library.handlers, library.propagate
-    yield
-    library.handlers, library.propagate = before
-
-
-@pytest.mark.usefixtures("library_logger")
-def test_a_collector_gets_gauges_with_run_and_peer(
-    posted: tuple[str, list[tuple[str, bytes]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `otel` is not installed")
-    import gzip
-
-    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-
-    from codezero.monitor.sink_otel import OtelSink
-
-    address, bodies = posted
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-    sink = OtelSink(ABOUT)
-    sink.observe(ROW, 0.0)
-    sink.observe(ROW | {"reward/mean": 0.75}, 0.0)
-    sink.close()
-    assert bodies[-1][0] == "/v1/metrics"
-    body = bodies[-1][1]
-    (of,) = ExportMetricsServiceRequest.FromString(
-        gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
-    ).resource_metrics
-    named = {one.key: one.value.string_value for one in of.resource.attributes}
-    assert (named["service.name"], named["service.instance.id"]) == ("codezero", "QmPeer")
-    gauges = {metric.name: metric.gauge.data_points for metric in of.scope_metrics[0].metrics}
-    assert set(gauges) == {"codezero.iteration", "codezero.reward.mean", "codezero.odd_key"}
-    (point,) = gauges["codezero.reward.mean"]
-    assert point.as_double == 0.75
-    assert {one.key: one.value.string_value for one in point.attributes} == {"run": "mine", "peer": "QmPeer"}
-
-
-@pytest.mark.usefixtures("library_logger")
-def test_a_dead_collector_is_one_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `otel` is not installed")
-    from codezero.monitor.sink_otel import OtelSink
-
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")  # discard: nobody listens
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    sink = BackgroundSink("OpenTelemetry", lambda _: OtelSink(ABOUT))
-    sink.start(0)
-    warned = threading.Event()
-    caplog.handler.addFilter(lambda record: bool(warned.set() or True) if "collector" in record.getMessage() else True)
-    for iteration in range(1, 20):
-        sink.observe(ROW | {"iteration": iteration})
-    assert warned.wait(60)
-    sink.close()
-    assert sum(one.levelno >= logging.WARNING for one in caplog.records) == 1
-
-
 def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(
         "wandb", reason="the extra `wandb` is not installed; it is too large for the tests' environment"
@@ -260,27 +177,21 @@ def test_a_wandb_process_that_dies_is_one_warning(
 
 
 @pytest.mark.parametrize(
-    ("config", "variable", "said"),
+    ("config", "message"),
     [
-        (MonitorConfig(wandb="x"), "", "monitor.wandb=x needs .* -m pip install wandb` .* drop monitor.wandb$"),
-        (MonitorConfig(tensorboard=True), "", "monitor.tensorboard=true needs .* install tensorboardx`"),
-        (MonitorConfig(), "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_ENDPOINT needs .* install opentelemetry-sdk "),
+        (MonitorConfig(wandb="x"), "monitor.wandb=x needs .* -m pip install wandb` .* drop monitor.wandb$"),
+        (MonitorConfig(tensorboard=True), "monitor.tensorboard=true needs .* install tensorboardx`"),
     ],
-    ids=["wandb", "tensorboard", "otel"],
+    ids=["wandb", "tensorboard"],
 )
 def test_what_is_not_installed_is_refused_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, config: MonitorConfig, variable: str, said: str
+    monkeypatch: pytest.MonkeyPatch, config: MonitorConfig, message: str
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", variable)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         check_sinks(config)
 
 
 def test_nothing_is_needed_when_nothing_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-    check_sinks(MonitorConfig())
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     check_sinks(MonitorConfig())

@@ -17,7 +17,6 @@ SHORTEST = 8
 MAX_FILE = 1 << 16
 NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)$", re.IGNORECASE)
 """Of variables whose values are secret."""
-HEADERS = re.compile(r"OTEL_EXPORTER_OTLP(_[A-Z]+)?_HEADERS$")
 SHORTEST_KEY = 16
 """Characters from which a part of an address that a provider gave is taken for its key."""
 FORMS = re.compile(
@@ -54,9 +53,6 @@ def known_secrets(
     """
     named = {name for name in variables if name}
     values = [value for name, value in environment.items() if NAMES.search(name) or name in named]
-    for name, value in environment.items():
-        if HEADERS.match(name):  # key=value,key=value
-            values += [pair.partition("=")[2] for pair in value.split(",")]
     values += [text for file in files if file and (text := _read(Path(file)))]
     return Secrets([*values, *(part for address in addresses for part in _keys_in(address))])
 

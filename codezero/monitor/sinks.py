@@ -99,7 +99,7 @@ class BackgroundSink:
             while (taken := self._rows.get()) is not None:
                 sink.observe(*taken)
             sink.close()
-        except (Exception, SystemExit) as error:  # three libraries without a base of their errors
+        except (Exception, SystemExit) as error:  # two libraries without a base of their errors
             self._failed.set()
             logger.warning("%s: %s: %s; training goes on without it", self.name, type(error).__name__, error)
             logger.info("the trace of %s", self.name, exc_info=error)
@@ -122,14 +122,10 @@ def figures(row: Metrics) -> Iterator[tuple[str, float]]:
             yield key, float(value)
 
 
-def need(library: str, packages: str, key: str) -> None:
+def need(library: str, package: str, key: str) -> None:
     """Raise ConfigError unless the library of an optional sink is installed."""
-    try:
-        there = importlib.util.find_spec(library) is not None
-    except ModuleNotFoundError:  # of a package that it would be in
-        there = False
-    if not there:
+    if importlib.util.find_spec(library) is None:
         raise ConfigError(
-            f"{key} needs what is not installed; `{sys.executable} -m pip install {packages}` installs it, "
+            f"{key} needs what is not installed; `{sys.executable} -m pip install {package}` installs it, "
             f"or drop {key.partition('=')[0]}"
         )

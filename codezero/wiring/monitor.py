@@ -1,6 +1,5 @@
 """Config -> the log files, what is hidden in them, and the sinks of measurements that are on."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,6 @@ from codezero.monitor.secrets import Secrets, known_secrets
 from codezero.monitor.sinks import About, BackgroundSink, Sink, need
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
-
-COLLECTOR = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Variables of OpenTelemetry's own that name a collector; the first counts more."""
 
 
 def start_logging(config: NodeConfig) -> None:
@@ -39,22 +35,12 @@ def secrets_of(config: NodeConfig) -> Secrets:
     )
 
 
-def collector() -> str:
-    """The variable that names a collector; empty: none does, or OpenTelemetry is switched off."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return ""
-    return next((name for name in COLLECTOR if os.environ.get(name)), "")
-
-
 def check_sinks(config: MonitorConfig) -> None:
     """Raise ConfigError for a sink that is on and whose library is missing."""
     if config.wandb:
         need("wandb", "wandb", f"monitor.wandb={config.wandb}")
     if config.tensorboard:
         need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
-    if name := collector():
-        packages = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
-        need("opentelemetry.exporter.otlp.proto.http", packages, name)
 
 
 def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
@@ -83,14 +69,7 @@ def build_sinks(config: NodeConfig, folder: Path, about: About) -> Iterator[Back
 
         return TensorBoardSink(folder, iteration)
 
-    def otel(iteration: int) -> Sink:
-        from codezero.monitor.sink_otel import OtelSink
-
-        return OtelSink(about)
-
     if config.monitor.wandb:
         yield BackgroundSink("Weights & Biases", wandb)
     if config.monitor.tensorboard:
         yield BackgroundSink("TensorBoard", tensorboard)
-    if collector():
-        yield BackgroundSink("OpenTelemetry", otel)
