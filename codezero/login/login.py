@@ -24,7 +24,7 @@ from codezero.login.vault import Method, Owner, Passkey, Proof, Scrypt, Vault, a
 logger = logging.getLogger("codezero.login")
 
 TOKEN = "node.token"
-METHODS: tuple[Method, ...] = ("passkey", "passphrase", "wallet")
+METHODS: tuple[Method, ...] = ("passkey", "passphrase")
 
 
 class Accounts(Protocol):
@@ -52,15 +52,6 @@ class PasskeyClaim:
     salt: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class WalletSignIn:
-    """The messages to be signed, and by whom."""
-
-    address: str
-    message: str
-    unlock: str
-
-
 class Login:
     """The state of one folder. announce: shows the claim code. days: how long a login lasts. clock: unix seconds."""
 
@@ -82,8 +73,6 @@ class Login:
         self.chain_id = chain_id
         self.passkey_claims: Tickets[PasskeyClaim] = Tickets(clock)
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
-        self.wallet_claims: Tickets[WalletSignIn] = Tickets(clock)
-        self.wallet_logins: Tickets[WalletSignIn] = Tickets(clock)
         self._accounts = accounts
         self._stretching = asyncio.Lock()
         self._token = _token(folder)

@@ -4,12 +4,11 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from eth_utils.address import to_checksum_address
 
-from codezero.login import passkey, siwe
+from codezero.login import passkey
 from codezero.login.errors import Refusal
 from codezero.login.guard import COOKIE, LOGIN, PROGRAM, answer, origin_of, read_body, session_of
-from codezero.login.login import Login, PasskeyClaim, WalletSignIn
+from codezero.login.login import Login, PasskeyClaim
 from codezero.login.schema import (
     CodeBody,
     GivenPasskey,
@@ -17,15 +16,11 @@ from codezero.login.schema import (
     Logout,
     NewPasskey,
     NewPassphrase,
-    NewWallet,
-    NewWalletSignatures,
     Nothing,
     PasskeyOptions,
-    WalletOptions,
-    WalletSignatures,
 )
 from codezero.login.sessions import CODE, OFTEN, PASSPHRASE, Bucket, Rate
-from codezero.login.vault import Passphrase, Scrypt, Wallet, key_of_secret, new_salt
+from codezero.login.vault import Passphrase, Scrypt, key_of_secret, new_salt
 
 Answering = Callable[[web.Request], Awaitable[web.Response]]
 NO_SECRET = "this authenticator cannot keep a secret; use a passphrase"
@@ -37,13 +32,9 @@ def login_routes(login: Login) -> list[web.RouteDef]:
         ("/api/claim/passkey/options", claim_passkey_options, CODE),
         ("/api/claim/passkey/verify", claim_passkey, OFTEN),
         ("/api/claim/passphrase", claim_passphrase, CODE),
-        ("/api/claim/wallet/options", claim_wallet_options, CODE),
-        ("/api/claim/wallet/verify", claim_wallet, OFTEN),
         ("/api/login/passkey/options", login_passkey_options, OFTEN),
         ("/api/login/passkey/verify", login_passkey, OFTEN),
         ("/api/login/passphrase", login_passphrase, PASSPHRASE),
-        ("/api/login/wallet/options", login_wallet_options, OFTEN),
-        ("/api/login/wallet/verify", login_wallet, OFTEN),
         ("/api/logout", log_out, OFTEN),
     ]
     limited = [web.post(path, _limited(handler, Bucket(rate, login.clock))) for path, handler, rate in posts]
@@ -79,26 +70,6 @@ async def claim_passphrase(request: web.Request) -> web.Response:
     return _entered(request, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
 
 
-async def claim_wallet_options(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, NewWallet)
-    login.check_code(body.code)
-    asked = _sign_in(request, body.address, siwe.new_unlock_message(body.address))
-    return answer(WalletOptions(login.wallet_claims.give(asked), asked.message, asked.unlock, asked.address))
-
-
-async def claim_wallet(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, NewWalletSignatures)
-    asked = login.wallet_claims.take(body.ticket)
-    siwe.check_signature(asked.message, body.signature, asked.address)
-    for signature in body.unlock:
-        siwe.check_signature(asked.unlock, signature, asked.address)
-    first, again = (siwe.secret_of(signature) for signature in body.unlock)
-    if first != again:
-        raise Refusal(422, "this wallet signs differently each time and could never open the key; use a passphrase")
-    proof = Wallet(asked.address, asked.unlock, new_salt())
-    return _entered(request, await login.claim(proof, key_of_secret(first, proof.salt, "wallet")))
-
-
 async def login_passkey_options(request: web.Request) -> web.Response:
     login, _ = request.app[LOGIN], await read_body(request, Nothing)
     _, proof = login.passkey()
@@ -127,26 +98,6 @@ async def login_passphrase(request: web.Request) -> web.Response:
     return _entered(request, await login.enter(owner, opener, "this is not the passphrase of this node"))
 
 
-async def login_wallet_options(request: web.Request) -> web.Response:
-    login, _ = request.app[LOGIN], await read_body(request, Nothing)
-    owner = login.owner("wallet")
-    assert isinstance(owner.proof, Wallet)
-    asked = _sign_in(request, owner.proof.address, owner.proof.unlock)
-    return answer(WalletOptions(login.wallet_logins.give(asked), asked.message, asked.unlock, asked.address))
-
-
-async def login_wallet(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, WalletSignatures)
-    asked = login.wallet_logins.take(body.ticket)
-    owner = login.owner("wallet")
-    assert isinstance(owner.proof, Wallet)
-    siwe.check_signature(asked.message, body.signature, owner.proof.address)
-    siwe.check_signature(owner.proof.unlock, body.unlock, owner.proof.address)
-    opener = key_of_secret(siwe.secret_of(body.unlock), owner.proof.salt, "wallet")
-    wrong = "the wallet's signature does not open the key; use the wallet that claimed the node"
-    return _entered(request, await login.enter(owner, opener, wrong))
-
-
 async def log_out(request: web.Request) -> web.Response:
     login, body = request.app[LOGIN], await read_body(request, Logout)
     token = session_of(request)
@@ -164,12 +115,6 @@ def _limited(handler: Answering, bucket: Bucket) -> Answering:
         return await handler(request)
 
     return limited
-
-
-def _sign_in(request: web.Request, address: str, unlock: str) -> WalletSignIn:
-    login = request.app[LOGIN]
-    message = siwe.sign_in_message(origin_of(request), address, login.chain_id() or 1, login.clock())
-    return WalletSignIn(to_checksum_address(address), message, unlock)
 
 
 def _entered(request: web.Request, token: str) -> web.Response:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from codezero.login.vault import Address, Method
+from codezero.login.vault import Method
 
 MIN_PASSPHRASE = 10
 MAX_PASSPHRASE = 1024
@@ -17,7 +17,6 @@ Ticket = Annotated[str, Meta(max_length=64)]
 Secret = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{43}=?\Z")]
 """[32] bytes."""
 Base64url = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+={0,2}\Z", max_length=48 << 10)]
-Signature = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{130}\Z")]
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,11 +38,6 @@ class NewPassphrase(Body, frozen=True):
 
 class GivenPassphrase(Body, frozen=True):
     passphrase: Annotated[str, Meta(max_length=MAX_PASSPHRASE)]
-
-
-class NewWallet(Body, frozen=True):
-    code: Code
-    address: Address
 
 
 class Attestation(msgspec.Struct, frozen=True, rename={"client_data": "clientDataJSON", "object": "attestationObject"}):
@@ -97,20 +91,6 @@ class GivenPasskey(Body, frozen=True):
     prf: Secret | None
 
 
-class NewWalletSignatures(Body, frozen=True):
-    """unlock: of the same message twice; a wallet that signs differently each time can open nothing."""
-
-    ticket: Ticket
-    signature: Signature
-    unlock: tuple[Signature, Signature]
-
-
-class WalletSignatures(Body, frozen=True):
-    ticket: Ticket
-    signature: Signature
-    unlock: Signature
-
-
 class Logout(Body, frozen=True):
     """lock: end all sessions, and leave the node unable to sign until the next login."""
 
@@ -140,12 +120,3 @@ class PasskeyOptions(msgspec.Struct, frozen=True):
 
     ticket: str
     options: dict[str, Any]
-
-
-class WalletOptions(msgspec.Struct, frozen=True):
-    """message: EIP-4361. unlock: the message whose signature opens the key."""
-
-    ticket: str
-    message: str
-    unlock: str
-    address: str

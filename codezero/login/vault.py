@@ -2,7 +2,7 @@
 
 The node's key as cipher text: AES-256-GCM under a key that comes from what only the owner has.
 
-From 32 random bytes (a passkey's PRF secret) and from a signature by HKDF-SHA256, from a passphrase by scrypt.
+From 32 random bytes (a passkey's PRF secret) by HKDF-SHA256, from a passphrase by scrypt.
 
 Where the node's key lies: sealed for its owner, and for as long as a login lasts, open to this machine's user.
 
@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
 from msgspec import Meta
 
-from codezero.errors import LoginError
+from codezero.errors import ConfigError, LoginError
 from codezero.login.errors import LockedError, Refusal
 from codezero.login.store import Folder
 
@@ -90,8 +90,10 @@ def key_of_passphrase(passphrase: str, how: Scrypt) -> bytes:
 
 
 OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
+_BY_WALLET = b'"method":"wallet"'
+"""In the owner.json of earlier versions, which sealed keys with a wallet extension's signature."""
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
-Method = Literal["passkey", "passphrase", "wallet"]
+Method = Literal["passkey", "passphrase"]
 
 
 class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passkey"):
@@ -109,15 +111,7 @@ class Passphrase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fi
     scrypt: Scrypt
 
 
-class Wallet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="wallet"):
-    """A wallet extension. unlock: the message whose signature opens the key."""
-
-    address: Address
-    unlock: Annotated[str, Meta(max_length=1024)]
-    salt: Salt
-
-
-Proof = Passkey | Passphrase | Wallet
+Proof = Passkey | Passphrase
 
 
 class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -141,6 +135,10 @@ class Unlocked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sealed: Sealed
 
 
+class UnsupportedOwnerError(LoginError, ConfigError):
+    """The owner proves himself in a way that was removed."""
+
+
 class Vault:
     """days: how long a login lasts. clock: seconds since 1970. Raises LoginError over files it cannot use."""
 
@@ -149,6 +147,12 @@ class Vault:
 
     def owner(self) -> Owner | None:
         """None: nobody claimed the node."""
+        if _BY_WALLET in (self._folder.read(OWNER) or b""):
+            raise UnsupportedOwnerError(
+                f"{self._folder.path / OWNER}: this node was claimed with a wallet extension, which cannot log in any "
+                f"more; move {self._folder.path} and swarm.pem away and claim it anew, or keep the version it was "
+                "claimed with"
+            )
         return self._folder.load(OWNER, Owner)
 
     def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
@@ -233,9 +237,7 @@ def already_claimed() -> Refusal:
 
 
 def method_of(proof: Proof) -> Method:
-    if isinstance(proof, Passkey):
-        return "passkey"
-    return "passphrase" if isinstance(proof, Passphrase) else "wallet"
+    return "passkey" if isinstance(proof, Passkey) else "passphrase"
 
 
 def _bound(account: str, method: Method) -> str:

@@ -22,22 +22,16 @@ PATHS = [
     "/api/claim/passkey/options",
     "/api/claim/passkey/verify",
     "/api/claim/passphrase",
-    "/api/claim/wallet/options",
-    "/api/claim/wallet/verify",
     "/api/login/passkey/options",
     "/api/login/passkey/verify",
     "/api/login/passphrase",
-    "/api/login/wallet/options",
-    "/api/login/wallet/verify",
     "/api/logout",
     "/api/session",
     "/api/sign-transaction",
 ]
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=64).map(encode)
 values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
-names = st.sampled_from(
-    ["code", "passphrase", "address", "ticket", "credential", "prf", "signature", "unlock", "lock", "transaction"]
-)
+names = st.sampled_from(["code", "passphrase", "ticket", "credential", "prf", "lock", "transaction"])
 bodies = st.binary(max_size=200) | (values | st.dictionaries(names, values)).map(lambda one: json.dumps(one).encode())
 cbor = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),

@@ -17,7 +17,7 @@ def test_claim_restart_logout_and_login_again_to_the_same_address(tmp_path: Path
     with page(tmp_path) as tab:
         assert tab.state() | {"chain_id": None} == {
             "claimed": False,
-            "methods": ["passkey", "passphrase", "wallet"],
+            "methods": ["passkey", "passphrase"],
             "method": None,
             "logged_in": False,
             "unlocked": False,

@@ -70,4 +70,3 @@ def test_who_claimed_otherwise_is_told_so(tmp_path: Path) -> None:
         tab.claim_with(Authenticator())
         refused = tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE})
         assert refused.status == 409 and "claimed with a passkey" in refused.error
-        assert tab.post("/api/login/wallet/options", {}).status == 409

@@ -18,7 +18,7 @@ BUILD = ROOT / "scripts" / "build_page.sh"
 MAX_BYTES = 600_000
 MAX_LINES = 300
 LICENCES = "licenses.txt"
-NAMED_ONLY = re.compile(r"https?://(www\.w3\.org/(1998|1999|2000|XML)/|react\.dev/errors/|viem\.sh$|localhost\W?$)")
+NAMED_ONLY = re.compile(r"https?://(www\.w3\.org/(1998|1999|2000|XML)/|react\.dev/errors/|localhost\W?$)")
 """Names of XML name spaces, and texts of errors: written somewhere and never asked."""
 CONTRACTS = [(view, "contract.ts"), (schema, "login_contract.ts")]
 
@@ -67,7 +67,7 @@ def test_the_page_is_small(page: Path) -> None:
 
 def test_it_carries_the_licences_of_what_it_bundles(page: Path) -> None:
     text = (page / LICENCES).read_text()
-    for name in ("chart.js", "react", "react-dom", "viem"):
+    for name in ("chart.js", "react", "react-dom"):
         assert f"\n## {name} - " in text
     assert text.count("Permission is hereby granted") == text.count("\n## ")
 

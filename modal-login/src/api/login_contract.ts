@@ -1,7 +1,7 @@
 /** What the log-in routes send, as in codezero/login/schema.py. The options of WebAuthn are checked by the browser itself. */
 import { type Check, type Checked, flag, list, maybe, number, object, oneOf, text } from "./check";
 
-export const METHODS = ["passkey", "passphrase", "wallet"] as const;
+export const METHODS = ["passkey", "passphrase"] as const;
 export type Method = (typeof METHODS)[number];
 
 export const State = object({
@@ -23,6 +23,3 @@ const anyObject: Check<Record<string, unknown>> = (value, path) => {
 
 export const PasskeyOptions = object({ ticket: text, options: anyObject });
 export type PasskeyOptions = Checked<typeof PasskeyOptions>;
-
-export const WalletOptions = object({ ticket: text, message: text, unlock: text, address: text });
-export type WalletOptions = Checked<typeof WalletOptions>;

@@ -8,7 +8,7 @@ import { Notice } from "../parts/notice";
 import { moment } from "../text/format";
 import { Ask } from "./ask";
 
-const BY: Readonly<Record<string, string>> = { passkey: "a passkey", passphrase: "a passphrase", wallet: "a wallet extension" };
+const BY: Readonly<Record<string, string>> = { passkey: "a passkey", passphrase: "a passphrase" };
 
 export function AccountPage({ session, onSession }: { session: Session; onSession: (session: Session) => void }) {
   return (

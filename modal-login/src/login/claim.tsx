@@ -1,4 +1,4 @@
-/** The first claim: the code from the terminal, and one of three ways to protect the account's key. */
+/** The first claim: the code from the terminal, and one of two ways to protect the account's key. */
 import { type ReactNode, useId, useState } from "react";
 
 import type { Session } from "../api/login_contract";
@@ -7,7 +7,6 @@ import { Term } from "../parts/term";
 import { Ask } from "./ask";
 import { claimByPasskey, passkeyHindrance } from "./passkey";
 import { PassphraseForm } from "./passphrase";
-import { claimByWallet, hasWallet } from "./wallet";
 
 const CODE = /^\d{4}-\d{4}$/;
 
@@ -59,14 +58,6 @@ export function ClaimPage({ session, onSession }: { session: Session; onSession:
           what="The key on disk is encrypted with your words. It works in every browser and without one, and it is as strong as the words are. Nobody can restore it."
         >
           <PassphraseForm claim={{ code, hindrance: missing }} onSession={onSession} />
-        </Way>
-      )}
-      {session.methods.includes("wallet") && hasWallet() && (
-        <Way
-          name="Wallet extension"
-          what="Your wallet signs three texts: who you are, and twice the text whose signature opens the key. It sends nothing and pays nothing, and the node never sees your wallet's own key."
-        >
-          <Ask action="Claim with the wallet" doing="Waiting for the wallet…" run={() => claimByWallet(code)} onSession={onSession} hindrance={missing} />
         </Way>
       )}
     </div>

@@ -3,7 +3,6 @@ import type { Session } from "../api/login_contract";
 import { Ask } from "./ask";
 import { loginByPasskey, passkeyHindrance } from "./passkey";
 import { PassphraseForm } from "./passphrase";
-import { hasWallet, loginByWallet } from "./wallet";
 
 export function LoginPage({ session, onSession }: { session: Session; onSession: (session: Session) => void }) {
   return (
@@ -18,16 +17,6 @@ export function LoginPage({ session, onSession }: { session: Session; onSession:
           <Ask primary action="Log in with your passkey" doing="Waiting for your device…" run={loginByPasskey} onSession={onSession} hindrance={passkeyHindrance()} />
         )}
         {session.method === "passphrase" && <PassphraseForm onSession={onSession} />}
-        {session.method === "wallet" && (
-          <Ask
-            primary
-            action="Log in with the wallet"
-            doing="Waiting for the wallet…"
-            run={loginByWallet}
-            onSession={onSession}
-            hindrance={hasWallet() ? null : "No wallet extension answers. Switch it on for this page, then reload."}
-          />
-        )}
       </div>
       <p className="note">
         Lost it? Nobody can open the key without it, and its points stay where they are. To begin anew as another node, stop this one and move{" "}
