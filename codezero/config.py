@@ -116,8 +116,6 @@ class EvaluatorConfig:
     """Requests under way at an endpoint at once."""
     questions: list[str] = field(default_factory=lambda: list(QUESTIONS))
     """What the judge is asked: any of these; calibration then weighs each by its proven skill."""
-    own_solutions: int = _bounded(0, ge=0, le=64)
-    """Solutions of its own that a local judge writes for each problem, to compare attempts with; 0: none."""
     canaries: int = _bounded(400, ge=80, le=20000)
     """Known right and wrong solutions that calibration rests on; the newest count."""
     canaries_from: str = ""

@@ -9,11 +9,6 @@ from builders_evaluator import FILTER, RIGHT, WRONG, group
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.executed import ExecutedEvaluator
-from codezero.evaluator.judge import LikelihoodJudge
-from codezero.evaluator.self_consistency import AGREEMENT, AgreeingJudge
-from codezero.evaluator.types import Program
-from codezero.models.load import load_model
-from codezero.nano import weights_directory
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Standing, Status
 
@@ -56,20 +51,3 @@ def test_it_says_so_loudly(guard: StaticGuard, caplog: pytest.LogCaptureFixture)
     with MontySandbox() as sandbox:
         ExecutedEvaluator(guard, sandbox)
     assert "EXECUTED" in caplog.text and caplog.records[0].levelname == "WARNING"
-
-
-# ------------------------------------------------------------------ agreement with the judge's own solutions
-
-
-def test_agreement_is_the_share_of_own_solutions_that_say_the_same(guard: StaticGuard):
-    author = LikelihoodJudge(
-        load_model(str(weights_directory("judge")), device="cpu", role="judge"), questions=["likelihood"]
-    )
-    judge = AgreeingJudge(author, guard, 8)
-    programs = [Program(FILTER.question, code, entry_point="pick_item") for code in (RIGHT, WRONG)]
-    right, wrong = judge.read(programs, frozenset(judge.names))
-    assert judge.names[-1] == AGREEMENT
-    assert right.scores is not None and wrong.scores is not None
-    assert right.scores[-1] == 1.0 > (wrong.scores[-1] or 0)
-    (without,) = judge.read(programs[:1], frozenset(author.names))
-    assert without.scores is not None and without.scores[-1] is None and without.scores[:-1] == right.scores[:-1]

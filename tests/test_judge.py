@@ -289,23 +289,3 @@ def test_whatever_differs_is_read_anew(frank: LoadedModel):
     ):
         assert passes(frank, lambda other=other: judge.read([other], wanted)) > 0
         assert passes(frank, lambda other=other: judge.read([other], wanted)) == 0
-
-
-# ------------------------------------------------------------------ own solutions
-
-
-def test_own_solutions_are_the_same_for_the_same_question():
-    loaded = talker()
-    first, second = (LikelihoodJudge(loaded, solution_tokens=12) for _ in range(2))
-    drawn = first.solve("Write f.", 3)
-    assert len(drawn) == 3 and len(set(drawn)) > 1
-    assert second.solve("Write g.", 3) != drawn == second.solve("Write f.", 3)
-    assert passes(loaded, lambda: first.solve("Write f.", 3)) == 0
-
-
-def test_the_embedded_judge_solves_what_it_judges():
-    loaded, random = load_model(str(weights_directory("judge")), device="cpu", role="judge"), Random(4)
-    judge = LikelihoodJudge(loaded, questions=[LIKELIHOOD], solution_tokens=48)
-    problems = [make_task(random).problem for _ in range(10)]
-    solved = [any(fence(str(one.reference)) == text for text in judge.solve(one.question, 2)) for one in problems]
-    assert sum(solved) >= 5

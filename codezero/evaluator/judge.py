@@ -15,7 +15,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TypeVar
 
 import torch
 
@@ -36,27 +35,20 @@ from codezero.evaluator.judge_prompts import (
     Said,
     Spoken,
     follow_ups,
-    solve_prompt,
 )
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import encode_completions
 from codezero.models.load import LoadedModel
 from codezero.models.prefix_cache import AskScores
-from codezero.models.sampler import Sampler
 
 __all__ = ["LEAST_GAP", "MEAN_GAP", "YES_MARGIN", "LikelihoodJudge"]
 
 logger = logging.getLogger(__name__)
 
 CACHED_READINGS = 65_536
-CACHED_SOLUTIONS = 4_096
-"""Questions whose own solutions are kept."""
 FLOOR = -15.0
 """Nats; a token that is less likely than this is simply not written by this model."""
-SOLUTION_TEMPERATURE = 0.8
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 _LEAST_MASS = 0.5
 """Probability of Yes and No together below which the model has not answered."""
 
@@ -70,13 +62,9 @@ class LikelihoodJudge:
         *,
         questions: Collection[str] = (LIKELIHOOD, YES_NO),
         batch_rows: int = 128,
-        solution_tokens: int = 512,
         share_prefix: bool = True,
     ) -> None:
-        """`solution_tokens` bounds an own solution. `share_prefix` False reads every prompt in full, for comparison.
-
-        Raises ConfigError for a question that there is not.
-        """
+        """`share_prefix` False reads every prompt in full. Raises ConfigError for an unknown question."""
         if unknown := sorted(set(questions) - set(SCORES)):
             raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
         self._loaded = loaded
@@ -86,9 +74,7 @@ class LikelihoodJudge:
         self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._interview = Interview(loaded, most_tokens=self._most_tokens, batch_rows=batch_rows, share=share_prefix)
-        self._solution_tokens = solution_tokens
         self._cache: OrderedDict[bytes, Reading] = OrderedDict()
-        self._solutions: OrderedDict[tuple[str, int], list[str]] = OrderedDict()
         if self._interview.why_full:
             logger.info("the judge reads every prompt in full: %s", self._interview.why_full)
 
@@ -113,32 +99,15 @@ class LikelihoodJudge:
                 raise EvaluatorError("the judge ran out of memory; lower evaluator.batch_rows") from error
             known |= dict(zip(missing, fresh, strict=True))
         for key in keys:
-            _remember(self._cache, key, known[key], CACHED_READINGS)
+            self._cache[key] = known[key]
+            self._cache.move_to_end(key)
+        while len(self._cache) > CACHED_READINGS:
+            self._cache.popitem(last=False)
         return [known[key] for key in keys]
 
     def forget(self) -> None:
         """Rows of one batch are padded to one length, which moves the last digits of a score."""
         self._cache.clear()
-
-    def solve(self, question: str, count: int) -> list[str]:
-        """`count` answers of the model's own, as written; the same for the same question. Raises EvaluatorError."""
-        key = (question, count)
-        if key not in self._solutions:
-            tokens = int(min(self._solution_tokens, self._most_tokens // 2))
-            seed = int.from_bytes(hashlib.sha256(question.encode("utf-8", "replace")).digest()[:7])
-            try:
-                (drawn,) = Sampler(self._loaded).sample(
-                    [solve_prompt(question)],
-                    group_size=count,
-                    max_new_tokens=tokens,
-                    temperature=SOLUTION_TEMPERATURE,
-                    generator_seed=seed,
-                    max_prompt_tokens=None if math.isinf(self._most_tokens) else int(self._most_tokens) - tokens,
-                )
-            except torch.OutOfMemoryError as error:
-                raise EvaluatorError("the judge ran out of memory; lower evaluator.own_solutions") from error
-            _remember(self._solutions, key, [completion.text for completion in drawn], CACHED_SOLUTIONS)
-        return list(self._solutions[key])
 
     def _key(self, program: Program, wanted: frozenset[str]) -> bytes:
         model = (self._loaded.name, getattr(self._loaded.model.config, "_commit_hash", None), PROMPT_VERSION)
@@ -223,14 +192,6 @@ def _of_outputs(answers: Sequence[AskScores | None]) -> tuple[float | None, floa
     return sum(bool((one.gap >= 0).all()) for one in known) / len(known), float(
         torch.cat([one.logprob for one in known]).mean()
     )
-
-
-def _remember(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
-    """The newest `most` are kept."""
-    cache[key] = value
-    cache.move_to_end(key)
-    while len(cache) > most:
-        cache.popitem(last=False)
 
 
 def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:

@@ -116,11 +116,6 @@ def alone(program: Program, ask: str) -> str:
     return f"{program.question}\n\n<<<CODE {mark}>>>\n{program.code}\n<<<END {mark}>>>\n\n{ask}"
 
 
-def solve_prompt(question: str) -> str:
-    """What the judge is told when it solves a problem itself."""
-    return f"{question}\n\nANSWER FORMAT: one ```python block with the solution and nothing after it."
-
-
 @dataclass(frozen=True, slots=True)
 class Said:
     """What the model says of one program."""

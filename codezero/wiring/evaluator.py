@@ -19,7 +19,6 @@ from codezero.protocols import Evaluator
 from codezero.types import Problem
 
 if TYPE_CHECKING:
-    from codezero.code.worker import StaticGuard
     from codezero.evaluator.audit import Auditor
     from codezero.evaluator.canaries import CanarySource
     from codezero.evaluator.types import Judge
@@ -51,7 +50,7 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
     from codezero.evaluator.evaluator import FrozenEvaluator
     from codezero.evaluator.reliability import Watch
 
-    judge = build_judge(settings, guard, stack, say, load)
+    judge = build_judge(settings, stack, say, load)
     watch = Watch(
         judge,
         guard,
@@ -68,20 +67,17 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
     return evaluator
 
 
-def build_judge(
-    settings: EvaluatorConfig, guard: "StaticGuard", stack: contextlib.ExitStack, say: Say, load: LoadJudge
-) -> "Judge":
+def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say, load: LoadJudge) -> "Judge":
     """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
     from codezero.evaluator.judge_prompts import SCORES
 
     if settings.kind == "local":
         from codezero.evaluator.judge import LikelihoodJudge
-        from codezero.evaluator.self_consistency import AgreeingJudge
 
         judge = LikelihoodJudge(load(), questions=settings.questions, batch_rows=settings.batch_rows)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
-        return AgreeingJudge(judge, guard, settings.own_solutions) if settings.own_solutions else judge
+        return judge
     from codezero.evaluator.endpoint import OllamaJudge, OpenAIJudge
 
     say(f"asking the judge at {settings.url}")
@@ -142,5 +138,5 @@ def judge_identity(settings: EvaluatorConfig) -> str:
     files: list[object] = []
     if os.path.isdir(settings.model):
         files = [[path.name, path.stat().st_size] for path in sorted(Path(settings.model).iterdir())]
-    parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), settings.own_solutions]
+    parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), 0]  # 0: a removed setting
     return hashlib.sha256(json.dumps([*parts, PROMPT_VERSION, files]).encode()).hexdigest()[:16]
