@@ -34,7 +34,7 @@ from learn_swarm import Case
 
 SWARM = Path(__file__).with_name("learn_swarm.py")
 MIXES = ((8, 0), (6, 2), (4, 4), (4, 12), (2, 6), (2, 14), (4, 0))
-POLICIES = ("positives", "weighted", "sapo")
+POLICIES = ("positives", "sapo")
 SCENARIOS = ("same", "specialists", "sparse", "strong", "poisoned", "absent")
 WEAK_STEPS = 320
 """Steps of supervised training that the weak start has, which then solves some 5 %; the shipped solver has 700."""
@@ -99,7 +99,7 @@ def arms(name: str, full: bool) -> list[tuple[int, int, str, bool]]:
         shared = [(own, others, p, gate) for own, others in MIXES if others for p in POLICIES for gate in (True, False)]
         return [*alone, (4, 0, "positives", True), *shared]
     if name == "same":
-        others = [(4, 4, "sapo", False), (2, 14, "weighted", True), (2, 6, "positives", True)]
+        others = [(4, 4, "sapo", False), (2, 6, "positives", True)]
         return [*alone, *SMALL, *others, (6, 2, "positives", True), (4, 0, "positives", True)]
     return SMALL if name in ("poisoned", "absent") else [*alone, *SMALL]
 

@@ -89,9 +89,9 @@ class SolverConfig:
 class ExternalConfig:
     """What is learned from peers' attempts, which the own judge has judged anew."""
 
-    policy: str = _bounded("positives", one_of=("positives", "weighted", "sapo", "off"))
+    policy: str = _bounded("positives", one_of=("positives", "sapo", "off"))
     """positives: attempts better than their group are pushed up, others are left alone. sapo: worse ones are pushed
-    down too. weighted: as sapo, but what the own policy finds less likely than its author did counts for less. off."""
+    down too. off: nothing is."""
     gate: bool = True
     """Learn from a peer only while the own judge finds its attempts at least as good as the own ones?"""
     groups: int = _bounded(16, ge=0, le=1024)

@@ -1,9 +1,9 @@
 """Which of the peers' groups push the own policy, and how.
 
-A stranger's text is read again with the own tokenizer and judged by the own judge; its rewards are never used, and its
-log-probabilities at most to lower what its tokens weigh. Rows are pushed as if the own policy had written them (ratio 1
-at first sight), and by default only upwards: pushing down what another policy wrote pulls unboundedly on tokens that
-this one would never write. Groups at one problem are one group, whoever sampled them. Does not judge or fetch.
+A stranger's text is read again with the own tokenizer and judged by the own judge; its rewards and log-probabilities
+are never used. Rows are pushed as if the own policy had written them (ratio 1 at first sight), and by default only
+upwards: pushing down what another policy wrote pulls unboundedly on tokens that this one would never write. Groups at
+one problem are one group, whoever sampled them. Does not judge or fetch.
 """
 
 import math
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from codezero.solver.advantages import joint_advantages
 from codezero.solver.batch import Row
-from codezero.solver.replay import truncated_weights
 from codezero.types import Completion, Problem, ScoredGroup
 
 LEAST_MEAN_LOGPROB = -4.0
@@ -25,7 +24,7 @@ PEERS_FOR_CAP = 4
 """From this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups."""
 MAX_PEERS = 32
 """Whose part is told after an update; those of whom most was chosen."""
-POSITIVES, WEIGHTED, SAPO, OFF = "positives", "weighted", "sapo", "off"
+SAPO, OFF = "sapo", "off"
 
 Ids = tuple[int, ...]
 
@@ -50,7 +49,7 @@ class Rules:
 
     own_peer_id: str
     policy: str
-    """positives, weighted, sapo or off."""
+    """positives, sapo or off."""
     max_groups: int
     max_rows: int
     scale: str
@@ -100,8 +99,6 @@ class Attempt:
     said: str
     """Its text, however it is spaced."""
     advantage: float
-    told: tuple[float, ...]
-    """(T,) nats by its author's word; empty where it told none of these tokens."""
 
 
 def external(
@@ -193,7 +190,7 @@ def _rows(
     """By question and answer: the group that said it first. What a group repeats counts as often as it was sampled."""
     pushing: list[Attempt] = []
     for one in attempts:
-        if not one.advantage or (one.advantage < 0 and not _pushes_down(one, rules.policy)):
+        if not one.advantage or (one.advantage < 0 and rules.policy != SAPO):
             continue
         if not 0 < len(one.tokens) <= reader.max_new_tokens:
             refused["row_length"] += 1
@@ -201,14 +198,10 @@ def _rows(
             refused["row_duplicate"] += 1
         else:
             pushing.append(one)
-    rows = tuple(_likely(pushing, reader, rules.policy, refused))
+    rows = tuple(_likely(pushing, reader, refused))
     tokens_in_all = sum(min(len(one.tokens), reader.max_new_tokens) for one in attempts)
     idle_tokens = tokens_in_all - sum(len(row.completion_ids) for row in rows)
     return rows, len(attempts) - len(rows), idle_tokens
-
-
-def _pushes_down(one: Attempt, policy: str) -> bool:
-    return policy == SAPO or (policy == WEIGHTED and bool(one.told))
 
 
 def _attempts(
@@ -220,18 +213,14 @@ def _attempts(
     for at, one in enumerate(chosen):
         for completion, weight in zip(one.group.group.completions, weights[id(one.group)], strict=True):
             tokens = next(ids)
-            told = completion.logprobs if completion.token_ids == tokens else ()
-            yield Attempt(at, one.prompt, tokens, " ".join(completion.text.split()), weight, told)
+            yield Attempt(at, one.prompt, tokens, " ".join(completion.text.split()), weight)
 
 
-def _likely(pushing: Sequence[Attempt], reader: Reader, policy: str, refused: Counter[str]) -> Iterable[Row]:
+def _likely(pushing: Sequence[Attempt], reader: Reader, refused: Counter[str]) -> Iterable[Row]:
     """Rows whose text the own policy could have written."""
     scores = reader.logprobs([one.prompt for one in pushing], [one.tokens for one in pushing])
     for one, logprobs in zip(pushing, scores, strict=True):
         if math.fsum(logprobs) / len(logprobs) < LEAST_MEAN_LOGPROB:
             refused["row_unlikely"] += 1
-            continue
-        weights: tuple[float, ...] = ()
-        if policy == WEIGHTED and one.told:
-            weights = tuple(truncated_weights([logprobs], [one.told], most=1.0)[0])
-        yield Row(one.prompt, one.tokens, logprobs, one.advantage, weights)
+        else:
+            yield Row(one.prompt, one.tokens, logprobs, one.advantage)

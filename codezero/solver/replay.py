@@ -32,12 +32,12 @@ MOST = 20.0
 Tokens = Sequence[float]
 
 
-def truncated_weights(now: Sequence[Tokens], then: Sequence[Tokens], most: float = TRUNCATION) -> list[list[float]]:
-    """w = min(r, most), (B, T); `now` and `then` are log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1.
-
-    With most=1 a sender's own word can only lower what its tokens weigh.
-    """
-    return [[_ratio(a, b, most) for a, b in zip(*rows, strict=True)] for rows in zip(now, then, strict=True)]
+def truncated_weights(now: Sequence[Tokens], then: Sequence[Tokens]) -> list[list[float]]:
+    """w = min(r, TRUNCATION), (B, T); `now`, `then`: log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1."""
+    return [
+        [min(math.exp(min(a - b, math.log(MOST))), TRUNCATION) for a, b in zip(*rows, strict=True)]
+        for rows in zip(now, then, strict=True)
+    ]
 
 
 def second_moment_weights(
@@ -73,10 +73,6 @@ def _largest_square(squares: Sequence[float], budget: float) -> float:
             return limit
         total, left = total + square, left - 1
     return math.inf
-
-
-def _ratio(now: float, then: float, most: float) -> float:
-    return min(math.exp(min(now - then, math.log(MOST))), most)
 
 
 MAX_ITERATIONS = 8
