@@ -6,9 +6,9 @@ the DHT and reads that key until it has enough, which is how the swarm that this
 is our own program of that design.
 
 Up to 32 nodes are real: daemons on loopback (`gossip_real.py`), all packets of the loopback interface counted. More are
-simulated in virtual time (`codezero/swarm/simulation`): the same exchange over a DHT whose message sizes were measured
-on real daemons, with 50 ms from node to node; the simulation at 32 stands beside the real one. Not simulated: the
-daemons' own talk, and congestion.
+simulated in virtual time (`simulation/`): the same exchange over a DHT whose message sizes were measured on real
+daemons, with 50 ms from node to node; the simulation at 32 stands beside the real one. Not simulated: the daemons' own
+talk, and congestion.
 
     codezero bench gossip --json --picture docs/gossip.png
 """
@@ -105,7 +105,7 @@ def useful(nodes: int, options: argparse.Namespace) -> int:
 
 
 def simulated_row(nodes: int, options: argparse.Namespace) -> Row:
-    from codezero.swarm.simulation.swarm import Settings, Swarm
+    from simulation.swarm import Settings, Swarm
 
     say(f"{nodes} simulated nodes")
     small = Settings(

@@ -91,6 +91,8 @@ async def in_batches(count: int, start: Callable[[int], Awaitable[Any]]) -> list
 
 
 async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
+    from simulation.swarm import SWARM, TOKENIZER, attempts
+
     from codezero.swarm.exchange import Exchange
     from codezero.swarm.hivemind_dht import create_node, start_daemon
     from codezero.swarm.hivemind_transport import HivemindTransport
@@ -99,7 +101,6 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
     from codezero.swarm.peer_store import Neighbourhood
     from codezero.swarm.records import PeerRecordValidator
     from codezero.swarm.schema import GROUPS
-    from codezero.swarm.simulation.swarm import SWARM, TOKENIZER, attempts
     from codezero.swarm.trust import Trust
     from codezero.swarm.wire import encode_body
 

@@ -170,6 +170,9 @@ def test_bench_runs_a_file_of_benchmarks_and_knows_their_names(capsys: pytest.Ca
     assert main(["bench", "judg"]) == 2
     assert "choose one of" in capsys.readouterr().err
     done = subprocess.run(
-        [sys.executable, "-m", "codezero", "bench", "gossip", "--help"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "codezero", "bench", "gossip", "--json", "--real=", "--simulated=4", "--rounds=1"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0 and "--json" in done.stdout
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["nodes"] == 4, done.stderr

@@ -39,7 +39,10 @@ INSIDE = {
 }
 """Rooms of one row that are still to become one file."""
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
-HOMES = {
+HOMES: dict[str, set[str]] = {
+    "benchmarks": set(),
+    "simulation": set(),
+    "tests": set(),
     "torch": {"models", "solver", "evaluator", "nano", "wiring", "ops"},
     "transformers": {"models", "solver", "nano"},
     "trl": {"solver"},

@@ -76,7 +76,7 @@ def data(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Runs the file as a program of its own would be."""
+    """Run the file as `python FILE` does, its folder first on the path."""
     from codezero.compose import beside_package
 
     found = {path.stem: path for path in sorted(beside_package("benchmarks").glob("*.py"))}
@@ -88,6 +88,7 @@ def bench(options: argparse.Namespace) -> int:
     import runpy
 
     sys.argv = [str(found[options.name]), *options.rest]
+    sys.path.insert(0, str(found[options.name].parent))
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:

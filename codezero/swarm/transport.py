@@ -1,7 +1,7 @@
 """What the gossip asks of a network, and nothing more: keep a small record where others look, find theirs, ask a peer.
 
-Three kinds behind one Protocol: hivemind's DHT and daemon (`hivemind_transport.py`), peers in one process
-(`memory_transport.py`), and a simulated network with a clock of its own (`simulation.py`). Whichever it is, records are
+`hivemind_transport.py` implements the Protocol on hivemind's DHT and daemon. Tests and benchmarks run the gossip
+between peers of one process and over a simulated network (`benchmarks/simulation/`). Whichever it is, records are
 checked by `records.py` before they are believed.
 """
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 warnings.simplefilter("ignore")
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import msgspec  # noqa: E402
 from builders_swarm import SWARM, fast_identity, group  # noqa: E402
@@ -30,12 +31,12 @@ from hivemind.dht.routing import DHTID  # noqa: E402
 from hivemind.dht.storage import DictionaryDHTValue  # noqa: E402
 from hivemind.p2p import P2P, PeerID  # noqa: E402
 from hivemind.proto import dht_pb2  # noqa: E402
+from simulation.memory_transport import Record, signed  # noqa: E402
 
 from codezero.errors import UnreachableError  # noqa: E402
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
 from codezero.swarm.identity import Identity  # noqa: E402
-from codezero.swarm.memory_transport import Record, signed  # noqa: E402
 from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, PeerRecordValidator, Place  # noqa: E402
 from codezero.swarm.schema import Header  # noqa: E402
 from codezero.swarm.serving import ChunkRequest  # noqa: E402

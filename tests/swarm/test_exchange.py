@@ -4,15 +4,20 @@ Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do.
 """
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 import pytest
 from builders_swarm import SWARM, TOKENIZER, fast_identity, group, scored
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from simulation.memory_transport import Board, MemoryTransport
+
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.memory_transport import Board, MemoryTransport
 from codezero.swarm.messages import Heard, Publish, Tell, Told
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, Place
 from codezero.swarm.schema import GROUPS, PROPOSALS

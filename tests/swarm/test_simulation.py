@@ -15,12 +15,15 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from simulation.attackers import KINDS
+from simulation.network import Conditions
+from simulation.routing import BUCKET_SIZE, RoutingTable
+from simulation.swarm import Delivery, Settings, SimulatedNode, Swarm
+from simulation.virtual_time import StalledError, VirtualLoop, run
+
 from codezero.swarm.records import BodyPlace, shard_of
-from codezero.swarm.simulation.attackers import KINDS
-from codezero.swarm.simulation.network import Conditions
-from codezero.swarm.simulation.routing import BUCKET_SIZE, RoutingTable
-from codezero.swarm.simulation.swarm import Delivery, Settings, SimulatedNode, Swarm
-from codezero.swarm.simulation.virtual_time import StalledError, VirtualLoop, run
 
 DELIVERED = 0.99
 ROUND_SECONDS = 60.0

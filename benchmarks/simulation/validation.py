@@ -6,9 +6,9 @@ from collections.abc import Callable
 import msgspec
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.memory_transport import Record
 from codezero.swarm.records import BodyPlace, DHTRecord, Envelope, PeerRecordValidator, Place, parse_key
 from codezero.swarm.schema import Refusal
+from simulation.memory_transport import Record
 
 ACCEPTED = 1 << 16
 """Records remembered."""

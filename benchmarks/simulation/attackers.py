@@ -9,14 +9,14 @@ from types import MappingProxyType
 
 import msgspec
 
-from codezero.swarm.memory_transport import Record, signed
 from codezero.swarm.records import LIFETIME, Place, shard_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, VERSION, Header, Refusal
 from codezero.swarm.serving import ChunkRequest
-from codezero.swarm.simulation.storage import key_of
-from codezero.swarm.simulation.swarm import SWARM, TOKENIZER, SimulatedNode, Swarm, attempts
 from codezero.swarm.transport import UNANSWERED, Call
 from codezero.swarm.wire import body_digest, decode_header, encode_body, encode_header
+from simulation.memory_transport import Record, signed
+from simulation.storage import key_of
+from simulation.swarm import SWARM, TOKENIZER, SimulatedNode, Swarm, attempts
 
 PAUSE_SECONDS = 5.0
 FLOOD = 64

@@ -9,12 +9,12 @@ from random import Random
 from typing import Generic, TypeVar
 
 from codezero.errors import UnreachableError
-from codezero.swarm.memory_transport import opened, signed
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
-from codezero.swarm.simulation.kademlia import WORKERS, DHTNode, node_id
-from codezero.swarm.simulation.kademlia import Found as Kept
-from codezero.swarm.simulation.network import Network
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
+from simulation.kademlia import WORKERS, DHTNode, node_id
+from simulation.kademlia import Found as Kept
+from simulation.memory_transport import opened, signed
+from simulation.network import Network
 
 # As in `hivemind_transport.py` and `hivemind_dht.py`, which cannot be imported without hivemind.
 STORE_SECONDS = 10.0

@@ -21,14 +21,14 @@ from codezero.swarm.exchange import Exchange
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Heard, Publish
 from codezero.swarm.schema import GROUPS
-from codezero.swarm.simulation.kademlia import DHTNode
-from codezero.swarm.simulation.network import Conditions, Network
-from codezero.swarm.simulation.transport import Neighbourhood, SimulatedTransport
-from codezero.swarm.simulation.validation import Accepted, SharedValidator
-from codezero.swarm.simulation.virtual_time import VirtualLoop, run
 from codezero.swarm.trust import Trust
 from codezero.swarm.wire import body_digest, encode_body
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
+from simulation.kademlia import DHTNode
+from simulation.network import Conditions, Network
+from simulation.transport import Neighbourhood, SimulatedTransport
+from simulation.validation import Accepted, SharedValidator
+from simulation.virtual_time import VirtualLoop, run
 
 SWARM = "simulated"
 TOKENIZER = bytes(32)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
-from codezero.swarm.simulation.virtual_time import VirtualLoop
+from simulation.virtual_time import VirtualLoop
 
 REQUEST, ANSWER = 590, 420
 """Bytes of a call without its content, there and back: a stream is opened, negotiated and closed for each."""

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from codezero.swarm.memory_transport import Record
+from simulation.memory_transport import Record
 
 STORED_KEYS = 1024
 PLACE_BYTES = 512 << 10

@@ -16,12 +16,12 @@ from random import Random
 
 import base58
 
-from codezero.swarm.memory_transport import Record
 from codezero.swarm.records import PeerRecordValidator
-from codezero.swarm.simulation.network import Network, Port
-from codezero.swarm.simulation.routing import BUCKET_SIZE, RoutingTable, Search
-from codezero.swarm.simulation.storage import Storage, key_of, record_bytes
 from codezero.swarm.transport import BEAM, Answer, Call
+from simulation.memory_transport import Record
+from simulation.network import Network, Port
+from simulation.routing import BUCKET_SIZE, RoutingTable, Search
+from simulation.storage import Storage, key_of, record_bytes
 
 REPLICAS = 5
 WORKERS = 4
