@@ -26,7 +26,7 @@ ENV UV_COMPILE_BYTECODE=1 UV_NO_CACHE=1
 WORKDIR /app
 COPY pyproject.toml uv.lock ./
 COPY scripts/install.sh scripts/
-RUN mkdir codezero configs benchmarks && touch README.md codezero/__init__.py \
+RUN mkdir codezero configs && touch README.md codezero/__init__.py \
  && scripts/install.sh \
  && .venv/bin/python -m pip uninstall --quiet --yes uv pip
 # Where PyTorch's own index is out of reach, the install takes what there is: rather no image than the other kind.
@@ -52,7 +52,6 @@ RUN groupadd --gid "${NODE_UID:-1000}" node \
 COPY pyproject.toml LICENSE NOTICE ./
 COPY docker docker
 COPY configs configs
-COPY benchmarks benchmarks
 COPY codezero codezero
 COPY --from=page /app/codezero/login/static codezero/login/static
 ENV PATH=/app/.venv/bin:$PATH \
@@ -62,7 +61,7 @@ ENV PATH=/app/.venv/bin:$PATH \
     HF_HOME=/node/cache/huggingface \
     MPLCONFIGDIR=/node/cache/matplotlib
 # The image stands on its own: every library loads with the base's Python, and nothing of it is the user's.
-RUN python -m compileall -q codezero benchmarks && python -c "import torch, trl, hivemind, codezero.wiring.node" \
+RUN python -m compileall -q codezero && python -c "import torch, trl, hivemind, codezero.wiring.node" \
  && rm -rf /node/cache/* /tmp/*
 
 # Where the node lives: swarm.pem, wallet.json and swarm.toml; runs/, logs/ and cache/ below it.

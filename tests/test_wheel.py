@@ -1,6 +1,7 @@
 """What is packed into a wheel: all that a node reads, and nothing of whose machine it was packed on."""
 
 import email
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKED = ("codezero", "configs", "benchmarks")
+PACKED = ("codezero", "configs")
 BUILD = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
 
 
@@ -22,7 +23,7 @@ def files(folder: Path) -> set[str]:
 def checkout(tmp_path: Path) -> Path:
     """A copy of this one, with settings that somebody has made for their own node."""
     copy = tmp_path / "checkout"
-    for name in PACKED:
+    for name in (*PACKED, "benchmarks"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "local.yaml"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", ".gitignore"):
         shutil.copy(ROOT / name, copy)
@@ -57,5 +58,19 @@ def test_the_settings_of_ones_own_are_not_in_the_wheel_and_the_shipped_ones_are(
     with zipfile.ZipFile(build(checkout)) as wheel:
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {f"codezero/{name}" for name in shipped["codezero"]}
-    expected |= {f"codezero/{folder}/{name}" for folder in ("configs", "benchmarks") for name in shipped[folder]}
+    expected |= {f"codezero/configs/{name}" for name in shipped["configs"]}
     assert packed == expected
+    assert not [name for name in packed if "benchmark" in name or "simulation" in name]
+
+
+def test_without_the_checkout_bench_says_in_one_line_where_benchmarks_are(checkout: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(build(checkout)) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    for name in ("list", "gossip"):
+        done = subprocess.run(
+            [sys.executable, "-m", "codezero", "bench", name],
+            cwd=tmp_path / "installed", env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert "source checkout" in done.stderr and not done.stdout

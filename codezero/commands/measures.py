@@ -42,7 +42,7 @@ def add(command: Command) -> None:
         take_settings(made)
         take_json(made, "print JSON")
 
-    benchmark = command("bench", bench, "measure, side by side; NAME is a file of benchmarks/, `judge` for example")
+    benchmark = command("bench", bench, "measure, side by side; NAME is a file of a checkout's benchmarks/: `judge`")
     benchmark.add_argument("name", metavar="NAME", help="which one; `list` names them all")
     benchmark.add_argument(
         "rest", nargs=argparse.REMAINDER, metavar="...", help="its own arguments, --json and --help too"
@@ -79,7 +79,10 @@ def bench(options: argparse.Namespace) -> int:
     """Run the file as `python FILE` does, its folder first on the path."""
     from codezero.compose import beside_package
 
-    found = {path.stem: path for path in sorted(beside_package("benchmarks").glob("*.py"))}
+    folder = beside_package("benchmarks")
+    if not folder.is_dir():
+        raise ConfigError("benchmarks come with the source checkout, not with the installed package; run this from one")
+    found = {path.stem: path for path in sorted(folder.glob("*.py"))}
     if options.name == "list":
         print("\n".join(found))
         return DONE
@@ -88,7 +91,7 @@ def bench(options: argparse.Namespace) -> int:
     import runpy
 
     sys.argv = [str(found[options.name]), *options.rest]
-    sys.path.insert(0, str(found[options.name].parent))
+    sys.path.insert(0, str(folder))
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:

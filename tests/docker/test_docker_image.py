@@ -49,7 +49,7 @@ def test_no_key_or_run_of_this_checkout_is_in_it(image: str) -> None:
     listed = inside(image, "find", "/app", "-name", "*.pem", "-not", "-path", "*/site-packages/*")
     assert listed == ""
     parts = set(inside(image, "ls", "-A", "/app").split())
-    assert parts == {".venv", "LICENSE", "NOTICE", "benchmarks", "codezero", "configs", "docker", "pyproject.toml"}
+    assert parts == {".venv", "LICENSE", "NOTICE", "codezero", "configs", "docker", "pyproject.toml"}
     assert inside(image, "find", "/node", "-type", "f") == ""
 
 
