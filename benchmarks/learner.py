@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import torch
 from builders_models import EOS, PAD, tiny_policy
+from oracles.grpo_loss import policy_loss, token_logprobs
 
 from codezero.config import SolverConfig
-from codezero.solver.advantages import policy_loss, token_logprobs
 from codezero.solver.batch import Batch, Row, collate
 from codezero.solver.learner import TrlLearner
 
@@ -71,7 +71,7 @@ def trl_alone(learner: TrlLearner, given: list[Row]) -> None:
 
 
 def objective(learner: TrlLearner, given: list[Row]) -> None:
-    """`grpo.policy_loss` on every row, padded, whole logits: nothing of TRL."""
+    """`policy_loss` on every row, padded, whole logits: nothing of TRL."""
     config = learner.config
     for part in range(MINIBATCHES):
         inputs = collate(given[part::MINIBATCHES], PAD, torch.device("cpu"))

@@ -7,8 +7,9 @@ import torch
 from builders_models import judged
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.grpo_loss import policy_loss
 
-from codezero.solver.advantages import advantages, group_advantages, has_spread, policy_loss
+from codezero.solver.advantages import advantages, group_advantages, has_spread
 from codezero.types import Status
 
 REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=16)

@@ -44,6 +44,7 @@ INSIDE = {
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
 HOMES: dict[str, set[str]] = {
     "benchmarks": set(),
+    "oracles": set(),
     "simulation": set(),
     "tests": set(),
     "torch": {"models", "solver", "evaluator", "nano", "wiring", "ops"},

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 from builders_models import EOS, PAD, random_rows, tiny_policy
+from oracles.grpo_loss import policy_loss, token_logprobs
 from torch import Tensor
 
 from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
-from codezero.solver.advantages import policy_loss, token_logprobs
 from codezero.solver.batch import Batch, Row, collate
 from codezero.solver.learner import TrlLearner, learning_rate
 from codezero.solver.packed_attention import packed_logprobs
@@ -59,7 +59,7 @@ def gradients(learner: TrlLearner, batch: Batch) -> tuple[float | None, list[lis
 def oracle(
     policy: LoadedModel, config: SolverConfig, batch: Batch, reference: Any = None
 ) -> tuple[float, list[Tensor]]:
-    """`grpo.policy_loss` on every row, whole logits, plain padding."""
+    """`policy_loss` on every row, whole logits, plain padding."""
     model = policy.model
     model.zero_grad()
     inputs = collate(batch.rows, PAD, policy.device)

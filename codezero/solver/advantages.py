@@ -1,19 +1,15 @@
-"""Group relative policy optimisation as pure tensor functions.
+"""Group relative advantages as pure tensor functions; TRL computes the loss.
 
-`advantages` and `has_spread` are what every update uses. `policy_loss` and `token_logprobs` spell the objective out:
-the learner leaves both to TRL, and the tests hold TRL to what is written here.
-
-Legend for shapes: G completions of a group, B rows, T completion tokens.
+Legend for shapes: G completions of a group.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from codezero.types import ScoredGroup, Verdict
 
@@ -66,61 +62,3 @@ def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[flo
         return None
     parts = advantages(rewards, trainable, scale).split([len(one.verdicts) for one in groups])
     return [part.tolist() for part in parts]
-
-
-def policy_loss(
-    kind: str,
-    logprobs: Tensor,
-    old: Tensor,
-    advantage: Tensor,
-    mask: Tensor,
-    *,
-    clip_low: float,
-    clip_high: float,
-    rows: float,
-    tokens: float,
-    max_length: int,
-    reference: Tensor | None = None,
-    kl_beta: float = 0.0,
-) -> Tensor:
-    """The scalar to minimise. `logprobs`, `old`, `mask` and `reference` are (B, T), `advantage` is (B,) or (B, T).
-
-    `rows` and `tokens` are what the mean is taken over; they may count rows that are not here because their
-    advantage is 0. With r = exp(logprobs - old), the term of a token is
-      - dapo, grpo, bnpo, dr_grpo: -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)  (Yu et al. 2025, DAPO, eq. 8)
-      - cispo: -sg(min(r, 1 + clip_high)) A logprobs                                  (MiniMax-M1 2025, eq. 4)
-    plus kl_beta * r * (exp(d) - d - 1), d = reference - logprobs (DeepSeekMath, eq. 4; r makes its gradient unbiased:
-    DeepSeek-V3.2 2025, section 3.1)
-    and their mean is
-      - dapo, cispo, bnpo: over all tokens (DAPO, section 3.3)
-      - grpo: over the tokens of a row, then over rows (DeepSeekMath, eq. 3)
-      - dr_grpo: over rows of `max_length` tokens, whatever they hold (Dr. GRPO, section 3.2)
-    """
-    ratio = (logprobs - old).exp()
-    weight = advantage[:, None] if advantage.dim() == 1 else advantage
-    if kind == "cispo":
-        term = -ratio.clamp(max=1 + clip_high).detach() * weight * logprobs
-    else:
-        term = -torch.min(ratio * weight, ratio.clamp(1 - clip_low, 1 + clip_high) * weight)
-    if reference is not None:
-        gap = reference - logprobs
-        term = term + kl_beta * ratio * (gap.exp() - gap - 1)
-    if kind == "grpo":
-        return ((term * mask).sum(-1) / mask.sum(-1).clamp(min=1)).sum() / rows
-    if kind == "dr_grpo":
-        return (term * mask).sum() / (rows * max_length)
-    return (term * mask).sum() / tokens
-
-
-def token_logprobs(model: PreTrainedModel, batch: dict[str, Tensor], temperature: float) -> Tensor:
-    """log p of each completion token, (B, T), from whole logits: plain, and hungry for memory.
-
-    `batch` is what `batch.collate` makes. Positions count a row's real tokens, padding not included.
-    """
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-    real = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    positions = (real.cumsum(-1) - 1).clamp(min=0)
-    room = batch["completion_ids"].size(1)
-    output = model(input_ids=ids, attention_mask=real, position_ids=positions, use_cache=False)
-    logits = output.logits[:, -room - 1 : -1].float() / temperature
-    return logits.log_softmax(-1).gather(-1, batch["completion_ids"][..., None])[..., 0]
