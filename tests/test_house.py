@@ -141,8 +141,8 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 BUDGETS = {
     "files": 317,
-    "lines": 45_783,
-    "lines of code": 31_702,
+    "lines": 45_724,
+    "lines of code": 31_667,
     "files in the root": 19,
     "rows of imports": 13,
     "public class names in two files": 53,
