@@ -85,14 +85,12 @@ class Node(Iterating):
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
 
-        learned = self.solver.step(scored, scored_peers) | self.proposer.learn(scored)
+        learned = self.solver.step(scored, scored_peers)
+        with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
+            learned |= self.proposer.learn(scored)
         self.difficulty.observe(scored, self.evaluator.rates())
-        told: list[Feedback] = []
         with self.tolerate(SwarmError, "no feedback this iteration"):
-            told = self.swarm.feedback()
-            self.difficulty.hear(told)
-        with self.tolerate((EvaluatorError, SandboxError, SwarmError), "no problem was taken back this iteration"):
-            self.swarm.withdraw(self.proposer.broken(scored, told), round_number)
+            self.difficulty.hear(self.swarm.feedback())
         if self.proposals_per_iteration and iteration % self.propose_every == 0:
             with self.tolerate((ProposalError, EvaluatorError, SandboxError, SwarmError), "nothing proposed this time"):
                 written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
@@ -145,8 +143,6 @@ class ProposerNode(Iterating):
         with self.tolerate(SwarmError, "no feedback this iteration"):
             told = self.swarm.feedback()
             self.difficulty.hear(told)
-        with self.tolerate(SwarmError, "no problem was taken back this iteration"):
-            self.swarm.withdraw(self.proposer.broken([], told), round_number)
         written: list[Problem] = []
         with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.max_failures):
             written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))

@@ -146,13 +146,6 @@ class Swarm(Persistent, Protocol):
         """Announce own proposals. Raises SwarmError."""
         ...
 
-    def withdraw(self, problem_ids: Sequence[str], round_number: int) -> None:
-        """Take back own proposals: never offered again, and peers are told. Once an iteration, mostly with none.
-
-        Raises SwarmError; the problems are taken back all the same, and peers are told at a later call.
-        """
-        ...
-
     def metrics(self) -> Metrics:
         """`swarm/...`: peers, bytes, refusals by reason."""
         ...
@@ -187,13 +180,9 @@ class Proposer(Persistent, Protocol):
         ...
 
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        """Once an iteration: learn from how the solver fared with own problems, where proposing is trained."""
-        ...
+        """Once an iteration: learn from how the solver fared with own problems, where proposing is trained.
 
-    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
-        """Once an iteration: ids of own problems that turned out broken, by own attempts or by what peers say.
-
-        Each is told once and not written again. Raises EvaluatorError and SandboxError.
+        Raises SandboxError where expected values are executed.
         """
         ...
 

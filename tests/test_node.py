@@ -48,13 +48,6 @@ class Parts:
     def feedback(self) -> list[Feedback]:
         return [Feedback("somebody", PROBLEM.id, 2, 8, 0.5)]
 
-    def broken(self, scored: list[ScoredGroup], feedback: list[Feedback]) -> list[str]:
-        self.note(f"broken {len(scored)} {len(feedback)}")
-        return ["gone"]
-
-    def withdraw(self, problem_ids: list[str], round_number: int) -> None:
-        self.note(f"withdraw {problem_ids} {round_number}")
-
     def hear(self, feedback: list[Feedback]) -> None:
         self.note(f"hear {len(feedback)}")
 
@@ -184,8 +177,6 @@ def test_an_iteration_runs_in_order() -> None:
             "learn 1",
             "difficulty",
             "hear 1",
-            "broken 1 1",
-            "withdraw ['gone'] 7",
             "propose",
             "offer",
             "reward 0.5",
@@ -273,6 +264,17 @@ def test_a_broken_sandbox_costs_the_exam_only() -> None:
     parts = Broken()
     make_node(parts).run()
     assert parts.rows[-1]["tolerated/SandboxError"] == 2 and parts.saved == [1]
+
+
+def test_expected_values_that_cannot_be_checked_cost_nothing_else() -> None:
+    class Broken(Parts):
+        def learn(self, scored: list[ScoredGroup]) -> dict[str, Any]:
+            raise SandboxError("worker gone")
+
+    parts = Broken()
+    make_node(parts).run()
+    assert parts.rows[-1]["tolerated/SandboxError"] == 1 and parts.saved == [1]
+    assert parts.rows[-1]["train/loss"] == 0.0 and "offer" in parts.calls
 
 
 @pytest.mark.parametrize("error", [EvaluatorError, SandboxError])

@@ -56,17 +56,17 @@ def test_what_a_run_wrote_last_is_shown(run: Path) -> None:
     assert status.tolerated == {"SwarmError": 2}
 
 
-def test_problems_refused_wrong_and_taken_back_are_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_refused_and_wrong_are_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play(run, {"iteration": 1, "round": 1})
-    assert (read_run(run).problems, read_run(run).wrong_value_share, read_run(run).withdrawn) == ({}, None, None)
-    told = {"proposer/written": 3, "proposer/withdrawn": 1, "proposer/withdrawn_refuted": 1}
+    assert (read_run(run).problems, read_run(run).wrong_value_share) == ({}, None)
+    written = {"proposer/written": 3}
     values = {"proposer/values_right": 1, "proposer/values_wrong": 3, "proposer/wrong_value_share": 0.75}
-    play(run, {"iteration": 1, "round": 1, "problems/refused_x\x1b[31m": 2} | told | values)
+    play(run, {"iteration": 1, "round": 1, "problems/refused_x\x1b[31m": 2} | written | values)
     status = read_run(run)
-    assert (status.wrong_value_share, status.withdrawn) == (0.75, 1)
+    assert status.wrong_value_share == 0.75
     print_status(status)
     shown = capsys.readouterr().out
-    assert "75.0 % of 4 executed are wrong" in shown and "1 own, broken: 1 refuted" in shown
+    assert "75.0 % of 4 executed are wrong" in shown
     assert "\x1b[31m" not in shown
 
 
@@ -140,7 +140,7 @@ KEYS = {
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *("problems", "wrong_value_share", "withdrawn", "stand_ins"),
+    *("problems", "wrong_value_share", "stand_ins"),
 }
 
 

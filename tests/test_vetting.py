@@ -9,8 +9,9 @@ import pytest
 
 from codezero.errors import CheckpointError
 from codezero.proposer.proposer import NoProposer
-from codezero.proposer.vetting import ExecutedVetting, JudgedVetting, VettedProposer, Vetting
+from codezero.proposer.vetting import CountedProposer, ExecutedVetting, JudgedVetting, VettedProposer, Vetting
 from codezero.sandbox.monty import MontySandbox
+from codezero.solver.checkpoint import CheckpointStore
 from codezero.types import (
     Completion,
     Problem,
@@ -40,9 +41,14 @@ def attempts(*codes: str, tests: Sequence[str] = TESTS) -> RolloutGroup:
 
 
 @pytest.fixture(scope="module")
-def executed() -> Iterator[Vetting]:
-    with MontySandbox() as sandbox:
-        yield ExecutedVetting(sandbox)
+def sandbox() -> Iterator[MontySandbox]:
+    with MontySandbox() as opened:
+        yield opened
+
+
+@pytest.fixture
+def executed(sandbox: MontySandbox) -> Vetting:
+    return ExecutedVetting(sandbox)
 
 
 def test_what_two_programs_pass_is_confirmed_and_the_rest_left_out(executed: Vetting) -> None:
@@ -159,3 +165,79 @@ def test_a_damaged_memory_of_it_is_named(text: str, executed: Vetting, tmp_path:
     (tmp_path / "vetting.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"vetting\.json"):
         vetted(executed, Solver(), Writer()).load(tmp_path)
+
+
+FALSE = ("assert twice(2) == 5", "assert twice(5) == 11", "assert twice(7) == 15")
+
+
+def judged(group: RolloutGroup, *correctness: float | None) -> ScoredGroup:
+    return ScoredGroup(group, tuple(map(_verdict, correctness)))
+
+
+def values(proposer: CountedProposer) -> tuple[object, ...]:
+    measured = proposer.metrics()
+    return measured["proposer/values_right"], measured["proposer/values_wrong"]
+
+
+@pytest.mark.parametrize(
+    ("group", "believed", "right", "wrong"),
+    [
+        (attempts(*RIGHT), (0.9, 0.9), 2, 1),
+        (attempts(*RIGHT, WRONG[0], tests=FALSE), (0.9, 0.9, 0.1), 0, 3),
+        (attempts(*RIGHT, "def twice(n):\n    return {2: 5}.get(n, 2 * n)", tests=FALSE), (0.9, 0.9, 0.9), 0, 2),
+        (attempts(RIGHT[0], RIGHT[0]), (0.9, 0.9), 0, 0),
+        (attempts(*RIGHT), (0.9, 0.1), 0, 0),
+        (attempts(*RIGHT), (0.9, None), 0, 0),
+        (attempts("while True: pass", "def twice(n): return open('x')"), (0.9, 0.9), 0, 0),
+        (attempts(), (), 0, 0),
+    ],
+    ids=["agreed", "disbelieved", "one passes", "one program", "one believed", "one judged", "cannot tell", "none"],
+)
+def test_values_are_counted_by_what_believed_programs_agree_on(
+    group: RolloutGroup, believed: Sequence[float | None], right: int, wrong: int, sandbox: MontySandbox
+) -> None:
+    proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me")
+    assert len(proposer.propose([1])) == 1
+    proposer.learn([judged(group, *believed)])
+    assert values(proposer) == (right, wrong)
+
+
+def test_values_of_a_known_program_are_counted_when_they_are_written(sandbox: MontySandbox) -> None:
+    proposer = CountedProposer(Writer(), sandbox, lambda _: RIGHT[0], peer_id="me")
+    assert proposer.metrics()["proposer/wrong_value_share"] is None
+    proposer.propose([1, 2])
+    proposer.learn([judged(attempts(*RIGHT), 0.9, 0.9)])
+    assert values(proposer) == (4, 2) and proposer.metrics()["proposer/wrong_value_share"] == pytest.approx(1 / 3)
+
+
+def test_other_peers_values_are_not_counted(sandbox: MontySandbox) -> None:
+    proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="she")
+    proposer.learn([judged(attempts(*RIGHT), 0.9, 0.9)])
+    assert values(proposer) == (0, 0)
+
+
+RECALL = (
+    '{"keys":["ab","cd"],"untold":["ab"],"hearsay":{"cases":{"ab":{"level":3,"failing":["QmX"],"heard":1,'
+    '"solved":false,"told":true}},"able":{"QmX":2}},"counts":{"refuted":1,"rewritten":2},"right":5,"wrong":3}'
+)
+"""proposer/recall.json as earlier versions wrote it."""
+
+
+class Earlier(NoProposer):
+    def save(self, folder: Path) -> None:
+        (folder / "recall.json").write_text(RECALL)
+
+
+def test_a_checkpoint_of_a_version_that_took_problems_back_loads(tmp_path: Path, sandbox: MontySandbox) -> None:
+    CheckpointStore(tmp_path, 1).save(3, {"proposer": Earlier()})
+    assert CheckpointStore(tmp_path, 1).restore({"proposer": NoProposer()}) == 3  # where nothing is executed
+    proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me")
+    assert CheckpointStore(tmp_path, 1).restore({"proposer": proposer}) == 3
+    assert values(proposer) == (5, 3)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"right": -1}', "{", "\xff"])
+def test_damaged_counts_of_values_are_named(text: str, sandbox: MontySandbox, tmp_path: Path) -> None:
+    (tmp_path / "recall.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"recall\.json"):
+        CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me").load(tmp_path)

@@ -28,12 +28,10 @@ from codezero.swarm.wire import (
     decode_feedback,
     decode_header,
     decode_proposals,
-    decode_withdrawals,
     encode_body,
     encode_feedback,
     encode_header,
     encode_proposals,
-    encode_withdrawals,
 )
 from codezero.types import (
     Completion,
@@ -154,39 +152,9 @@ def test_an_offer_is_the_sender_s_claim_whatever_it_says(sent: list[Problem]) ->
     }
 
 
-digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
-
-
-@given(st.lists(digests, min_size=1, max_size=MAX_ITEMS), peers, st.integers(0, 2**53 - 1))
-def test_withdrawals_come_back_exactly(ids: list[str], peer: str, round_number: int) -> None:
-    data = encode_withdrawals(ids, peer=peer, round_number=round_number)
-    assert decode_withdrawals(data) == (peer, round_number, tuple(ids))
-    for decode in (decode_body, decode_proposals):
-        with pytest.raises(Refusal):
-            decode(data)
-
-
-@given(st.data())
-def test_a_mutated_withdrawal_decodes_within_its_bounds_or_is_refused(data: st.DataObject) -> None:
-    raw = bytearray(zlib.decompress(encode_withdrawals(["ab" * 32], peer=PEER, round_number=7)))
-    for _ in range(data.draw(st.integers(1, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        _, _, ids = decode_withdrawals(zlib.compress(bytes(raw)))
-    except WireError:
-        return
-    assert 1 <= len(ids) <= MAX_ITEMS and all(len(one) == 64 for one in ids)
-
-
-@pytest.mark.parametrize("ids", [[], ["ab" * 32] * (MAX_ITEMS + 1), ["ab" * 31], ["AB" * 32], [""]])
-def test_withdrawals_that_no_peer_would_read_are_not_sent(ids: list[str]) -> None:
-    with pytest.raises(Refusal):
-        encode_withdrawals(ids, peer=PEER, round_number=7)
-
-
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_with_a_wire_error(data: bytes) -> None:
-    for decode in (decode_body, decode_proposals, decode_header, decode_feedback, decode_withdrawals):
+    for decode in (decode_body, decode_proposals, decode_header, decode_feedback):
         for attempt in (data, zlib.compress(data)):
             with pytest.raises(WireError):
                 decode(attempt)

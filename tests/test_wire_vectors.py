@@ -18,7 +18,6 @@ from codezero.swarm.wire import (
     encode_body,
     encode_header,
     encode_proposals,
-    encode_withdrawals,
 )
 
 
@@ -44,11 +43,6 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     assert (
         zlib.decompress(encode_proposals([one.problem], peer=identity.peer_id, round_number=7))
         == raw["proposals_inflated"]
-    )
-
-    assert (
-        zlib.decompress(encode_withdrawals([one.problem.id], peer=identity.peer_id, round_number=7))
-        == raw["withdrawals_inflated"]
     )
 
     (outcome,) = decode_feedback(raw["feedback"]).outcomes

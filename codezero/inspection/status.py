@@ -71,11 +71,9 @@ class Status:
     submissions: OutboxStatus | None
     """None: this run counts no points on a chain."""
     problems: dict[str, str]
-    """What became of proposals, as a person reads it: written, refused, wrong, taken back."""
+    """What became of proposals, as a person reads it: written, refused, wrong."""
     wrong_value_share: float | None
     """Of the expected values in own proposals that were executed, in [0, 1]."""
-    withdrawn: int | None
-    """Own problems taken back."""
     tolerated: dict[str, int]
     """Errors that the run survived, by kind."""
     stand_ins: str
@@ -130,7 +128,6 @@ def read_run(folder: Path, files: RunFiles | None = None) -> Status:
         submissions=seen.outbox,
         problems=dict(proposal_lines(last)),
         wrong_value_share=fold.newest("proposer/wrong_value_share"),
-        withdrawn=whole(last, "proposer/withdrawn"),
         tolerated=survived(fold),
         stand_ins=seen.stand_ins,
         hub=read_state(folder),

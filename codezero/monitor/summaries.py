@@ -2,7 +2,7 @@
 
 How far the judge can be believed, as the views say it: alarms, outages, the audit. Pure.
 
-What became of proposals, in a few lines: written, refused and why, wrong, taken back. Of one row of the metrics.
+What became of proposals, in a few lines: written, refused and why, wrong. Of one row of the metrics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -95,13 +95,6 @@ def _lines(row: Metrics) -> Iterator[tuple[str, str]]:
     if written is not None:
         yield "proposals", f"{count(int(written), 'problem')} written{_refused(row, 'proposer/refused_')}"
         yield "expected values", _values(row)
-    back = _why(row, "proposer/withdrawn_")
-    if back:
-        yield "taken back", f"{sum(back.values())} own, broken: {_named(back)}"
-    heard = _whole(row, "swarm/withdrawals_heard")
-    if heard:
-        dropped, again = _whole(row, "swarm/offers_withdrawn"), _whole(row, "swarm/refused_withdrawn")
-        yield "taken back by peers", f"{heard}, of which {dropped} were on offer here; refused afterwards {again}"
     unusable = _why(row, "problems/refused_")
     if unusable:
         yield "problems refused", f"{sum(unusable.values())}: {_named(unusable)}"

@@ -12,7 +12,7 @@ from codezero.errors import CheckpointError, ProposalError
 from codezero.proposer.parsing import Reason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.protocols import GroupSampler
-from codezero.types import Completion, Feedback, Metrics, Problem, ScoredGroup
+from codezero.types import Completion, Metrics, Problem, ScoredGroup
 
 _FILE = "proposer.json"
 _REMEMBERED = 64
@@ -83,10 +83,6 @@ class ModelProposer:
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
         """A frozen model learns nothing."""
         return {}
-
-    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
-        """It does not look back; `recall.py` does."""
-        return []
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""
@@ -166,9 +162,6 @@ class NoProposer:
 
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
         return {}
-
-    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
-        return []
 
     def metrics(self) -> Metrics:
         return {}

@@ -4,23 +4,26 @@ By the judge, which is asked about each attempt twice, without the tests and wit
 attempts are all disbelieved once the tests are shown is dropped. Where execution is the reward, by execution: a test is
 confirmed when two different programs pass it, what is not confirmed is left out, and a problem of which too little
 remains is dropped. Nothing is ever called wrong because nobody could tell.
+
+Where anything is executed, wrong expected values are counted besides, which changes nothing of what is offered.
 """
 
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
 
 from codezero.code.parsing import extract_code
 from codezero.errors import CheckpointError
 from codezero.protocols import Evaluator, GroupSampler, Proposer
-from codezero.sandbox.base import Job, Outcome, Sandbox
+from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
 from codezero.types import (
     BELIEF,
     Completion,
-    Feedback,
     Metrics,
     Problem,
     RolloutGroup,
@@ -34,7 +37,11 @@ AGREEING = 2
 """Attempts that have to agree before they say anything of a test."""
 MIN_TESTS = 2
 """Confirmed tests without which a problem is dropped."""
+PROGRAMS = 8
+"""Most different programs that are executed for one problem."""
 _FILE = "vetting.json"
+_VALUES_FILE = "recall.json"
+"""Named by an earlier version, which kept more in it."""
 
 
 class Vetting(Protocol):
@@ -158,9 +165,6 @@ class VettedProposer:
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
         return self._proposer.learn(scored)
 
-    def broken(self, scored: Sequence[ScoredGroup], feedback: Sequence[Feedback]) -> list[str]:
-        return self._proposer.broken(scored, feedback)
-
     def metrics(self) -> Metrics:
         """`proposer/contradicted` and `proposer/confirmed` beside those of the proposer: problems since the start."""
         own: Metrics = {
@@ -184,3 +188,85 @@ class VettedProposer:
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
         self._counts = Counter(counts)
+
+
+class _Values(msgspec.Struct):
+    right: Annotated[int, msgspec.Meta(ge=0)] = 0
+    wrong: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class CountedProposer:
+    """Another proposer, whose expected values are counted right or wrong by execution. See `protocols.Proposer`.
+
+    known: the program that a question itself describes, where there is one; else a value is what the believed attempts
+    at the problem agree on.
+    """
+
+    def __init__(
+        self, proposer: Proposer, sandbox: Sandbox, known: Callable[[Problem], str | None], *, peer_id: str
+    ) -> None:
+        self._proposer, self._sandbox, self._known, self._peer_id = proposer, sandbox, known, peer_id
+        self._values = _Values()
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """Raises SandboxError."""
+        written = self._proposer.propose(levels)
+        programs = [(problem, self._known(problem)) for problem in written]
+        self._count(self._run([Job(code, (test,)) for problem, code in programs if code for test in problem.tests]))
+        return written
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        """Raises SandboxError, after the proposer has learned."""
+        learned = self._proposer.learn(scored)
+        for one in scored:
+            problem, codes = one.group.problem, _believed(one)
+            if problem.proposer == self._peer_id and len(codes) >= AGREEING and self._known(problem) is None:
+                shown = self._run([Job(code, (test,)) for test in problem.tests for code in codes])
+                self._count(_agreed(shown[at : at + len(codes)]) for at in range(0, len(shown), len(codes)))
+        return learned
+
+    def metrics(self) -> Metrics:
+        """`proposer/values_right`, `values_wrong` and `wrong_value_share` besides: since the start."""
+        right, wrong = self._values.right, self._values.wrong
+        return self._proposer.metrics() | {
+            "proposer/values_right": right,
+            "proposer/values_wrong": wrong,
+            "proposer/wrong_value_share": wrong / (right + wrong) if right + wrong else None,
+        }
+
+    def save(self, folder: Path) -> None:
+        self._proposer.save(folder)
+        (folder / _VALUES_FILE).write_bytes(msgspec.json.encode(self._values))
+
+    def load(self, folder: Path) -> None:
+        """Raises CheckpointError."""
+        self._proposer.load(folder)
+        path = folder / _VALUES_FILE
+        try:
+            self._values = msgspec.json.decode(path.read_bytes(), type=_Values)
+        except FileNotFoundError:
+            self._values = _Values()  # of a time when nothing was executed
+        except (OSError, msgspec.MsgspecError, UnicodeError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+    def _run(self, jobs: Sequence[Job]) -> list[bool | None]:
+        return [TRUTH[one.outcome] for one in self._sandbox.run_many(jobs)]
+
+    def _count(self, values: Iterable[bool | None]) -> None:
+        for right in values:
+            self._values.right += right is True
+            self._values.wrong += right is False
+
+
+def _agreed(shown: Sequence[bool | None]) -> bool | None:
+    """Wrong when AGREEING programs fail and none passes, right when AGREEING pass; else nobody can tell."""
+    if shown.count(True) >= AGREEING:
+        return True
+    return False if shown.count(False) >= AGREEING and True not in shown else None
+
+
+def _believed(scored: ScoredGroup) -> list[str]:
+    """Different programs that the judge believes, at most PROGRAMS."""
+    pairs = zip(scored.group.completions, scored.verdicts, strict=True)
+    codes = (_code(one) for one, verdict in pairs if verdict.trainable and verdict.correctness >= BELIEF)
+    return list(dict.fromkeys(filter(None, codes)))[:PROGRAMS]

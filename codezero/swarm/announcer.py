@@ -1,28 +1,19 @@
 """Own side of the gossip: what waits becomes a body that is served and a header where others look for it.
 
-Own groups, problems and withdrawals that wait to be announced, and the body the newest of them make.
+Own groups and problems that wait to be announced, and the body the newest of them make.
 """
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from codezero.swarm.messages import Publish
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, Place, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, WITHDRAWALS, Header, Kind, Refusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, Refusal
 from codezero.swarm.serving import Server
 from codezero.swarm.transport import UNANSWERED, Transport
-from codezero.swarm.wire import (
-    decode_body,
-    decode_header,
-    decode_proposals,
-    decode_withdrawals,
-    encode_body,
-    encode_header,
-    encode_proposals,
-    encode_withdrawals,
-)
+from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_header, encode_proposals
 from codezero.types import Problem, RolloutGroup
 
 
@@ -56,22 +47,15 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One group, problem or withdrawal, with what its announcement will say."""
+    """One group or problem, with what its announcement will say."""
 
-    content: RolloutGroup | Problem | str
-    """Of a withdrawal the problem's id."""
+    content: RolloutGroup | Problem
     reward: float | None
     tokenizer: bytes
 
     @property
     def problem_id(self) -> str:
-        match self.content:
-            case RolloutGroup(problem=problem):
-                return problem.id
-            case Problem(id=problem_id):
-                return problem_id
-            case withdrawn:
-                return withdrawn
+        return (self.content.problem if isinstance(self.content, RolloutGroup) else self.content).id
 
 
 class Pending:
@@ -90,20 +74,8 @@ class Pending:
             rewards = message.rewards
             for content, reward in zip(decode_body(message.body), rewards, strict=True):
                 waiting.append(Item(content, reward, message.tokenizer))
-        elif message.kind == PROPOSALS:
-            waiting.extend(Item(content, None, message.tokenizer) for content in decode_proposals(message.body)[2])
         else:
-            waiting.clear()
-            waiting.extend(Item(content, None, message.tokenizer) for content in decode_withdrawals(message.body)[2])
-
-    def drop(self, problem_ids: Container[str]) -> None:
-        """Problems that are not to be offered after all."""
-        for (kind, _), items in self._items.items():
-            if kind == PROPOSALS:
-                left = [item for item in items if item.problem_id not in problem_ids]
-                items.clear()
-                items.extend(left)
-        self._items = {key: items for key, items in self._items.items() if items}
+            waiting.extend(Item(content, None, message.tokenizer) for content in decode_proposals(message.body)[2])
 
     def forget(self, *, before: int) -> None:
         """Drop what belongs to rounds that nobody reads any more."""
@@ -135,8 +107,6 @@ class Pending:
         if kind == PROPOSALS:
             problems = [item.content for item in items if isinstance(item.content, Problem)]
             body = encode_proposals(problems, peer=self._peer, round_number=round_number)
-        elif kind == WITHDRAWALS:
-            body = encode_withdrawals([item.problem_id for item in items], peer=self._peer, round_number=round_number)
         else:
             groups = [item.content for item in items if isinstance(item.content, RolloutGroup)]
             body = encode_body(groups, peer=self._peer, round_number=round_number)
@@ -193,31 +163,9 @@ class Announcer:
         self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
         self.pending.forget(before=before)
 
-    def add(self, message: Publish) -> None:
-        """Queue it for the next `announce`. What a withdrawal names is offered no more."""
-        if message.kind == WITHDRAWALS:
-            self._retract(set(decode_withdrawals(message.body)[2]))
-        self.pending.add(message)
-
-    def _retract(self, problem_ids: set[str]) -> None:
-        """Announce the rest of each body in its place. The old body is served as long as a record names it: a peer
-        that was announced something and gets nothing would hold it against us."""
-        self.pending.drop(problem_ids)
-        for (kind, round_number), announcement in list(self._announced.items()):
-            body = self._server.bodies.get(decode_header(announcement.header).digest)
-            if kind != PROPOSALS or body is None:
-                continue
-            problems = decode_proposals(body)[2]
-            left = [problem for problem in problems if problem.id not in problem_ids]
-            if not left:
-                del self._announced[kind, round_number]
-            elif len(left) < len(problems):
-                again = encode_proposals(left, peer=self._transport.me, round_number=round_number)
-                self.pending.add(Publish(PROPOSALS, round_number, again, [], bytes(32)))
-
     async def announce(self) -> None:
         """What is new, and what is about to expire."""
-        for kind in (GROUPS, PROPOSALS, WITHDRAWALS):
+        for kind in (GROUPS, PROPOSALS):
             if self.reachable:
                 packed = self.pending.pack(kind)
                 if packed is not None:

@@ -72,8 +72,8 @@ class Exchange:
         return self.listener.pause(seconds)
 
     def publish(self, message: Publish) -> None:
-        """Queue own groups, problems or withdrawals for the next look."""
-        self.announcer.add(message)
+        """Queue own groups or problems for the next look."""
+        self.announcer.pending.add(message)
 
     def tell(self, message: Tell) -> None:
         """Queue feedback to a peer for the next look."""

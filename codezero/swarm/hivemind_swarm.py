@@ -17,18 +17,16 @@ from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Heard, Playing, Publish, Tell, Told, network_settings
-from codezero.swarm.offers import WITHDRAWAL_COUNTS, Kept, Offers, OwnOffers, read_kept, write_kept
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, WITHDRAWALS, Refusal
+from codezero.swarm.offers import Kept, Offers, OwnOffers, read_kept, write_kept
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Refusal
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import (
     decode_body,
     decode_feedback,
     decode_proposals,
-    decode_withdrawals,
     encode_body,
     encode_feedback,
     encode_proposals,
-    encode_withdrawals,
     own_offer,
     tokenizer_bytes,
 )
@@ -70,9 +68,7 @@ class HivemindSwarm:
         self._identity_path = Path(config.identity).resolve()
         self._network = NetworkProcess(network_settings(config, state))
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
-        self._offers = Offers(self.peer_id)
-        self._withdrawals_told: object = None
-        """The last of them that were announced, and when."""
+        self._offers = Offers()
         self._own = OwnOffers()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._last_heard: dict[str, float] = {}
@@ -97,8 +93,7 @@ class HivemindSwarm:
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""
         self._play(round_number)
-        good = [one for one in groups if not self._offers.is_withdrawn(one.group.problem)]
-        chosen = sorted(good, key=_spread, reverse=True)[:MAX_ITEMS]
+        chosen = sorted(groups, key=_spread, reverse=True)[:MAX_ITEMS]
         sent, body = self._largest(chosen, lambda some: self._encode_groups(some, round_number))
         if sent:
             tokenizer = tokenizer_bytes(self.tokenizer_digest)
@@ -119,25 +114,12 @@ class HivemindSwarm:
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals; they come back from `proposals` too. Raises SwarmError."""
         self._play(round_number)
-        good = self._offers.still_good(problems)[:MAX_ITEMS]
-        sent, body = self._largest(good, lambda some: self._encode_problems(some, round_number))
+        sent, body = self._largest(problems[:MAX_ITEMS], lambda some: self._encode_problems(some, round_number))
         if sent:
             mine = [own_offer(problem, self.peer_id) for problem in sent]
             self._offers.keep(mine)
             self._own.add(mine)
             self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
-
-    def withdraw(self, problem_ids: Sequence[str], round_number: int) -> None:
-        """Take back own proposals. The newest withdrawals are announced in every round. Raises SwarmError."""
-        self._counts["withdrawn"] += self._offers.withdraw(self.peer_id, problem_ids)[0]
-        self._play(round_number)
-        newest = self._offers.withdrawn_by(self.peer_id)[-MAX_ITEMS:]
-        # a network process that was started anew knows nothing of what the last one announced
-        telling = (round_number, newest, self._network.restarts)
-        if newest and telling != self._withdrawals_told:
-            body = encode_withdrawals(newest, peer=self.peer_id, round_number=round_number)
-            self._network.send(Publish(WITHDRAWALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
-            self._withdrawals_told = telling
 
     def feedback(self) -> list[Feedback]:
         """What peers said since the last call of problems that this node proposed; of each problem, each peer once.
@@ -164,18 +146,17 @@ class HivemindSwarm:
             "swarm/network_restarts": self._network.restarts,
             "swarm/refused": sum(count for name, count in counts.items() if name.startswith("refused_")),
         }
-        always = ("groups_received", "bytes_in", "bytes_out", *WITHDRAWAL_COUNTS)
+        always = ("groups_received", "bytes_in", "bytes_out")
         return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
 
     def save(self, folder: Path) -> None:
-        """Proposals, withdrawals and which groups were handed on; the totals of `metrics` are of a process."""
-        offers, withdrawn = self._offers.state()
-        write_kept(folder, Kept(offers=offers, own=self._own.state(), withdrawn=withdrawn, seen=list(self._seen)))
+        """Proposals and which groups were handed on; the totals of `metrics` are of a process."""
+        write_kept(folder, Kept(offers=self._offers.state(), own=self._own.state(), seen=list(self._seen)))
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
         kept = read_kept(folder)
-        self._offers.become(kept.offers, kept.withdrawn)
+        self._offers.become(kept.offers)
         self._own.become(kept.own)
         self._seen = OrderedDict.fromkeys(kept.seen)
 
@@ -227,11 +208,7 @@ class HivemindSwarm:
         for heard in self._network.take_heard():
             self._last_heard[heard.peer] = time.monotonic()
             if heard.kind == PROPOSALS:
-                self._counts["refused_withdrawn"] += self._offers.keep(decode_proposals(heard.body)[2])
-            elif heard.kind == WITHDRAWALS:
-                news, dropped = self._offers.withdraw(heard.peer, decode_withdrawals(heard.body)[2])
-                self._counts["withdrawals_heard"] += news
-                self._counts["offers_withdrawn"] += dropped
+                self._offers.keep(decode_proposals(heard.body)[2])
             else:
                 self._arrived.extend(self._as_told(group, heard) for group in decode_body(heard.body))
 
@@ -254,8 +231,6 @@ class HivemindSwarm:
             reason = "stale"
         elif mark in self._seen:
             reason = "duplicate"
-        elif self._offers.is_withdrawn(group.problem):
-            reason = "withdrawn"
         else:
             self._seen[mark] = None
             while len(self._seen) > SEEN_GROUPS:

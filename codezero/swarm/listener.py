@@ -14,7 +14,7 @@ import msgspec
 
 from codezero.swarm.messages import Heard
 from codezero.swarm.records import Place
-from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, WITHDRAWALS, Header, Refusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Refusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.sharding import Crowd
 from codezero.swarm.transport import UNANSWERED, Transport, within
@@ -24,10 +24,8 @@ from codezero.swarm.wire import (
     decode_body,
     decode_header,
     decode_proposals,
-    decode_withdrawals,
     encode_body,
     encode_proposals,
-    encode_withdrawals,
 )
 
 PULLS_AT_ONCE = 4
@@ -39,8 +37,6 @@ PULL_ATTEMPTS = 3
 ALL_ROUND_EVERY = 4
 """Each this many looks all holders of a place are asked and not the nearest one, which may be this node itself and have
 missed a record; and other places than those of the groups are read."""
-WITHDRAWALS_EVERY = 2
-"""Of the looks that see more, each this many-th reads withdrawals: they are rare and say the same for a whole round."""
 LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
 """Seconds between two looks while nothing is new, unless the pause is set longer; and how often it is doubled."""
 LOST_LOOKS = 2
@@ -129,7 +125,7 @@ class Listener:
         return places
 
     def other_places(self, round_number: int) -> list[Place]:
-        """Now and then: problems, withdrawals, and groups at other numbers of shards.
+        """Now and then: problems, and groups at other numbers of shards.
 
         Often nothing lies there, and then a search asks a whole beam of nodes before it ends.
         """
@@ -139,9 +135,6 @@ class Listener:
         if self._all_round:
             asked = rounds if shards == 1 else [self._random.choice(rounds)]
             places += [Place(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in asked]
-            if self._looks // ALL_ROUND_EVERY % WITHDRAWALS_EVERY == 0:
-                number = rounds[self._looks // (ALL_ROUND_EVERY * WITHDRAWALS_EVERY) % len(rounds)]
-                places.append(Place(self._swarm, WITHDRAWALS, number, shards, shard(shards)))
         if self._all_round or self._crowd.alone or self._idle:
             for other in self._crowd.elsewhere(lost=self._idle >= LOST_LOOKS):
                 places.append(Place(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
@@ -221,8 +214,7 @@ class Listener:
             self._refuse(peer, refusal)
         else:
             if self._trust.first_time(header.digest):
-                if header.kind != WITHDRAWALS:  # so short that praise for them would be had for nothing
-                    self._trust.praise(peer, groups=wanted if header.kind == GROUPS else 0, size=len(body))
+                self._trust.praise(peer, groups=wanted if header.kind == GROUPS else 0, size=len(body))
                 self._on_heard(heard)
             else:
                 self._refund(header, wanted)
@@ -263,10 +255,6 @@ class Listener:
             groups = decode_body(body)
             said = (groups[0].peer_id, groups[0].round, len(groups))
             again = encode_body(groups[:wanted], peer=peer, round_number=header.round) if said[0] == peer else b""
-        elif header.kind == WITHDRAWALS:
-            author, round_number, withdrawn = decode_withdrawals(body)
-            said = (author, round_number, len(withdrawn))
-            again = encode_withdrawals(withdrawn, peer=peer, round_number=header.round)
         else:
             author, round_number, problems = decode_proposals(body)
             said = (author, round_number, len(problems))

@@ -7,16 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.swarm.offers import WITHDRAWAL_COUNTS, Kept, Offers, OwnOffers, read_kept, write_kept
+from codezero.swarm.offers import Kept, Offers, OwnOffers, read_kept, write_kept
 from codezero.swarm.schema import MAX_ITEMS, Refusal
 from codezero.swarm.wire import (
     claimed,
     decode_body,
     decode_feedback,
-    decode_withdrawals,
     encode_body,
     encode_feedback,
-    encode_withdrawals,
     own_offer,
 )
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
@@ -41,7 +39,7 @@ class LocalSwarm:
         self._hub = hub if hub is not None else LocalHub()
         self._hub.members[peer_id] = self
         self._inbox: list[RolloutGroup] = []
-        self._offers = Offers(peer_id)
+        self._offers = Offers()
         self._own = OwnOffers()
         self._told: list[Feedback] = []
         self._counts: Counter[str] = Counter()
@@ -55,8 +53,6 @@ class LocalSwarm:
         """Every group reaches every other member at once."""
         others = self._hub.others(self.peer_id)
         for scored in groups if others else ():
-            if self._offers.is_withdrawn(scored.group.problem):
-                continue
             try:
                 body = encode_body([scored.group], peer=self.peer_id, round_number=round_number)
             except Refusal:
@@ -92,60 +88,39 @@ class LocalSwarm:
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups since the last call; those of rounds before the last one are dropped."""
         arrived, self._inbox = self._inbox, []
-        recent = [group for group in arrived if group.round >= round_number - 1]
-        fresh = [group for group in recent if not self._offers.is_withdrawn(group.problem)]
-        self._counts["refused_stale"] += len(arrived) - len(recent)
-        self._counts["refused_withdrawn"] += len(recent) - len(fresh)
+        fresh = [group for group in arrived if group.round >= round_number - 1]
+        self._counts["refused_stale"] += len(arrived) - len(fresh)
         self._counts["groups_received"] += len(fresh)
         return fresh
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Every member, this one too, finds the problems among its proposals, without their references."""
-        good = self._offers.still_good(problems)[:MAX_ITEMS]
-        self._own.add(good)
-        for problem in good:
+        offered = problems[:MAX_ITEMS]
+        self._own.add(offered)
+        for problem in offered:
             for member in self._hub.members.values():
                 mine = member is self
                 member.keep_offer((own_offer if mine else claimed)(problem, self.peer_id))
 
     def keep_offer(self, problem: Problem) -> None:
         """Remember a proposal; the oldest are forgotten."""
-        self._counts["refused_withdrawn"] += self._offers.keep([problem])
-
-    def withdraw(self, problem_ids: Sequence[str], round_number: int) -> None:
-        """Every member, this one too, drops these problems of this one's."""
-        news, _ = self._offers.withdraw(self.peer_id, problem_ids)
-        self._counts["withdrawn"] += news
-        for start in range(0, len(problem_ids), MAX_ITEMS):
-            some = problem_ids[start : start + MAX_ITEMS]
-            body = encode_withdrawals(some, peer=self.peer_id, round_number=round_number)
-            for other in self._hub.others(self.peer_id):
-                other.hear_withdrawals(body)
-
-    def hear_withdrawals(self, body: bytes) -> None:
-        """Take in what a peer says of its own problems."""
-        author, _, problem_ids = decode_withdrawals(body)
-        news, dropped = self._offers.withdraw(author, problem_ids)
-        self._counts["withdrawals_heard"] += news
-        self._counts["offers_withdrawn"] += dropped
+        self._offers.keep([problem])
 
     def metrics(self) -> Metrics:
         """`swarm/...`, the names of the real swarm."""
-        names = ("groups_received", "bytes_in", "bytes_out", *WITHDRAWAL_COUNTS)
-        refused = self._counts["refused_stale"] + self._counts["refused_withdrawn"]
+        names = ("groups_received", "bytes_in", "bytes_out")
         counted: Metrics = {f"swarm/{name}": self._counts[name] for name in names}
-        return {"swarm/peers": len(self._heard), "swarm/refused": refused} | counted
+        return {"swarm/peers": len(self._heard), "swarm/refused": self._counts["refused_stale"]} | counted
 
     def save(self, folder: Path) -> None:
         """All but what has arrived since the last `gather`."""
-        offers, withdrawn = self._offers.state()
         own, heard, counts = self._own.state(), sorted(self._heard), dict(self._counts)
-        write_kept(folder, Kept(offers=offers, own=own, withdrawn=withdrawn, heard=heard, counts=counts))
+        write_kept(folder, Kept(offers=self._offers.state(), own=own, heard=heard, counts=counts))
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
         kept = read_kept(folder)
-        self._offers.become(kept.offers, kept.withdrawn)
+        self._offers.become(kept.offers)
         self._own.become(kept.own)
         self._heard, self._counts = set(kept.heard), Counter(kept.counts)
 

@@ -100,13 +100,12 @@ class Playing(msgspec.Struct, frozen=True, tag=True):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: these are our groups, problems or withdrawals of a round; announce them."""
+    """Trainer: these are our groups or problems of a round; announce them."""
 
     kind: Kind
     round: int
     body: bytes
-    """As `wire.encode_body`, `encode_proposals` or `encode_withdrawals` makes it. Withdrawals are all that are to be
-    announced in that round."""
+    """As `wire.encode_body` or `encode_proposals` makes it."""
     rewards: list[float | None]
     """Mean reward of each group, None where there is none; empty for anything else."""
     tokenizer: bytes

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, WITHDRAWALS, Kind, Refusal
+from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, Kind, Refusal
 from codezero.swarm.wire import UNDECODABLE
 
 LIFETIME = 300.0
@@ -114,10 +114,10 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 BODY_KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/b/([0-9a-f]{64})")
-KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpw])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
+KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hp])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 
 
-KINDS: dict[str, Kind] = {kind: kind for kind in (GROUPS, PROPOSALS, WITHDRAWALS)}
+KINDS: dict[str, Kind] = {kind: kind for kind in (GROUPS, PROPOSALS)}
 
 
 def parse_key(key: str) -> Place | BodyPlace:

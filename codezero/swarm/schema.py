@@ -33,8 +33,7 @@ LOWEST_LOGPROB = -65504.0
 GROUPS: Literal["h"] = "h"
 PROPOSALS: Literal["p"] = "p"
 FEEDBACK: Literal["f"] = "f"
-WITHDRAWALS: Literal["w"] = "w"
-Kind = Literal["h", "p", "w"]
+Kind = Literal["h", "p"]
 
 
 class Refusal(WireError):
@@ -69,7 +68,7 @@ class Header(Record, frozen=True):
     tokenizer: Digest
     """Of the tokenizer that made the token ids; zeros in an announcement of proposals."""
     count: Annotated[int, Meta(ge=1, le=MAX_ITEMS)]
-    """Groups, problems or withdrawals in the body."""
+    """Groups or problems in the body."""
     problems: Annotated[list[Annotated[bytes, Meta(min_length=16, max_length=16)]], Meta(max_length=16)]
     """First half of the problem ids of the first groups."""
     reward: Annotated[float, Meta(ge=0, le=1)] | None
@@ -119,17 +118,6 @@ class ProposalsBody(Record, frozen=True):
     peer: PeerId
     round: Round
     problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
-
-
-class WithdrawalsBody(Record, frozen=True):
-    """Problems that their own proposer takes back: nobody should attempt them any more."""
-
-    v: Literal[1]
-    kind: Literal["w"]
-    peer: PeerId
-    round: Round
-    problems: Annotated[list[Digest], Meta(min_length=1, max_length=MAX_ITEMS)]
-    """Their ids."""
 
 
 class Outcome(Record, frozen=True):

@@ -26,7 +26,6 @@ from codezero.swarm.schema import (
     MAX_TEXT,
     PROPOSALS,
     VERSION,
-    WITHDRAWALS,
     FeedbackBody,
     GroupsBody,
     Header,
@@ -37,7 +36,6 @@ from codezero.swarm.schema import (
     WireCompletion,
     WireGroup,
     WireProblem,
-    WithdrawalsBody,
 )
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
@@ -83,24 +81,6 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises Refusal."""
     body = _decode(_inflate(data), ProposalsBody)
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
-
-
-def encode_withdrawals(problem_ids: Sequence[str], *, peer: str, round_number: int) -> bytes:
-    """The body that takes back 1..MAX_ITEMS problems of `peer`. Raises Refusal."""
-    if not all(re.fullmatch("[0-9a-f]{64}", one) for one in problem_ids):
-        raise Refusal("problem", "an id is 64 hex digits")
-    ids = [bytes.fromhex(one) for one in problem_ids]
-    body = WithdrawalsBody(v=VERSION, kind=WITHDRAWALS, peer=peer, round=round_number, problems=ids)
-    return _deflate(body, decode_withdrawals)
-
-
-def decode_withdrawals(data: bytes) -> tuple[str, int, tuple[str, ...]]:
-    """Peer, round, and the ids of the problems that this peer takes back. Raises Refusal.
-
-    Whose problems they are is not in it: a reader lets a peer take back nothing but its own.
-    """
-    body = _decode(_inflate(data), WithdrawalsBody)
-    return body.peer, body.round, tuple(one.hex() for one in body.problems)
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:

@@ -154,8 +154,7 @@ def build_proposer_node(
     """`role=proposer`. Points it earns come from others' votes; it submits none itself."""
     from codezero.solver.checkpoint import CheckpointStore
 
-    written = build_proposer(config, swarm.peer_id, lambda _: True, monitor.busy, stack).proposer
-    proposer = recalling(config, written, swarm.peer_id, None, None)
+    proposer = build_proposer(config, swarm.peer_id, lambda _: True, monitor.busy, stack).proposer
     monitor.busy("waiting for the chain")
     parts = chain()
     return ProposerNode(
@@ -180,26 +179,12 @@ def shown_tests(config: NodeConfig) -> bool:
     return bool(SHOWING_TESTS & set(config.evaluator.questions))
 
 
-def recalling(
-    config: NodeConfig, proposer: Proposer, peer_id: str, evaluator: Evaluator | None, sandbox: "Sandbox | None"
-) -> Proposer:
-    """`proposer`, which takes back what turns out broken. Without an evaluator by its peers' word alone."""
+def _known_program(problem: Problem) -> str | None:
+    """The program that a question of our own family describes."""
     from codezero.problems.synthetic.programs import parse_question, render
-    from codezero.proposer.recall import RecallingProposer
-    from codezero.proposer.refuting import ExecutedRefuting, JudgedRefuting, Refuting, Values
 
-    def known(problem: Problem) -> str | None:
-        """The program that a question of our own family describes."""
-        parsed = parse_question(problem.question)
-        return None if parsed is None else render(parsed[1], parsed[0])
-
-    if config.proposer.model == "off":
-        return proposer
-    values = None if sandbox is None else Values(sandbox, known)
-    refuting: list[Refuting] = [] if values is None else [ExecutedRefuting(values)]
-    if evaluator is not None and config.reward.mode == "judge" and shown_tests(config):
-        refuting.append(JudgedRefuting(evaluator))
-    return RecallingProposer(proposer, peer_id=peer_id, refuting=refuting, values=values)
+    parsed = parse_question(problem.question)
+    return None if parsed is None else render(parsed[1], parsed[0])
 
 
 def vetted(
@@ -210,11 +195,9 @@ def vetted(
     peer_id: str,
     stack: contextlib.ExitStack,
 ) -> Proposer:
-    """`proposer` as far as its problems stand up to the solver's attempts, before they are offered and after.
-
-    Raises SandboxError.
-    """
-    from codezero.proposer.vetting import ExecutedVetting, JudgedVetting, VettedProposer
+    """`proposer` as far as its problems stand up to the solver's attempts; where anything is executed, wrong expected
+    values are counted. Raises SandboxError."""
+    from codezero.proposer.vetting import CountedProposer, ExecutedVetting, JudgedVetting, VettedProposer
     from codezero.solver.solver import solver_prompt
 
     executed = config.reward.mode == "rlvr"
@@ -223,7 +206,7 @@ def vetted(
         from codezero.sandbox.tiered import open_sandbox
 
         sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
-    proposer = recalling(config, proposer, peer_id, evaluator, sandbox)
+        proposer = CountedProposer(proposer, sandbox, _known_program, peer_id=peer_id)
     if not config.proposer.vetting or not (executed or shown_tests(config)):
         return proposer
     vetting = ExecutedVetting(sandbox) if executed and sandbox is not None else JudgedVetting(evaluator)

@@ -4,18 +4,22 @@ Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do.
 """
 
 import asyncio
+import hashlib
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 from builders_swarm import SWARM, TOKENIZER, fast_identity, group, scored
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from simulation.memory_transport import Board, MemoryTransport
+from simulation.memory_transport import Board, MemoryTransport, signed
 
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.messages import Heard, Publish, Tell, Told
@@ -270,3 +274,27 @@ def test_a_flood_of_feedback_ends_at_the_allowance(clock: Clock) -> None:
     for _ in range(1000):
         asyncio.run(bob.transport.ask(alice.id, "feedback", data))
     assert 0 < len(alice.told) < 500
+
+
+def test_withdrawals_of_earlier_versions_are_ignored_and_cost_their_sender_nothing(clock: Clock) -> None:
+    """Kind "w", in places of its own: header, body and record as those versions wrote them."""
+    alice, bob = peers(clock)
+    identity = msgspec.msgpack.encode(alice.id)
+    ids = b"\xa8problems\x91\xc4\x20" + bytes(32)
+    body = zlib.compress(b"\x85\xa1v\x01\xa4kind\xa1w\xa4peer" + identity + b"\xa5round\x07" + ids)
+    digest = alice.exchange.server.keep(body)
+    assert digest == hashlib.sha256(body).digest()
+    header = {
+        **{"v": 1, "kind": "w", "round": ROUND, "digest": digest, "size": len(body), "codec": "zlib"},
+        **{"tokenizer": bytes(32), "count": 1, "problems": [bytes(16)], "reward": None, "time": clock.now},
+    }
+    kind: Any = "w"
+    place = Place(SWARM, kind, ROUND)
+    record = signed(place, alice.id, msgspec.msgpack.encode(header), clock.now + 100, alice.validator)
+    assert not bob.validator.validate(record) and dict(bob.validator.refused) == {"key": 1}
+    alice.board.records[place.id] = {record.subkey: record}  # some holder of an earlier version has it
+    alice.publish()
+    alice.look()
+    bob.look(16)
+    assert [(one.kind, one.peer) for one in bob.heard] == [(GROUPS, alice.id)]
+    assert not any(one.failures for one in bob.trust.report()) and not bob.trust.refusal(alice.id)

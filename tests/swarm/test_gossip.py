@@ -138,26 +138,6 @@ def test_the_proposer_hears_what_became_of_its_problem(nodes: Nodes) -> None:
     assert nodes.bob.feedback() == []
 
 
-def test_what_its_proposer_takes_back_is_gone_everywhere(nodes: Nodes) -> None:
-    nodes.alice.offer([problem("broken"), problem("sound")], 18)
-
-    def questions() -> set[str]:
-        offers = nodes.bob.proposals(18)
-        return {one.question for one in offers if one.proposer == nodes.alice.peer_id} & {"broken", "sound"}
-
-    eventually(lambda: questions() == {"broken", "sound"})
-    nodes.bob.withdraw([problem("sound").id], 18)
-    nodes.alice.withdraw([problem("broken").id], 18)
-
-    def only_the_sound_one() -> bool:
-        nodes.bob.gather(18)  # which makes room for more news
-        nodes.alice.gather(18)
-        return questions() == {"sound"}
-
-    eventually(only_the_sound_one)
-    assert [one.question for one in nodes.alice.proposals(18) if one.question in {"broken", "sound"}] == ["sound"]
-
-
 def test_what_is_published_before_the_network_is_up_is_heard(nodes: Nodes) -> None:
     dave = make_swarm(nodes.folder, "dave", bootstrap=(nodes.join,))
     dave.publish([scored(group(dave.peer_id, "before the start"))], 18)

@@ -1,11 +1,14 @@
 """The swarm without a network: alone, and several in one process."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders_swarm import fast_identity, group, problem, scored
 
 from codezero.swarm.local import LocalHub, LocalSwarm
+from codezero.swarm.offers import PROPOSALS_KEPT, Offers
 from codezero.types import Source, Standing
 
 A, B, C = (fast_identity().peer_id for _ in range(3))
@@ -85,3 +88,24 @@ def test_who_left_is_sent_nothing() -> None:
     b.close()
     a.publish([scored(group(A))], 1)
     assert a.metrics()["swarm/bytes_out"] == 0
+
+
+def test_offers_stay_bounded() -> None:
+    offers = Offers()
+    offers.keep(replace(problem(f"question {number}"), proposer=A) for number in range(PROPOSALS_KEPT + 9))
+    assert len(offers.newest_first()) == PROPOSALS_KEPT
+    assert offers.newest_first()[-1].question == "question 9"
+
+
+def test_a_checkpoint_that_also_kept_withdrawals_is_read(tmp_path: Path) -> None:
+    """As earlier versions wrote it."""
+    alone = LocalSwarm(A)
+    alone.offer([problem("kept")], 1)
+    alone.save(tmp_path)
+    path = tmp_path / "swarm.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"withdrawn": {A: ["ab" * 32]}}))
+    again = LocalSwarm(A)
+    again.load(tmp_path)
+    assert [one.question for one in again.proposals(1)] == ["kept"]
+    again.save(tmp_path)
+    assert "withdrawn" not in json.loads(path.read_text())
