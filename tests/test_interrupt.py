@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Pa
     words = command(tmp_path, "network=peer", f"monitor.view={view}", LONG, "evals.every=0", *page)
     with seated(words, tmp_path) as seat:
         seat.wait_for("a checkpoint", (tmp_path / "run" / "checkpoints" / "00000001").exists)
+        time.sleep(1.0)  # it is there a moment before its iteration is over
         seat.press()
         seat.wait_for("stopping: saving iteration 2, up to 20 s; Ctrl-C again leaves now")
         seat.press()
