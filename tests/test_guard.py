@@ -99,6 +99,7 @@ def test_a_dead_child_is_replaced():
         assert guard.pid is not None
         first = guard.pid
         os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
         (report,) = guard.check_many([request("def f(x):\n    return x + x")])
         assert guard.pid != first
         # killed between two items it may be noticed before or while the next is sent

@@ -131,9 +131,9 @@ class StaticGuard:
     def _exchange(self, message: bytes) -> bytes:
         """The child's answer. Raises TimeoutError, EOFError or OSError; the next question then gets a new child."""
         if self._child is None or self._child.poll() is not None:
+            self.close()  # of one that died by itself the pipes are still open
             self._child = self._start()
-        child = self._child
-        deadline = time.monotonic() + PATIENCE * self.seconds
+        child, deadline = self._child, time.monotonic() + PATIENCE * self.seconds
         try:
             _send(child, message, deadline)
             return _receive(child, deadline)
