@@ -1,7 +1,5 @@
 """What a judge is asked about a program, in words, and the conversation that asks it. Imports no model.
 
-What a judge is asked about a program, in words. Imports no model.
-
 Programs and follow-ups -> rows for `PrefixReader`, and what the model said back to each program.
 
 Everything is asked in one conversation: [question][the code, as the model's own answer][follow-up][answer, begun]. The

@@ -1,7 +1,5 @@
 """`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
 
-`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
-
 A kill at any moment loses at most the line being written; it is cut off at the next opening. Files are read within a
 fixed number of bytes, however long the run.
 

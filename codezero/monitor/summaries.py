@@ -1,7 +1,5 @@
 """How far the judge can be believed, and what became of proposals, in a few lines of the metrics. Pure.
 
-How far the judge can be believed, as the views say it: alarms, outages, the audit. Pure.
-
 What became of proposals, in a few lines: written, refused and why, wrong. Of one row of the metrics.
 """
 

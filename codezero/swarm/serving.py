@@ -1,7 +1,5 @@
 """Answers what other peers ask: pieces of own bodies within an allowance, and feedback on their problems.
 
-Answers what other peers ask: pieces of own bodies, each peer within its allowance. Knows no network.
-
 Feedback: what became of a peer's problems where they were attempted, said to that peer and to nobody else.
 
 It is advice and no record: sent once, lost when the peer is not there, and bounded in both directions.
