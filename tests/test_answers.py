@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.code.answers import read_answer
+from codezero.code.entry_point import read_answer
 from codezero.code.parsing import extract_code, fence
 
 F = "def f(x):\n    return x"

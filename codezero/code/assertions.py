@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from codezero.code.parsing import literal, parse
+from codezero.code.parsing import FunctionNode, literal, names_bound, names_loaded, parse
 from codezero.errors import ProblemError
 
 MAX_TESTS = 200
@@ -25,8 +25,8 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of the entry point."""
+class EntryCall:
+    """A call of the entry point."""
 
     npos: int
     """Positional arguments; a starred one counts as none."""
@@ -52,13 +52,11 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class TestCalls:
+class EntryCalls:
     """What the tests of a problem call."""
 
-    __test__ = False  # not a test class, whatever pytest makes of the name
-
     entry_point: str
-    calls: tuple[Call, ...]
+    calls: tuple[EntryCall, ...]
 
 
 class _Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +84,7 @@ def parse_cases(tests: Sequence[str]) -> tuple[Example, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def calls_of(tests: tuple[str, ...], entry_point: str) -> tuple[Call, ...]:
+def calls_of(tests: tuple[str, ...], entry_point: str) -> tuple[EntryCall, ...]:
     """As `parse_tests`; nothing when the tests cannot be read: that is the problem's fault, not the solution's."""
     try:
         return parse_tests(tests, entry_point).calls
@@ -109,22 +107,20 @@ def examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, ...]:
 
     A call is shown only with literal arguments and the very literal that it must equal. Empty when nothing is so.
     """
-    found = _call_examples(tests, entry_point) if entry_point else cases_of(tests)
-    short = [one for one in found if len(one.input) <= MAX_EXAMPLE and len(one.output) <= MAX_EXAMPLE]
+    every = _call_examples(tests, entry_point) if entry_point else cases_of(tests)
+    short = [example for example in every if len(example.input) <= MAX_EXAMPLE and len(example.output) <= MAX_EXAMPLE]
     return tuple(dict.fromkeys(short))[:MAX_EXAMPLES]
 
 
-def _call_examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, ...]:
-    found: list[Example] = []
+def _call_examples(tests: tuple[str, ...], entry_point: str) -> Iterator[Example]:
     for call in calls_of(tests, entry_point):
         if call.exact and call.whole and call.expected is not None and None not in call.args:
             named = [f"{key}={value}" for key, value in zip(call.keywords, call.args[call.npos :], strict=True)]
             given = [value for value in call.args[: call.npos] if value is not None]
-            found.append(Example(f"{entry_point}({', '.join((*given, *named))})", call.expected))
-    return tuple(found)
+            yield Example(f"{entry_point}({', '.join((*given, *named))})", call.expected)
 
 
-def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference: str = "") -> TestCalls:
+def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference: str = "") -> EntryCalls:
     """The calls in `tests`; without `entry_point` it is the undefined function named most often.
 
     Where there is none it may be a builtin that `reference` defines anew (`sum(2, 3)`).
@@ -143,7 +139,7 @@ def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference:
     calls = tuple(call for tree in trees for call in _calls(tree, name))
     if not calls:
         raise ProblemError(f"no test calls {name or 'a function'}")
-    return TestCalls(name, calls)
+    return EntryCalls(name, calls)
 
 
 def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:
@@ -167,7 +163,7 @@ def _defined(source: str) -> set[str]:
     return set() if tree is None else {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def _calls(tree: ast.Module, name: str) -> Iterator[Call]:
+def _calls(tree: ast.Module, name: str) -> Iterator[EntryCall]:
     nodes = list(ast.walk(tree))
     claims = {id(claim.call): claim for node in nodes for claim in _claims(node, name)}
     for node in nodes:
@@ -175,7 +171,7 @@ def _calls(tree: ast.Module, name: str) -> Iterator[Call]:
             plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
             keywords = tuple(keyword.arg for keyword in node.keywords if keyword.arg)
             claim = claims.get(id(node))
-            yield Call(
+            yield EntryCall(
                 len(plain),
                 keywords,
                 tuple(literal(value) for value in (*plain, *(keyword.value for keyword in node.keywords))),
@@ -240,3 +236,19 @@ def _equal(left: ast.expr, right: ast.expr, name: str, *, exact: bool) -> Iterat
 
 def _is_call(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+@functools.lru_cache(maxsize=64)
+def names_used_by(tests: tuple[str, ...]) -> set[str]:
+    trees = (parse(test)[0] for test in tests)
+    return {name for tree in trees if tree is not None for name in names_loaded(tree)}
+
+
+@functools.lru_cache(maxsize=64)
+def names_left_open_by(tests: tuple[str, ...]) -> set[str]:
+    """Names that tests call and do not bind, builtins aside."""
+    nodes = [node for test in tests if (tree := parse(test)[0]) is not None for node in ast.walk(tree)]
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
+    imported = {alias.asname or alias.name.split(".")[0] for alias in nodes if isinstance(alias, ast.alias)}
+    return called - defined - imported - names_bound(*nodes) - _BUILTINS

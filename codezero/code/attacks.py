@@ -1,17 +1,24 @@
-"""Signs that a solution was written to fool the judge or the tests instead of solving the problem."""
+"""Signs that a solution was written to fool the judge or the tests instead of solving the problem.
+
+One is an object that is equal to whatever a test expects. An honest `__eq__` compares something of `self` with
+something of `other`. Whatever does not, or is hung on a class in a way that hides what it does, is called rigged.
+Ordering alone may be constant: people break ties in heaps so.
+"""
 
 import ast
 import builtins
-import functools
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
+from codezero.code.assertions import names_left_open_by, names_used_by
 from codezero.code.capabilities import seizes
+from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.copied_answers import Copied
-from codezero.code.equality import classes_with_equality, rigged
-from codezero.code.parsing import FunctionNode, names_bound, names_loaded, own_nodes, parse
+from codezero.code.entry_point import is_rebound
+from codezero.code.parsing import FunctionNode, names, names_bound, own_nodes, parse
 
 _BUILTINS = frozenset(dir(builtins))
 _SPOKEN_TO_JUDGE = re.compile(
@@ -19,6 +26,20 @@ _SPOKEN_TO_JUDGE = re.compile(
     re.IGNORECASE,
 )
 """What has no business in a program, comments included; milder text is only removed or masked (`canonical.py`)."""
+_EQUALITY = ("__eq__", "__ne__")
+_ORDERING = frozenset(("__lt__", "__le__", "__gt__", "__ge__"))
+_NEARNESS = frozenset(("__sub__", "__rsub__", "__abs__", "__round__"))
+"""With a constant ordering these pass `abs(f(x) - y) < 1e-6`."""
+_VALUE_TYPES = frozenset((
+    "int", "float", "complex", "bool", "str", "bytes", "list", "tuple", "dict", "set", "frozenset", "type",
+    "UserList", "UserDict", "UserString",
+))  # fmt: skip
+_QUESTIONS = ("isinstance", "issubclass", "hasattr", "callable", "bool", "print")
+"""Calls that compare nothing."""
+
+Method = FunctionNode | ast.Lambda
+Sides = tuple[set[str], set[str]]
+"""The names that stand for `self` and for `other`."""
 
 
 def attacks(
@@ -29,28 +50,24 @@ def attacks(
     entry: str,
     copied: Copied,
     question: str,
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """Reasons for quarantine. `nodes`: all of `tree`. `entry` is empty for a program that reads stdin."""
-    found: list[str] = []
     if copied.certain:
-        found.append(f"answers of {copied.ratio:.0%} of the tests are written into the code")
-    spoken = _SPOKEN_TO_JUDGE.search(code)
-    if spoken:
-        found.append(f"speaks to the judge: {spoken[0]}")
-    redefined = _redefined(tree, nodes) & (_BUILTINS | _used_by(tests)) - {entry} if entry else set[str]()
+        yield f"answers of {copied.ratio:.0%} of the tests are written into the code"
+    if spoken := _SPOKEN_TO_JUDGE.search(code):
+        yield f"speaks to the judge: {spoken[0]}"
+    redefined = _redefined(tree, nodes) & (_BUILTINS | names_used_by(tests)) - {entry} if entry else set[str]()
     redefined -= _helpers(tree, tests, question)
     if redefined:
-        found.append(f"redefines {min(redefined)}")
-    if entry and _rebinds(tree, nodes, entry):
-        found.append(f"binds {entry} to something else behind its definition")
+        yield f"redefines {min(redefined)}"
+    if entry and is_rebound(tree, nodes, entry):
+        yield f"binds {entry} to something else behind its definition"
     if "__" in code or not code.isascii():  # other underscores are normalised to these
-        rigging = rigged(nodes) or (_returns_its_own_equality(tree, entry) if entry else "")
+        rigging = _rigged(nodes) or (_returns_its_own_equality(tree, entry) if entry else "")
         if rigging:
-            found.append(f"rigs equality: {rigging}")
-    seizure = seizes(nodes, program=not entry)
-    if seizure:
-        found.append(f"reaches for its examination: {seizure}")
-    return tuple(found)
+            yield f"rigs equality: {rigging}"
+    if seizure := seizes(nodes, program=not entry):
+        yield f"reaches for its examination: {seizure}"
 
 
 def _redefined(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
@@ -68,41 +85,6 @@ def _redefined(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
     return bound | {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
 
 
-def _rebinds(tree: ast.Module, nodes: Sequence[ast.AST], entry: str) -> bool:
-    """Is there a function of that name to read, and then another thing to run? `f = cache(f)` is none."""
-    at = next((at for at, node in enumerate(tree.body) if isinstance(node, FunctionNode) and node.name == entry), None)
-    if at is None:
-        return False
-    return any(isinstance(node, ast.Global) and entry in node.names for node in nodes) or any(
-        entry in _binds(node) for node in tree.body[at + 1 :]
-    )
-
-
-def _binds(statement: ast.stmt) -> set[str]:
-    """Names that a top-level statement binds in a way that hides what they mean."""
-    match statement:
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            return set()
-        case ast.ClassDef(name=name):
-            return {name}
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            return set() if isinstance(value, ast.Lambda | ast.Name) else {name} - names_loaded(value)
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return {(alias.asname or alias.name).split(".")[0] for alias in names}
-        case _:
-            own = list(own_nodes(statement))
-            inner = {node.name for node in own if isinstance(node, FunctionNode | ast.ClassDef)}
-            return inner | {
-                node.id for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-            }
-
-
-@functools.lru_cache(maxsize=64)
-def _used_by(tests: tuple[str, ...]) -> set[str]:
-    trees = (parse(test)[0] for test in tests)
-    return {name for tree in trees if tree is not None for name in names_loaded(tree)}
-
-
 def _helpers(tree: ast.Module, tests: tuple[str, ...], question: str) -> set[str]:
     """What the code may define beside the entry point because tests call it and nobody else defines it.
 
@@ -111,19 +93,9 @@ def _helpers(tree: ast.Module, tests: tuple[str, ...], question: str) -> set[str
     defined = {node.name: node for node in tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     return {
         name
-        for name in _left_to_the_code(tests) & defined.keys()
+        for name in names_left_open_by(tests) & defined.keys()
         if (given := _given(question, name)) is None or given == ast.dump(defined[name])
     }
-
-
-@functools.lru_cache(maxsize=64)
-def _left_to_the_code(tests: tuple[str, ...]) -> set[str]:
-    """Names that tests call and do not bind, builtins aside."""
-    nodes = [node for test in tests if (tree := parse(test)[0]) is not None for node in ast.walk(tree)]
-    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
-    imported = {alias.asname or alias.name.split(".")[0] for alias in nodes if isinstance(alias, ast.alias)}
-    return called - defined - imported - names_bound(*nodes) - _BUILTINS
 
 
 def _given(question: str, name: str) -> str | None:
@@ -140,12 +112,13 @@ def _given(question: str, name: str) -> str | None:
 
 def _returns_its_own_equality(tree: ast.Module, entry: str) -> str:
     """Tests compare with plain values, so an object that decides itself what it equals is no answer."""
-    classes = classes_with_equality(ast.walk(tree))
+    defined = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    classes = {node.name for node in defined if dict(_members(node)).keys() & set(_EQUALITY)}
     if not classes:
         return ""
     for node in tree.body:
         if isinstance(node, FunctionNode) and node.name == entry:
-            made = {
+            assigned = {
                 target.id: part.value
                 for part in own_nodes(node)
                 if isinstance(part, ast.Assign)
@@ -153,21 +126,172 @@ def _returns_its_own_equality(tree: ast.Module, entry: str) -> str:
                 if isinstance(target, ast.Name)
             }
             for part in own_nodes(node):
-                if isinstance(part, ast.Return) and part.value is not None and _makes(part.value, classes, made):
+                if isinstance(part, ast.Return) and part.value is not None and _makes(part.value, classes, assigned):
                     return "an object with its own is returned"
     return ""
 
 
-def _makes(value: ast.expr, classes: set[str], made: dict[str, ast.expr]) -> bool:
+def _makes(value: ast.expr, classes: set[str], assigned: dict[str, ast.expr]) -> bool:
     match value:
         case ast.Name(id=name):
-            origin = made.get(name)
+            origin = assigned.get(name)
             return origin is not None and not isinstance(origin, ast.Name) and _makes(origin, classes, {})
         case ast.Call(func=ast.Name(id=name)):
             return name in classes
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-            return any(_makes(part, classes, made) for part in parts)
+            return any(_makes(part, classes, assigned) for part in parts)
         case ast.ListComp(elt=element):
-            return _makes(element, classes, made)
+            return _makes(element, classes, assigned)
         case _:
             return False
+
+
+def _rigged(nodes: Sequence[ast.AST]) -> str:
+    """What gives an equality away that does not compare, among all nodes of a module; empty when nothing does."""
+    return next(_signs(nodes), "")
+
+
+def _signs(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    functions = {node.name: node for node in nodes if isinstance(node, FunctionNode)}
+    known: Known = {}
+    for node in nodes:
+        match node:
+            case ast.ClassDef():
+                yield from _class_signs(node)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name in _EQUALITY:
+                if _says_yes(node):
+                    yield f"{name} does not compare"
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    yield from _replaced(target, value, functions)
+            case ast.keyword(arg=name) if name in _EQUALITY:
+                yield f"{name} is handed over by name"
+            case ast.Constant() | ast.BinOp() | ast.JoinedStr() if fold(node, known) in _EQUALITY:
+                yield f"{fold(node, known)} is handed over by name"
+            case _:
+                pass
+
+
+def _class_signs(node: ast.ClassDef) -> Iterator[str]:
+    members = dict(_members(node))
+    bases = {base.id if isinstance(base, ast.Name) else getattr(base, "attr", "") for base in node.bases}
+    overridden = set(_EQUALITY) & members.keys()
+    if overridden and bases & _VALUE_TYPES:
+        yield f"a {min(bases & _VALUE_TYPES)} with another {min(overridden)}"
+    if members.keys() & _NEARNESS:
+        ordering = (members[name] for name in members.keys() & _ORDERING)
+        if any(isinstance(method, Method) and _says_yes(method) for method in ordering):
+            yield "an ordering that does not compare"
+
+
+def _members(node: ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
+    for statement in node.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name, statement
+            case ast.Assign(targets=targets, value=value):
+                yield from ((name, value) for name in names(*targets))
+            case _:
+                pass
+
+
+def _replaced(target: ast.expr, value: ast.expr, functions: dict[str, FunctionNode]) -> Iterator[str]:
+    """`__eq__ = ...` in a class body, `C.__eq__ = ...`, and both among several targets."""
+    for part in ast.walk(target):
+        name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+        if name not in _EQUALITY or not isinstance(getattr(part, "ctx", None), ast.Store):
+            continue
+        method = functions.get(value.id) if isinstance(value, ast.Name) else value
+        if part is not target or not isinstance(method, Method) or _says_yes(method):
+            yield f"{name} is replaced"
+
+
+def _says_yes(method: Method) -> bool:
+    """May it answer anything but False, NotImplemented or None without having compared its two arguments?"""
+    plain = [parameter.arg for parameter in (*method.args.posonlyargs, *method.args.args)]
+    comparer = _Comparer((set(plain[:1]), set(plain[1:2])))
+    if isinstance(method, ast.Lambda):
+        return not comparer.honest(method.body)
+    nodes = list(own_nodes(method))
+    comparer = comparer.following(nodes)
+    if any(isinstance(node, ast.Yield | ast.YieldFrom) or _stores(node) for node in nodes):
+        return True
+    returned = list(_returns(method.body, comparer, False))
+    if all(guarded or comparer.honest(value) for value, guarded in returned):
+        # a comparison whose outcome makes no difference is none
+        return bool(returned) and all(truth(value) is True for value, _ in returned)
+    return True
+
+
+def _stores(node: ast.AST) -> bool:
+    """Changes an object: after `self.value = other` they are equal indeed."""
+    return isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
+
+
+def _returns(block: list[ast.stmt], comparer: "_Comparer", guarded: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """Every returned expression, and whether a comparison decided that it is reached."""
+    for statement in block:
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            yield statement.value, guarded
+        if isinstance(statement, FunctionNode | ast.ClassDef):
+            continue
+        tests = (node.test for node in ast.walk(statement) if isinstance(node, ast.If | ast.While | ast.Assert))
+        guarded = guarded or any(map(comparer.real, tests))
+        for field in ("body", "orelse", "finalbody"):
+            yield from _returns(getattr(statement, field, []), comparer, guarded)
+        for handler in getattr(statement, "handlers", ()):
+            yield from _returns(handler.body, comparer, guarded)
+
+
+@dataclass(frozen=True)
+class _Comparer:
+    """Recognises an expression that holds one side against the other."""
+
+    sides: Sides
+
+    def following(self, nodes: list[ast.AST]) -> "_Comparer":
+        """Also through the variables computed from a side."""
+        flows = [(target, node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+        flows += [(node.target, node.iter) for node in nodes if isinstance(node, ast.For | ast.comprehension)]
+
+        def derived(side: set[str]) -> set[str]:
+            while True:
+                more = {name for target, value in flows if names(value) & side for name in names(target)}
+                if more <= side:
+                    return side
+                side = side | more
+
+        return _Comparer((derived(self.sides[0]), derived(self.sides[1])))
+
+    def honest(self, value: ast.expr) -> bool:
+        """False and its like, or a comparison."""
+        if truth(value) is False or (isinstance(value, ast.Name) and value.id == "NotImplemented"):
+            return True
+        return truth(value) is None and self.real(value)
+
+    def real(self, value: ast.expr) -> bool:
+        match value:
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return all(self.honest(part) for part in values)
+            case ast.BoolOp(values=values):
+                return any(self.real(part) for part in values)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.real(operand)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.real(test) or (self.honest(body) and self.honest(orelse))
+            case ast.Compare(left=left, comparators=comparators):
+                return self._both([left, *comparators])
+            case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
+                return False
+            case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))), args=args):
+                return any(names(argument) & self.sides[1] for argument in args)
+            case ast.Call(func=function, args=args):
+                return self._both([function, *args])
+            case ast.Name(id=name):
+                return name in self.sides[0] and name in self.sides[1]
+            case _:
+                return False
+
+    def _both(self, parts: list[ast.expr]) -> bool:
+        mentioned = names(*parts)
+        return bool(mentioned & self.sides[0]) and bool(mentioned & self.sides[1])

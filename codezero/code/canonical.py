@@ -6,44 +6,52 @@ by structure. The result is for reading; nothing here or elsewhere runs it.
 """
 
 import ast
+import builtins
 import keyword
 import re
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
-from codezero.code.masking import MASK, masked, plain_names, suspicious
-from codezero.code.parsing import FunctionNode, names_bound, names_loaded
-from codezero.code.renaming import rename as rename_bindings
+from codezero.code.parsing import FunctionNode, names_bound, names_declared, names_loaded
+from codezero.code.scopes import rename
 
-__all__ = ["MASK", "canonical", "reduce", "spell", "stated_parameters"]
+MASK = "<STR>"
+MAX_STRING = 40
+"""Longer string literals are masked: prose, not data. Longer attribute names are replaced."""
 
+_ADDRESSED = re.compile(
+    r"<\||<\uff5c|\|>|\[/?INST\]|<</?SYS>>|</?(?:s|think|tool_call|start_of_turn|end_of_turn)>|is_correct|\bverdict\b"
+    r"|\ball (?:unit )?tests\b|\banswer\s*[:=]|```|\bthought process\b|\b(?:ignore|disregard) (?:all |the |any )?"
+    r"(?:previous|prior|above)\b|\b(?:system|assistant|user|human)\s*:|\bsolution\s*:|\bjudge\b|\bgrader\b",
+    re.IGNORECASE,
+)
+"""Chat markers, verdicts, orders and self-praise: text no program needs."""
+_BUILTINS = frozenset(dir(builtins))
 _N = TypeVar("_N", bound=ast.AST)
 
 
-def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None, rename: bool = True) -> str:
+def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None) -> str:
     """`source` in its one spelling. `entry`: the function that is called; empty for a program that is run as it
     stands. `parameters`: names the question gives the entry point's parameters.
 
-    Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `guard.py`.
+    Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `worker.py`.
     """
     tree = ast.parse(source)
-    reduce(tree, entry, parameters=parameters, rename=rename)
+    reduce(tree, entry, parameters=parameters)
     return spell(tree)
 
 
-def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, rename: bool = True) -> None:
+def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None) -> None:
     """Leaves of `tree` what matters, under its new names; changes it in place."""
     _Undress(tree).visit(tree)
-    if rename:
-        rename_bindings(tree, entry, None)  # no local shares its name with a helper: what follows goes by name
+    rename(tree, entry, None)  # no local shares its name with a helper: what follows goes by name
     while _sweep(tree):
         _Undress(tree).visit(tree)  # what was emptied may now be gone altogether
     _keep_reachable(tree, entry)
-    if rename:
-        rename_bindings(tree, entry, parameters)
-    plain_names(tree, {entry, *(parameters or ())})
+    rename(tree, entry, parameters)
+    _plain_names(tree, {entry, *(parameters or ())})
 
 
 def _sweep(tree: ast.Module) -> bool:
@@ -80,7 +88,7 @@ class _Undress(ast.NodeTransformer):
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr | ast.BinOp):
                 fold(node, known)
-        self._built = {key: value for key, value in known.items() if isinstance(value, str) and suspicious(value)}
+        self._built = {key: value for key, value in known.items() if isinstance(value, str) and _suspicious(value)}
         """Suspicious texts put together from harmless parts, by id of the node."""
 
     def generic_visit(self, node: _N) -> _N:
@@ -128,7 +136,7 @@ class _Undress(ast.NodeTransformer):
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         node.kind = None  # u'text' is 'text'
         if isinstance(node.value, str | bytes):
-            node.value = masked(node.value)
+            node.value = _masked(node.value)
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
@@ -136,7 +144,7 @@ class _Undress(ast.NodeTransformer):
         if id(node) in self._built:
             return ast.Constant(MASK)
         spoken = "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
-        if suspicious(spoken):
+        if _suspicious(spoken):
             node.values = [ast.Constant(MASK), *(part for part in node.values if not isinstance(part, ast.Constant))]
         return self.generic_visit(node)
 
@@ -149,15 +157,10 @@ def _inline_result(function: FunctionNode) -> None:
     match function.body[-2:]:
         case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=ast.Name(id=returned))]:
             mentions = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
-            if name == returned and mentions == 2 and name not in _declared(function):
+            if name == returned and mentions == 2 and name not in names_declared(function):
                 function.body[-2:] = [ast.Return(value)]
         case _:
             pass
-
-
-def _declared(function: ast.AST) -> set[str]:
-    scoping = (node for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal))
-    return {name for node in scoping for name in node.names}
 
 
 def _keep_reachable(tree: ast.Module, entry: str) -> None:
@@ -174,7 +177,7 @@ def _keep_reachable(tree: ast.Module, entry: str) -> None:
         if not fresh:
             break
         kept |= {id(node) for node in fresh}
-        wanted |= names_loaded(*fresh) | {name for node in fresh for name in _declared(node)}
+        wanted |= names_loaded(*fresh) | names_declared(*fresh)
     tree.body = [node for node in statements if id(node) in kept]
 
 
@@ -242,3 +245,51 @@ class _Spell(ast.NodeTransformer):
 
 def _grouped(operand: ast.expr) -> ast.expr:
     return ast.Name(f"({ast.unparse(operand)})", ast.Load()) if isinstance(operand, ast.BinOp) else operand
+
+
+def _suspicious(text: Any) -> bool:
+    return isinstance(text, str) and text != MASK and (len(text) > MAX_STRING or _ADDRESSED.search(text) is not None)
+
+
+def _masked(value: str | bytes) -> str | bytes:
+    if isinstance(value, bytes):
+        return MASK.encode() if _suspicious(value.decode("latin-1")) else value
+    return MASK if _suspicious(value) else value
+
+
+def _plain_names(tree: ast.Module, kept: set[str]) -> None:
+    """Attributes, members, keywords and unbound names that read like a message become `name0`, `name1`, ..
+
+    One name is one name everywhere, so what the program does is unchanged; `kept` stay. Locals have been renamed.
+    """
+    places = list(_places(tree))
+    used = {name for _, _, name in places}
+    loud = dict.fromkeys(name for _, _, name in places if _speaks(name) and name not in kept)
+    if not loud:
+        return
+    for name in loud.keys() & _fixed(tree):
+        del loud[name]
+    fresh = (name for name in map("name{}".format, range(len(used) + len(loud) + 1)) if name not in used)
+    given = {name: next(fresh) for name in loud}
+    for node, field, name in places:
+        if name in given:
+            setattr(node, field, given[name])
+
+
+def _speaks(name: str) -> bool:
+    return "_" in name and name not in _BUILTINS and not name.startswith("__") and _suspicious(name.replace("_", " "))
+
+
+def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
+    """Every identifier that an import does not fix: (node, field, name)."""
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and not isinstance(node, ast.alias):
+                yield node, field, name
+
+
+def _fixed(tree: ast.Module) -> set[str]:
+    """Names that also stand where no node of their own holds them."""
+    aliases = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
+    return {(alias.asname or alias.name).split(".")[0] for alias in aliases} | names_declared(tree)

@@ -6,7 +6,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from codezero.code.renaming import free_names
+from codezero.code.scopes import free_names
 
 _OUTSIDE_MODULES = frozenset({
     "os", "subprocess", "sys", "socket", "shutil", "ctypes", "importlib", "builtins", "pickle", "marshal",
@@ -52,32 +52,32 @@ def reaches(tree: ast.Module, nodes: Sequence[ast.AST], *, program: bool) -> set
     `nodes`: all of `tree`.
     """
     allowed_modules = _PROGRAM_MODULES if program else frozenset[str]()
-    found = {name for name in imported(nodes) if name in _OUTSIDE_MODULES - allowed_modules or name.startswith(".")}
+    reached = {name for name in imported(nodes) if name in _OUTSIDE_MODULES - allowed_modules or name.startswith(".")}
     suspects = (_OUTSIDE_CALLS - (_PROGRAM_CALLS if program else frozenset())) & {
         node.id for node in nodes if isinstance(node, ast.Name)
     }
     if suspects:
-        found |= suspects & free_names(tree)
+        reached |= suspects & free_names(tree)
     modules = set(_module_names(nodes))
     for node in nodes:
         match node:
             case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in modules:
                 if name in (_PROCESS_CALLS if program else _HIDING_PLACES):
-                    found.add(f"{owner}.{name}")
+                    reached.add(f"{owner}.{name}")
             case ast.Call(func=ast.Name(id="getattr"), args=[_, name, *_]) if not isinstance(name, ast.Constant):
-                found.add("getattr")
+                reached.add("getattr")
             case _:
                 pass
-    return found
+    return reached
 
 
 def dunders(nodes: Sequence[ast.AST]) -> set[str]:
     """Double-underscore attributes that ordinary code does not touch, also as text (`getattr(x, "__dict__")`)."""
-    found = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    words = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__" in node.value:
-            found |= {word for word in node.value.replace(".", " ").split() if word.endswith("__")}
-    return {name for name in found if name.startswith("__") and name.endswith("__") and name not in _PLAIN_DUNDERS}
+            words |= {word for word in node.value.replace(".", " ").split() if word.endswith("__")}
+    return {name for name in words if name.startswith("__") and name.endswith("__") and name not in _PLAIN_DUNDERS}
 
 
 def seizes(nodes: Sequence[ast.AST], *, program: bool) -> str:

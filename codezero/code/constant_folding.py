@@ -1,7 +1,8 @@
 """What an expression is worth where that can be said without running anything: `fold` and `truth`."""
 
 import ast
-from collections.abc import Sized
+import operator
+from collections.abc import Callable, Sized
 from typing import Any
 
 UNKNOWN: Any = object()
@@ -12,6 +13,11 @@ _MOST_ITEMS = 4_096
 
 _NUMBERS: set[type] = {int, float, bool}
 _SEQUENCES: set[type] = {str, bytes, list, tuple}
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
 
 Known = dict[int, Any]
 """Values by id of the node: an expression inside an expression is looked at once."""
@@ -103,8 +109,8 @@ def _combined_truth(node: ast.expr) -> bool | None:
             inner = truth(operand)
             return None if inner is None else not inner
         case ast.IfExp(body=body, orelse=orelse):
-            one, other = truth(body), truth(orelse)
-            return one if one == other else None
+            first, second = truth(body), truth(orelse)
+            return first if first == second else None
         case ast.Call(func=ast.Name(id="bool"), args=[only], keywords=[]):
             return truth(only)
         case ast.BinOp() | ast.UnaryOp():
@@ -121,22 +127,10 @@ def _junction(parts: list[bool | None], decisive: bool) -> bool | None:
 
 
 def _comparison(left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
-    one, other = fold(left, {}), fold(right, {})
-    if one is UNKNOWN or other is UNKNOWN:
+    first, second = fold(left, {}), fold(right, {})
+    if first is UNKNOWN or second is UNKNOWN:
         return None
-    ordered = isinstance(one, int | float) and isinstance(other, int | float)
-    match op:
-        case ast.Eq():
-            return one == other
-        case ast.NotEq():
-            return one != other
-        case ast.Lt() if ordered:
-            return one < other
-        case ast.LtE() if ordered:
-            return one <= other
-        case ast.Gt() if ordered:
-            return one > other
-        case ast.GtE() if ordered:
-            return one >= other
-        case _:
-            return None
+    if isinstance(op, ast.Eq | ast.NotEq) or (isinstance(first, int | float) and isinstance(second, int | float)):
+        compare = _COMPARISONS.get(type(op))
+        return None if compare is None else compare(first, second)
+    return None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from codezero.code.assertions import Call, Example
+from codezero.code.assertions import EntryCall, Example, calls_of, cases_of
 from codezero.code.constant_folding import UNKNOWN, Known, fold
 from codezero.code.parsing import literal
 
@@ -77,39 +77,31 @@ class _Data:
         return tokens in self.words or tokens in self.values or f"'{tokens}'" in self.values
 
 
-def of_calls(nodes: Sequence[ast.AST], calls: Sequence[Call]) -> Copied:
-    """For tests that call a function."""
-    if not calls:
+def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) -> Copied:
+    """`nodes`: all of a program. `entry`: the function that `tests` call; empty: they are cases of a whole program."""
+    calls, cases = (calls_of(tests, entry), ()) if entry else ((), cases_of(tests))
+    if not (calls or cases):
         return Copied()
     data = _Data(nodes)
-    pairs = [_call_pair(call) for call in calls if call.expected is not None]
+    pairs = [_call_pair(call) for call in calls if call.expected is not None] + [_case_pair(case) for case in cases]
     hits = [pair for pair in pairs if _copied(pair, data)]
     hits += _rich_without_inputs([pair for pair in pairs if pair not in hits], hits, data)
-    expected = [pair.expected for pair in pairs]
-    swallowed = [p for p in pairs if p not in hits and p.expected in data.swallowed and expected.count(p.expected) == 1]
-    hits += [pair for pair in swallowed if pair.expected not in _TRIVIAL]
-    return _sum_up(len(hits), len(calls), hits, data)
+    if entry:
+        expected = [pair.expected for pair in pairs]
+        swallowed = [pair for pair in pairs if pair not in hits and pair.expected in data.swallowed]
+        once = [pair for pair in swallowed if expected.count(pair.expected) == 1]
+        hits += [pair for pair in once if pair.expected not in _TRIVIAL]
+    return _sum_up(hits, len(calls or cases), data)
 
 
-def of_cases(nodes: Sequence[ast.AST], cases: Sequence[Example]) -> Copied:
-    """For programs that read stdin."""
-    if not cases:
-        return Copied()
-    data = _Data(nodes)
-    pairs = [_case_pair(case) for case in cases]
-    hits = [pair for pair in pairs if _copied(pair, data)]
-    hits += _rich_without_inputs([pair for pair in pairs if pair not in hits], hits, data)
-    return _sum_up(len(hits), len(cases), hits, data)
-
-
-def _sum_up(found: int, of: int, hits: Sequence[_Pair], data: _Data) -> Copied:
-    ratio = min(1.0, found / of)
+def _sum_up(hits: Sequence[_Pair], of: int, data: _Data) -> Copied:
+    ratio = min(1.0, len(hits) / of)
     entries = sum(value[0] not in "[{" for value in data.values)
     domain = all(pair.scalar for pair in hits) and entries >= _DOMAIN * 2 * of
     return Copied(ratio, certain=ratio >= 0.5 and of >= 2 and not domain)
 
 
-def _call_pair(call: Call) -> _Pair:
+def _call_pair(call: EntryCall) -> _Pair:
     expected = _bracketed(call.expected or "")
     parts = [_bracketed(value) for value in call.args if value is not None]
     whole = f"[{', '.join(_bracketed(value or '?') for value in call.args)}]"

@@ -1,10 +1,7 @@
-"""Dead code: statements that can never run or whose absence nobody could notice.
+"""Dead code: statements that can never run, and those in a function whose absence nobody could notice.
 
-Blocks of statements: what in them can never run, and whether it may go.
-
-Statements inside a function whose absence nobody could notice: variables that are never read, `x = x`, bare names.
-
-Only what cannot fail goes. Taking away a statement that raises would repair a program that was wrong.
+The latter are variables that are never read, `x = x`, bare names. Only what cannot fail goes: taking away a statement
+that raises would repair a program that was wrong.
 """
 
 import ast
@@ -13,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from codezero.code.constant_folding import UNKNOWN, fold, truth
-from codezero.code.parsing import FunctionNode, names, names_bound, names_loaded, own_nodes
+from codezero.code.parsing import FunctionNode, names, names_bound, names_declared, names_loaded, own_nodes
 
 _FIELDS = ("body", "orelse", "finalbody")
 _PRESENT = (
@@ -66,11 +63,9 @@ def _required(owner: ast.AST, field: str) -> bool:
 
 def without_unused_functions(function: FunctionNode) -> bool:
     """Take inner functions that nobody mentions out of `function`, in place; True when one went."""
-    declared = {
-        name for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names
-    }
     inner = [node for node in function.body if isinstance(node, FunctionNode)]
-    used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode))) | declared
+    used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode)))
+    used |= names_declared(function)
     waiting = {id(node): (node, names_loaded(node) - {node.name}) for node in inner}
     while True:
         fresh = [key for key, (node, _) in waiting.items() if node.name in used or node.decorator_list]
@@ -105,11 +100,9 @@ class _Sweep:
         self.function = function
         self.removed = False
         everything, own = list(ast.walk(function)), list(own_nodes(function))
-        scoping = [node for node in everything if isinstance(node, ast.Global | ast.Nonlocal)]
-        shared = {name for node in scoping for name in node.names}
         deleted = {n.id for n in everything if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
         caught = {node.name for node in everything if isinstance(node, ast.ExceptHandler) and node.name}
-        self.unsure = shared | deleted | caught
+        self.unsure = names_declared(function) | deleted | caught
         """Bound elsewhere, or unbound again somewhere."""
         given = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
         self.given = given - self.unsure

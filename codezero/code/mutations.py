@@ -1,7 +1,7 @@
 """Programs that are probably wrong, made from programs that are probably right: known answers for testing a judge.
 
 `mutate_code` makes one small slip; `transplant` lets a program answer another problem's question. Both read text as
-`syntax.parse` does: for untrusted source go through `guard.py`. A mutant may still be right (an operand that does not
+`parsing.parse` does: for untrusted source go through `worker.py`. A mutant may still be right (an operand that does not
 matter, a branch never taken), so a set of them is mostly wrong, not surely.
 """
 
@@ -13,7 +13,7 @@ from random import Random
 from codezero.code.canonical import canonical
 from codezero.code.entry_point import find_entry
 from codezero.code.parsing import names_bound, parse
-from codezero.code.renaming import rename_global
+from codezero.code.scopes import Finder
 
 MAX_MUTANTS = 64
 _TRIES_PER_MUTANT = 8
@@ -47,21 +47,21 @@ def mutate_code(source: str, random: Random, count: int, *, entry: str) -> list[
     sites = [(index, slip) for index, node in enumerate(ast.walk(tree)) for slip in _slips(node)]
     random.shuffle(sites)
     defined = bool(entry) and find_entry(tree, entry) is not None
-    found: dict[str, str] = {}
+    mutants: dict[str, str] = {}
     try:
         original = canonical(source, entry)
         for index, slip in sites[: _TRIES_PER_MUTANT * count]:
-            if len(found) == count:
+            if len(mutants) == count:
                 break
             mutant = _apply(source, index, slip)
             form = canonical(mutant, entry)
             changed = parse(mutant)[0]
             kept = changed is not None and (not defined or find_entry(changed, entry) is not None)
-            if form != original and form not in found and kept:
-                found[form] = mutant
+            if form != original and form not in mutants and kept:
+                mutants[form] = mutant
     except (ValueError, RecursionError, MemoryError):
         return []
-    return list(found.values())
+    return list(mutants.values())
 
 
 def transplant(source: str, old_entry: str, new_entry: str) -> str | None:
@@ -74,11 +74,24 @@ def transplant(source: str, old_entry: str, new_entry: str) -> str | None:
     if tree is None or not usable or find_entry(tree, old_entry) is None:
         return None
     try:
-        if old_entry != new_entry and not rename_global(tree, old_entry, new_entry):
+        if old_entry != new_entry and not _rename_global(tree, old_entry, new_entry):
             return None
         return ast.unparse(tree)
     except (ValueError, RecursionError, MemoryError):
         return None
+
+
+def _rename_global(tree: ast.Module, old: str, new: str) -> bool:
+    """Call the module's own `old` by another name everywhere; False, and nothing is changed, when `new` is in use."""
+    finder = Finder(tree, old)
+    module = finder.scopes[0].bindings[old]
+    uses = [use for use in finder.uses if use.callee is None and use.binding() is module]
+    taken = {use.name for use in finder.uses} | {name for scope in finder.scopes for name in scope.bindings}
+    if new in taken:
+        return False
+    for use in uses:
+        use.write(new)
+    return True
 
 
 def _apply(source: str, index: int, slip: Slip) -> str:
@@ -158,8 +171,8 @@ def _swap_arguments(node: ast.AST) -> None:
 
 
 def _slice_slips(node: ast.Slice) -> Iterator[Slip]:
-    one, last = ast.Constant(1), ast.UnaryOp(ast.USub(), ast.Constant(1))
-    yield _set("lower", lambda: None if node.lower else one)
+    first, last = ast.Constant(1), ast.UnaryOp(ast.USub(), ast.Constant(1))
+    yield _set("lower", lambda: None if node.lower else first)
     yield _set("upper", lambda: None if node.upper else last)
 
 
@@ -190,7 +203,7 @@ def _return_slips(function: ast.FunctionDef) -> Iterator[Slip]:
 
 def _return_other(number: int, name: str) -> Slip:
     def slip(function: ast.AST) -> None:
-        found = [n for n in ast.walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)]
-        found[number].value = ast.Name(name, ast.Load())
+        returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)]
+        returns[number].value = ast.Name(name, ast.Load())
 
     return slip

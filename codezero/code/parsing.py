@@ -1,13 +1,9 @@
 """Parsing of foreign source within bounds: the fenced block of a completion, and its syntax tree. Nothing is run.
 
-The code inside a completion: exactly one fenced Python block. Everything around it is ignored.
-
-`answers.py` reads more kindly what was not written for this project.
-
-Parsing of foreign source within bounds. Nothing here compiles or runs it.
-
-`ast.parse` can exhaust memory or the stack on hostile text, so callers that read untrusted source do it in the child
-process of `guard.py`; the bounds here keep the ordinary case cheap.
+A completion holds exactly one fenced Python block; everything around it is ignored (`entry_point.read_answer` is
+kinder to what was not written for this project). `ast.parse` can exhaust memory or the stack on hostile text, so
+callers that read untrusted source do it in the child process of `worker.py`; the bounds here keep the ordinary case
+cheap.
 """
 
 import ast
@@ -23,7 +19,7 @@ _CLOSING = re.compile(r"^[ \t]*```", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What was found between the fences."""
+    """What stands between the fences."""
 
     code: str | None
     """None unless there is exactly one opening fence."""
@@ -95,8 +91,8 @@ def hidden_characters(source: str) -> tuple[str, ...]:
 
     They make source read differently from how it runs: Boucher & Anderson, "Trojan Source", 2021.
     """
-    found = {character for character in set(source) if character in _BLANK or unicodedata.category(character) == "Cf"}
-    return tuple(f"U+{ord(character):04X}" for character in sorted(found))
+    hidden = {character for character in set(source) if character in _BLANK or unicodedata.category(character) == "Cf"}
+    return tuple(f"U+{ord(character):04X}" for character in sorted(hidden))
 
 
 def literal(node: ast.AST) -> str | None:
@@ -124,7 +120,7 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
     while pending:
         node = pending.pop()
         yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if not isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda):
             pending.extend(ast.iter_child_nodes(node))
 
 
@@ -138,6 +134,12 @@ def names_loaded(*nodes: ast.AST) -> set[str]:
 
 def names_bound(*nodes: ast.AST) -> set[str]:
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name) and not _loads(part)}
+
+
+def names_declared(*nodes: ast.AST) -> set[str]:
+    """Names declared `global` or `nonlocal`."""
+    scoping = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal))
+    return {name for part in scoping for name in part.names}
 
 
 def _loads(name: ast.Name) -> bool:

@@ -1,7 +1,7 @@
 """What can be said of a solution without running it, and without asking a model: `check`.
 
 Certain failures (does not parse, entry point missing, cannot be called as the tests call it), signs of an attack on
-the judge (quarantine), and milder flaws. Reads untrusted text: call it through `guard.py`.
+the judge (quarantine), and milder flaws. Reads untrusted text: call it through `worker.py`.
 """
 
 import ast
@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pyflakes.checker import Binding, Builtin, Checker
 from pyflakes.messages import UndefinedName
 
-from codezero.code import attacks as hacks
-from codezero.code import copied_answers as tables
-from codezero.code import entry_point as shape
-from codezero.code import stdio_program as program
+from codezero.code import entry_point
 from codezero.code.assertions import Example, calls_of, cases_of, examples
+from codezero.code.attacks import attacks
 from codezero.code.canonical import reduce, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
+from codezero.code.copied_answers import find_copied
 from codezero.code.parsing import FunctionNode, extract_code, hidden_characters, names_bound, names_loaded, parse
 
 
@@ -78,19 +77,18 @@ class StaticReport:
 
 def check(request: StaticRequest) -> StaticReport:
     """Never raises on hostile text that the limits of `parsing.py` let in."""
-    found = extract_code(request.completion_text)
-    if found.code is None:
-        why = "no Python fence" if found.fences == 0 else "more than one Python fence"
-        return StaticReport(fences=found.fences, closed=found.closed, refusal=why)
-    hidden = tuple(f"hidden character {name}" for name in hidden_characters(found.code))
-    tree, why = parse(found.code)
-    if tree is None:
-        return StaticReport(fences=1, closed=found.closed, quarantine=hidden, refusal=f"unparseable: {why}")
-    try:
-        return _inspect(tree, found.code, found.closed, request, hidden)
-    except (RecursionError, MemoryError, ValueError) as error:
-        why = f"unparseable: nested too deeply ({type(error).__name__})"
-        return StaticReport(fences=1, closed=found.closed, quarantine=hidden, refusal=why)
+    fenced = extract_code(request.completion_text)
+    if fenced.code is None:
+        why = "no Python fence" if fenced.fences == 0 else "more than one Python fence"
+        return StaticReport(fences=fenced.fences, closed=fenced.closed, refusal=why)
+    hidden = tuple(f"hidden character {name}" for name in hidden_characters(fenced.code))
+    tree, why = parse(fenced.code)
+    if tree is not None:
+        try:
+            return _inspect(tree, fenced.code, fenced.closed, request, hidden)
+        except (RecursionError, MemoryError, ValueError) as error:
+            why = f"nested too deeply ({type(error).__name__})"
+    return StaticReport(fences=1, closed=fenced.closed, quarantine=hidden, refusal=f"unparseable: {why}")
 
 
 def _inspect(
@@ -98,7 +96,7 @@ def _inspect(
 ) -> StaticReport:
     entry, tests = request.entry_point, request.tests
     nodes = list(ast.walk(tree))
-    copied = tables.of_calls(nodes, calls_of(tests, entry)) if entry else tables.of_cases(nodes, cases_of(tests))
+    copied = find_copied(nodes, tests, entry)
     findings = StaticReport(
         fences=1,
         closed=closed,
@@ -107,7 +105,7 @@ def _inspect(
         banned=tuple(sorted(reaches(tree, nodes, program=not entry))),
         dunder=tuple(sorted(dunders(nodes))),
         hardcode_ratio=copied.ratio,
-        quarantine=hidden + hacks.attacks(tree, nodes, code, tests, entry, copied, request.question),
+        quarantine=(*hidden, *attacks(tree, nodes, code, tests, entry, copied, request.question)),
         examples=examples(tests, entry),
     )
     if entry:
@@ -125,33 +123,34 @@ def _function_findings(
     findings: StaticReport, tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None
 ) -> StaticReport:
     """For a problem whose tests call a function."""
-    function = shape.find_entry(tree, request.entry_point)
-    named = [] if function is None else shape.parameters(function)
-    calls = calls_of(request.tests, request.entry_point)
+    function = entry_point.find_entry(tree, request.entry_point)
+    findings = replace(findings, toplevel=tuple(type(node).__name__ for node in tree.body if _acts(node)))
+    if function is None:
+        return replace(findings, signature_as_stated=not stated)
+    named, calls = entry_point.parameters(function), calls_of(request.tests, request.entry_point)
     return replace(
         findings,
-        entry_defined=function is not None,
-        arity_ok=function is not None and all(shape.accepts(function.args, call) for call in calls),
-        returns_value=function is not None and shape.returns_value(function),
-        stub=function is not None and shape.is_stub(function),
-        degenerate=() if function is None else tuple(shape.degenerate(function)),
-        toplevel=tuple(type(node).__name__ for node in tree.body if _acts(node)),
-        unused_params=() if function is None else tuple(sorted(set(named) - names_loaded(function))),
+        entry_defined=True,
+        arity_ok=all(entry_point.accepts(function.args, call) for call in calls),
+        returns_value=entry_point.returns_value(function),
+        stub=entry_point.is_stub(function),
+        degenerate=tuple(entry_point.degenerate(function)),
+        unused_params=tuple(sorted(set(named) - names_loaded(function))),
         signature_as_stated=stated is None or named == list(stated),
     )
 
 
 def _program_findings(findings: StaticReport, reduced: ast.Module, cases: Sequence[Example]) -> StaticReport:
     """For a problem whose program reads stdin and writes stdout."""
-    writes = program.writes(reduced)
+    writes = entry_point.writes(reduced)
     return replace(
         findings,
         stdio=True,
         entry_defined=writes,
-        arity_ok=program.reads(reduced) or not program.must_read(cases),
+        arity_ok=entry_point.reads(reduced) or not any(case.input.strip() for case in cases),
         returns_value=writes,
-        stub=program.is_stub(reduced),
-        degenerate=tuple(program.degenerate(reduced)),
+        stub=entry_point.is_stub_program(reduced),
+        degenerate=tuple(entry_point.endless_loops(list(ast.walk(reduced)), ends=entry_point.READING_ENDS)),
     )
 
 

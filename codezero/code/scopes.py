@@ -1,8 +1,14 @@
-"""Which binding every name in a module means, as the interpreter would find it."""
+"""Which binding every name in a module means, as the interpreter would find it; and new names for the bindings.
+
+The new names depend on structure alone: two programs that differ only in how locals, parameters and helpers are called
+come out the same. The entry point, imports, attributes, class members and names nobody binds (builtins, mistakes) keep
+theirs, and no new name ever captures one of them: renaming must not repair a program that was wrong.
+"""
 
 import ast
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
@@ -12,7 +18,7 @@ from codezero.code.parsing import FunctionNode, own_nodes
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-class Kind(Enum):
+class NameKind(Enum):
     """What a binding is, which decides the names it may get: the first free one of its series."""
 
     FIXED = ()
@@ -32,7 +38,7 @@ class Binding:
     """A name in the scope that binds it."""
 
     old: str
-    kind: Kind
+    kind: NameKind
     new: str = ""
     definition: "Scope | None" = None
     """The scope of the function it is bound to, if a `def` binds it."""
@@ -49,39 +55,39 @@ class Scope:
     elsewhere: dict[str, bool] = field(default_factory=dict[str, bool])
     """Names declared `global` (True) or `nonlocal` (False) here."""
 
-    def bind(self, name: str, kind: Kind) -> Binding:
+    def bind(self, name: str, kind: NameKind) -> Binding:
         if name in self.elsewhere:
             owner = self.root if self.elsewhere[name] else self.parent
-            found = owner and owner.lookup(name)
-            return found or self.root.bindings.setdefault(name, Binding(name, Kind.FIXED))
-        kind = Kind.FIXED if self.is_class else kind
+            return (owner and owner.lookup(name)) or self.root.bindings.setdefault(name, Binding(name, NameKind.FIXED))
+        kind = NameKind.FIXED if self.is_class else kind
         return self.bindings.setdefault(name, Binding(name, kind))
 
     def lookup(self, name: str) -> Binding | None:
         """As the interpreter does: classes are invisible to the functions inside them."""
-        scope: Scope | None = self
+        start: Scope | None = self
         if name in self.elsewhere:
-            scope = self.root if self.elsewhere[name] else self.parent
-        while scope is not None:
+            start = self.root if self.elsewhere[name] else self.parent
+        for scope in start.outwards() if start else ():
             if name in scope.bindings and (scope is self or not scope.is_class):
                 return scope.bindings[name]
-            scope = scope.parent
         return None
+
+    def outwards(self) -> "Iterator[Scope]":
+        """This scope and those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
 
     @property
     def root(self) -> "Scope":
-        scope = self
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
+        *_, root = self.outwards()
+        return root
 
     @property
     def function(self) -> "Scope":
         """Where an assignment expression binds."""
-        scope = self
-        while scope.is_comprehension and scope.parent is not None:
-            scope = scope.parent
-        return scope
+        return next(scope for scope in self.outwards() if not scope.is_comprehension)
 
 
 @dataclass
@@ -119,25 +125,23 @@ class Finder(ast.NodeVisitor):
         self.scopes = [self.scope]
         self.uses: list[Use] = []
         self.entry_parameters: list[Binding] = []
-        self.scope.bind(entry, Kind.FIXED)
+        self.scope.bind(entry, NameKind.FIXED)
         self.entry = entry
         self.keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
         self.generic_visit(tree)
 
-    def declare(self, node: ast.AST, attribute: str, kind: Kind, scope: Scope | None = None) -> Binding:
+    def declare(self, node: ast.AST, attribute: str, kind: NameKind, scope: Scope | None = None) -> Binding:
         scope = scope or self.scope
         name = str(getattr(node, attribute))
         self.uses.append(Use(node, attribute, name, scope))
         return scope.bind(name, kind)
 
-    def enter(self, *, is_class: bool = False, is_comprehension: bool = False) -> Scope:
-        self.scope = Scope(self.scope, is_class, is_comprehension)
+    @contextmanager
+    def inner(self, *, is_class: bool = False, is_comprehension: bool = False) -> Generator[Scope]:
+        outer, self.scope = self.scope, Scope(self.scope, is_class, is_comprehension)
         self.scopes.append(self.scope)
-        return self.scope
-
-    def leave(self) -> None:
-        assert self.scope.parent is not None
-        self.scope = self.scope.parent
+        yield self.scope
+        self.scope = outer
 
     def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
         for node in nodes:
@@ -148,11 +152,11 @@ class Finder(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Load):
             self.uses.append(Use(node, "id", node.id, self.scope))
         else:
-            self.declare(node, "id", Kind.LOCAL)
+            self.declare(node, "id", NameKind.LOCAL)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
-        self.declare(node.target, "id", Kind.LOCAL, self.scope.function)
+        self.declare(node.target, "id", NameKind.LOCAL, self.scope.function)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
@@ -163,29 +167,27 @@ class Finder(ast.NodeVisitor):
     def visit_FunctionDef(self, node: FunctionNode) -> None:
         method = self.scope.is_class
         is_entry = self.scope.parent is None and node.name == self.entry
-        binding = self.declare(node, "name", Kind.FUNCTION)
+        binding = self.declare(node, "name", NameKind.FUNCTION)
         self.visit_all((*node.decorator_list, *node.args.defaults, *node.args.kw_defaults))
-        inner = self.enter()
         named = method and any(parameter.arg in self.keywords for parameter in _all_parameters(node.args))
-        # a function defined twice has no single set of parameters to rename keywords by
-        binding.definition = inner if binding.definition is None else None
-        self.declare_scoping(node)
-        parameters = self.parameters(node.args, Kind.FIXED if named else Kind.LOCAL)
-        if is_entry:
-            self.entry_parameters = parameters
-        self.visit_all(node.body)
-        self.leave()
+        with self.inner() as inner:
+            # a function defined twice has no single set of parameters to rename keywords by
+            binding.definition = inner if binding.definition is None else None
+            self.declare_scoping(node)
+            parameters = self.parameters(node.args, NameKind.FIXED if named else NameKind.LOCAL)
+            if is_entry:
+                self.entry_parameters = parameters
+            self.visit_all(node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # pyright: ignore[reportAssignmentType]
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self.visit_all((*node.args.defaults, *node.args.kw_defaults))
-        self.enter()
-        self.parameters(node.args, Kind.ITERATION)
-        self.visit(node.body)
-        self.leave()
+        with self.inner():
+            self.parameters(node.args, NameKind.ITERATION)
+            self.visit(node.body)
 
-    def parameters(self, args: ast.arguments, kind: Kind) -> list[Binding]:
+    def parameters(self, args: ast.arguments, kind: NameKind) -> list[Binding]:
         declared = [self.declare(argument, "arg", kind) for argument in _all_parameters(args)]
         return declared[: len(args.posonlyargs) + len(args.args)]
 
@@ -202,21 +204,19 @@ class Finder(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.visit_all((*node.decorator_list, *node.bases, *node.keywords))
-        self.declare(node, "name", Kind.FUNCTION)
-        self.enter(is_class=True)
-        self.visit_all(node.body)
-        self.leave()
+        self.declare(node, "name", NameKind.FUNCTION)
+        with self.inner(is_class=True):
+            self.visit_all(node.body)
 
     def visit_comprehension_expression(self, node: Comprehension) -> None:
         self.visit(node.generators[0].iter)  # evaluated outside
-        self.enter(is_comprehension=True)
-        for number, generator in enumerate(node.generators):
-            if number:
-                self.visit(generator.iter)
-            self.visit_iteration_target(generator.target)
-            self.visit_all(generator.ifs)
-        self.visit_all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
-        self.leave()
+        with self.inner(is_comprehension=True):
+            for number, generator in enumerate(node.generators):
+                if number:
+                    self.visit(generator.iter)
+                self.visit_iteration_target(generator.target)
+                self.visit_all(generator.ifs)
+            self.visit_all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_comprehension_expression
 
@@ -230,31 +230,63 @@ class Finder(ast.NodeVisitor):
     def visit_iteration_target(self, target: ast.expr) -> None:
         for part in ast.walk(target):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                self.scope.bind(part.id, Kind.ITERATION)
+                self.scope.bind(part.id, NameKind.ITERATION)
         self.visit(target)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            self.scope.bind((alias.asname or alias.name).split(".")[0], Kind.FIXED).kind = Kind.FIXED
+            self.scope.bind((alias.asname or alias.name).split(".")[0], NameKind.FIXED).kind = NameKind.FIXED
 
     visit_ImportFrom = visit_Import  # pyright: ignore[reportAssignmentType]
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        self.capture(node)
-
-    def capture(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
+    def visit_ExceptHandler(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
         if node.name:
-            self.declare(node, "name", Kind.LOCAL)
+            self.declare(node, "name", NameKind.LOCAL)
         self.generic_visit(node)
 
-    visit_MatchAs = visit_MatchStar = capture
+    visit_MatchAs = visit_MatchStar = visit_ExceptHandler  # pyright: ignore[reportAssignmentType]
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         if node.rest:
-            self.declare(node, "rest", Kind.LOCAL)
+            self.declare(node, "rest", NameKind.LOCAL)
         self.generic_visit(node)
 
 
 def _all_parameters(args: ast.arguments) -> list[ast.arg]:
     rest = (args.vararg, *args.kwonlyargs, args.kwarg)
     return [*args.posonlyargs, *args.args, *(argument for argument in rest if argument is not None)]
+
+
+def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> None:
+    """Give every renameable binding of `tree` its new name, in place. `parameters` name the entry's parameters."""
+    finder = Finder(tree, entry)
+    uses = [(use, use.binding()) for use in finder.uses]
+    bound = [binding for scope in finder.scopes for binding in scope.bindings.values()]
+    kept = {use.name for use, binding in uses if binding is None}
+    kept |= {binding.old for binding in bound if binding.kind is NameKind.FIXED}
+    given = dict(zip(finder.entry_parameters, parameters or (), strict=False))
+    for scope in finder.scopes:
+        _name_bindings(scope, kept, given)
+    for use, binding in uses:
+        if binding is not None:
+            use.write(binding.new)
+
+
+def free_names(tree: ast.Module) -> set[str]:
+    """Names that are used where nothing in the module binds them: builtins, and mistakes."""
+    return {use.name for use in Finder(tree, "").uses if use.callee is None and use.binding() is None}
+
+
+def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str]) -> None:
+    """Names follow from the order of first appearance, outer scopes first."""
+    outer = scope.parent.outwards() if scope.parent else ()
+    taken = {*kept, *(binding.new for around in outer for binding in around.bindings.values())}
+    for binding in scope.bindings.values():
+        if binding.kind is NameKind.FIXED:
+            binding.new = binding.old
+            continue
+        wanted = given.get(binding, "")
+        if not wanted or wanted in taken:
+            wanted = next(name for name in binding.kind.series() if name not in taken)
+        binding.new = wanted
+        taken.add(wanted)

@@ -15,8 +15,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.code.answers import Answer, read_answer
 from codezero.code.assertions import parse_cases, parse_tests
+from codezero.code.entry_point import AnswerCode, read_answer
 from codezero.code.parsing import fence
 from codezero.config import NodeConfig, RewardConfig
 from codezero.errors import ConfigError, ProblemError
@@ -78,7 +78,7 @@ class Bench:
         """The judge's own, and the family that it was calibrated on."""
         return self.evaluator.metrics() | {"judge/calibrated_on": None if self.family is None else self.family.name}
 
-    def _marked(self, scored: ScoredGroup, answers: Sequence[Answer]) -> Marked:
+    def _marked(self, scored: ScoredGroup, answers: Sequence[AnswerCode]) -> Marked:
         verdicts = tuple(
             without_format(verdict, answer.flaw, self.weights) if answer.flaw else verdict
             for verdict, answer in zip(scored.verdicts, answers, strict=True)
@@ -163,7 +163,7 @@ def read_group(line: bytes) -> RolloutGroup:
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
 
 
-def _execute(sandbox: Sandbox, problem: Problem, answers: Sequence[Answer]) -> tuple[Execution, ...]:
+def _execute(sandbox: Sandbox, problem: Problem, answers: Sequence[AnswerCode]) -> tuple[Execution, ...]:
     """An attempt without code fails without being run."""
     codes = [answer.code for answer in answers]
     jobs = {code: Job(code, problem.tests, problem.style is Style.STDIO) for code in codes if code is not None}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, takewhile
 
-from codezero.code.assertions import Call, parse_cases, parse_tests
+from codezero.code.assertions import EntryCall, parse_cases, parse_tests
 from codezero.code.parsing import hidden_characters, parse
 from codezero.errors import ProblemError
 from codezero.problems.synthetic.programs import is_held_out, parse_question
@@ -188,7 +188,7 @@ def _bound(tree: ast.Module) -> set[str]:
     return found
 
 
-def _contradictions(calls: Sequence[Call]) -> Iterator[Refusal]:
+def _contradictions(calls: Sequence[EntryCall]) -> Iterator[Refusal]:
     """The same literal arguments cannot give two values, nor be both true and false."""
     exact: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     truths: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
