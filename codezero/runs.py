@@ -22,7 +22,7 @@ from typing import IO, Any, Self, cast
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
-from codezero.monitor.state import read_exam
+from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import clean, percent
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest

@@ -1,6 +1,10 @@
 """Rows, judged groups and states for the tests of the monitor."""
 
-from codezero.monitor.state import RunState
+import json
+from collections.abc import Sequence
+
+from codezero.monitor.run_state import Fold
+from codezero.monitor.summaries import RunState
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PEER = "12D3KooWQx7vT3mPZk9rN4fJ8sYbH2cLwEaUdRgVoX5iMtF6qB1n"
@@ -61,12 +65,22 @@ def fresh() -> RunState:
     return RunState(PEER, "hivemind", {"solver": "nano", "judge": "nano"}, began=0.0)
 
 
-def learned(exams: int = 3, *scored: ScoredGroup) -> RunState:
+def folded(*rows: Metrics) -> Fold:
+    return Fold().extend(json.dumps(row).encode() for row in rows)
+
+
+def after(*rows: Metrics, scored: Sequence[ScoredGroup] = ()) -> RunState:
+    return fresh().after(folded(*rows), scored)
+
+
+def rows_of(exams: int = 3) -> list[Metrics]:
     """A run of 25 iterations an exam, from 21 % upwards."""
-    state = fresh()
+    rows: list[Metrics] = []
     for iteration in range(25 * exams or 5):
-        measured = row(iteration, 0.3 + 0.002 * iteration)
-        if exams and iteration % 25 == 0:
-            measured |= exam_row(iteration, 0.21 + 0.004 * iteration)
-        state = state.advanced(measured, scored)
-    return state
+        exam = exam_row(iteration, 0.21 + 0.004 * iteration) if exams and iteration % 25 == 0 else {}
+        rows.append(row(iteration, 0.3 + 0.002 * iteration) | exam)
+    return rows
+
+
+def learned(exams: int = 3, *scored: ScoredGroup) -> RunState:
+    return after(*rows_of(exams), scored=scored)

@@ -20,7 +20,7 @@ from test_run import command, newest_checkpoint, rows, run
 
 from codezero.inspection.run_files import RunFiles
 from codezero.monitor.report import headline
-from codezero.monitor.state import read_exam
+from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import percent
 
 LONG = "solver.problems_per_iteration=160"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders_monitor import PEER, exam_row, group, learned, row
+from builders_monitor import PEER, after, exam_row, group, row, rows_of
 from rich.console import Console
 from terminal import read_terminal
 
@@ -57,7 +57,7 @@ def test_a_resumed_run_drops_the_future_and_remembers_the_past(tmp_path: Path) -
     resumed.started(12)
     assert iterations(tmp_path) == list(range(13))
     assert [exam.iteration for exam in resumed.state.exams] == [0, 10]
-    assert len(resumed.state.rewards.values) == 12
+    assert len(resumed.state.rewards) == 12
     resumed.observe(13, row(13), [])
     assert iterations(tmp_path) == list(range(14))
     resumed.close("asked to stop")
@@ -98,7 +98,7 @@ def test_a_row_that_is_no_number_draws_no_picture_and_ends_no_run(tmp_path: Path
     made.started(0)
     for iteration, reward in enumerate([0.5, float("nan"), float("inf"), 0.7], 1):
         made.observe(iteration, row(iteration, reward), [])
-    assert made.state.reward == 0.7 and made.state.rewards.values == (0.5, 0.7)
+    assert made.state.reward == 0.7 and made.state.rewards == [0.5, 0.7]
     made.close("asked to stop")
 
 
@@ -140,7 +140,7 @@ def test_auto_without_a_terminal_is_plain(tmp_path: Path) -> None:
 
 
 def test_plain_lines_read_as_promised() -> None:
-    state = learned(2).advanced(row(50, 0.71) | {"round": 12} | exam_row(50, 0.521) | {"round": 12})
+    state = after(*rows_of(2), row(50, 0.71) | exam_row(50, 0.521) | {"round": 12})
     assert plain_line(state) == (
         "iteration 50 · round 12 · reward 0.71 · executed average@8 52.1 % [49.1, 55.1] · level 3 · 2 peers · 0.6 s"
     )
@@ -150,12 +150,12 @@ def test_plain_lines_are_few_but_no_exam_is_missed() -> None:
     lines: list[str] = []
     now = [0.0]
     view = PlainView(lines.append, clock=lambda: now[0])
-    state = learned(0)
-    view.show(state)
+    rows = rows_of(0)
+    view.show(after(*rows))
     for iteration in range(5, 65):
         now[0] += 1.0
-        state = state.advanced(row(iteration) | (exam_row(iteration, 0.5) if iteration in (20, 21) else {}))
-        view.show(state)
+        rows.append(row(iteration) | (exam_row(iteration, 0.5) if iteration in (20, 21) else {}))
+        view.show(after(*rows))
     assert sum("average@8" in line for line in lines) == 2
     assert 5 <= len(lines) <= 9
 
@@ -230,10 +230,12 @@ def test_each_node_has_its_row(tmp_path: Path) -> None:
     played(ended, 3).close("asked to stop")
     first, second, third = summarise([running, ended, unborn])
     assert (first.name, first.pid, first.alive) == (readable_name(PEER), os.getpid(), True)
-    assert (first.iteration, first.start, first.now, first.peers) == (12, 0.2, 0.5, 2)
-    assert first.seconds_per_iteration == pytest.approx(0.6)
-    assert (second.alive, second.iteration) == (False, 3)
-    assert (third.name, third.pid, third.alive, third.iteration, third.start) == ("unborn", None, False, 0, None)
+    state = first.state
+    assert (state.iteration, [exam.average for exam in state.exams], state.peers) == (12, [0.2, 0.5], 2)
+    assert state.seconds_per_iteration == pytest.approx(0.6)
+    assert (second.alive, second.state.iteration) == (False, 3)
+    assert (third.name, third.pid, third.alive) == ("unborn", None, False)
+    assert (third.state.iteration, third.state.exams) == (0, [])
     still.close("asked to stop")
 
 
@@ -241,13 +243,17 @@ def test_each_node_has_its_row(tmp_path: Path) -> None:
 def test_a_node_file_that_says_nothing_is_a_node_that_does_not_run(tmp_path: Path, junk: str) -> None:
     (tmp_path / NODE_FILE).write_text(junk)
     (only,) = summarise([tmp_path])
-    assert not only.alive and only.iteration == 0
+    assert not only.alive and only.state.iteration == 0
 
 
 def nodes() -> list[NodeRow]:
-    base = NodeRow("brave-otter", 1, True, 50, 12, 8, 0.21, 0.521, (0.21, 0.4, 0.521), 0.71, 2, 0.18, 0.62)
-    waiting = NodeRow("calm-lynx", None, False, 0, 0, None, None, None, (), None, 0, None, None)
-    return [base, dataclasses.replace(base, name="[bold]x", iteration=1_234_567), waiting]
+    measured = row(50, 0.71) | exam_row(50, 0.521) | {"round": 12, "seconds": 0.62}
+    base = NodeRow("brave-otter", 1, True, after(exam_row(0, 0.21), exam_row(25, 0.4), measured))
+    return [base, moved(base, 1_234_567, "[bold]x"), NodeRow("calm-lynx", None, False, after())]
+
+
+def moved(node: NodeRow, iteration: int, name: str = "brave-otter") -> NodeRow:
+    return dataclasses.replace(node, name=name, state=dataclasses.replace(node.state, iteration=iteration))
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -269,10 +275,10 @@ def test_without_a_terminal_only_nodes_that_moved_are_told() -> None:
     view.update(rows)
     assert len(lines) == 3
     now[0] = 1.0
-    view.update([dataclasses.replace(rows[0], iteration=51), *rows[1:]])
+    view.update([moved(rows[0], 51), *rows[1:]])
     assert len(lines) == 3
     now[0] = 20.0
-    view.update([dataclasses.replace(rows[0], iteration=52), *rows[1:]])
+    view.update([moved(rows[0], 52), *rows[1:]])
     assert lines[3:] == [
         "brave-otter · iteration 52 · round 12 · executed average@8 21.0 % → 52.1 % · reward 0.71 · 2 peers · 0.6 s"
     ]

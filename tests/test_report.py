@@ -1,19 +1,17 @@
 from pathlib import Path
 
 import pytest
-from builders_monitor import exam_row, fresh, group, learned, row
+from builders_monitor import after, exam_row, folded, group, learned, row, rows_of
 
 from codezero.monitor.report import NOT_MEASURED, headline, write_report
-from codezero.monitor.state import RunState
+from codezero.monitor.summaries import RunState
 from codezero.types import Metrics
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def reported(folder: Path, rows: list[Metrics], state: RunState | None = None, reason: str = "asked to stop") -> str:
-    for measured in rows:
-        state = (state or fresh()).advanced(measured)
-    page = write_report(folder, rows, state or fresh(), reason)
+    page = write_report(folder, folded(*rows), state or after(*rows), reason)
     assert (folder / "curve.png").read_bytes().startswith(PNG)
     assert sorted(path.name for path in folder.iterdir()) == ["curve.png", "report.md"]
     return page.read_text()
@@ -41,12 +39,12 @@ def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
 
 
 def test_a_rise_within_the_noise_is_not_called_one() -> None:
-    line = headline(learned(2).exams[:1] + learned(2, group()).advanced(exam_row(30, 0.22)).exams[-1:])
+    line = headline(after(*rows_of(2), exam_row(30, 0.22)).exams[::2])
     assert "rose by 1.0 points" in line and "may be chance" in line
 
 
 def test_a_fall_is_told_too() -> None:
-    line = headline(fresh().advanced(exam_row(0, 0.5)).advanced(exam_row(25, 0.3)).exams)
+    line = headline(after(exam_row(0, 0.5), exam_row(25, 0.3)).exams)
     assert "fell by 20.0 points" in line and "do not overlap" in line
 
 
@@ -72,7 +70,7 @@ def test_another_number_of_samples_keeps_its_name(tmp_path: Path) -> None:
 
 def test_foreign_text_cannot_leave_its_fence_or_line(tmp_path: Path) -> None:
     attack = "````\n# owned\n<script>x</script>\x1b[2J"
-    state = fresh().advanced(row(1), [group(attack, (f"code ````` {attack}", "ok"), "why` | <b>\n# owned")])
+    state = after(row(1), scored=[group(attack, (f"code ````` {attack}", "ok"), "why` | <b>\n# owned")])
     page = reported(tmp_path, [], state)
     assert "\x1b" not in page
     fence = ""
@@ -120,7 +118,7 @@ def test_expected_values_that_nobody_executed_are_not_called_right(told: Metrics
 def test_tolerated_errors_are_counted_over_restarts(tmp_path: Path) -> None:
     counts = [1, 1, 3, None, 1, 2]
     rows: list[Metrics] = [row(i) | ({} if c is None else {"tolerated/SwarmError": c}) for i, c in enumerate(counts)]
-    assert fresh().replayed(rows).tolerated == {"SwarmError": 5}
+    assert folded(*rows).survived == {"SwarmError": 5}
     assert "tolerated errors: SwarmError (5)" in reported(tmp_path, rows)
 
 

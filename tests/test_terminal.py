@@ -5,12 +5,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from builders_monitor import fresh, group, learned, row
+from builders_monitor import after, fresh, group, learned, row, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from codezero.monitor.state import MAX_POINTS, RunState, Trend, code_of, most_telling
+from codezero.monitor.summaries import RunState, code_of, most_telling
 from codezero.monitor.terminal import LiveView, render, save_picture
 from codezero.monitor.text import (
     ADJECTIVES,
@@ -52,8 +52,10 @@ def test_every_stage_fits_its_screen(state: RunState, width: int) -> None:
 def test_the_view_tells_what_a_person_asks() -> None:
     text = "\n".join(
         drawn(
-            learned(5, group("Return the sum.", ("right", "wrong"), "returns too early")).advanced(
-                row(125, 0.7) | {"tolerated/SwarmError": 3}
+            after(
+                *rows_of(5),
+                row(125, 0.7) | {"tolerated/SwarmError": 3},
+                scored=[group("Return the sum.", ("right", "wrong"), "returns too early")],
             ),
             width=120,
         )
@@ -79,7 +81,7 @@ def test_hostile_text_neither_acts_nor_is_read_as_markup() -> None:
 @given(question=st.text(max_size=200), attempt=st.text(max_size=300), reason=st.text(max_size=80))
 @settings(max_examples=40, deadline=None)
 def test_any_text_keeps_the_frame(question: str, attempt: str, reason: str) -> None:
-    assert len(drawn(fresh().advanced(row(1), [group(question, (attempt, attempt), reason)]))) <= 23
+    assert len(drawn(after(row(1), scored=[group(question, (attempt, attempt), reason)]))) <= 23
 
 
 @given(st.text(max_size=80), st.integers(2, 60))
@@ -116,18 +118,6 @@ def test_bucket_means_stay_in_order_and_range(values: list[float], count: int) -
     means = bucket_means(values, count)
     assert len(means) == min(count, len(values))
     assert min(values) - 1e-9 <= min(means) and max(means) <= max(values) + 1e-9
-
-
-@given(st.integers(1, 5_000))
-@settings(max_examples=20, deadline=None)
-def test_a_trend_of_any_length_is_bounded_and_even(length: int) -> None:
-    trend = Trend()
-    for value in range(length):
-        trend = trend.added(float(value))
-    assert len(trend.values) <= MAX_POINTS
-    steps = {b - a for a, b in zip(trend.points, trend.points[1:], strict=False)}
-    assert steps <= {float(trend.stride)}
-    assert trend.points[:1] in ((), ((trend.stride - 1) / 2,))
 
 
 def test_gauge_and_duration() -> None:

@@ -2,11 +2,10 @@
 
 from io import StringIO
 
-from builders_monitor import exam_row, fresh, row
+from builders_monitor import after, exam_row, folded, row
 from rich.console import Console
 
 from codezero.monitor.plain import plain_line
-from codezero.monitor.summaries import Trust, troubles
 from codezero.monitor.terminal import render
 from codezero.types import Metrics
 
@@ -23,9 +22,7 @@ AUDIT = judged(
 
 
 def shown(*rows: Metrics) -> str:
-    state = fresh()
-    for one in rows:
-        state = state.advanced(one)
+    state = after(*rows)
     console = Console(file=StringIO(), width=140, height=40, force_terminal=False)
     with console.capture() as capture:
         console.print(render(state, height=40))
@@ -33,7 +30,7 @@ def shown(*rows: Metrics) -> str:
 
 
 def test_nothing_is_said_when_there_is_nothing():
-    assert Trust().advanced(judged(1)).trouble == "" == Trust().audit
+    assert after(judged(1)).trouble == "" == after(judged(1)).audit
     assert "ALARM" not in shown(judged(1)) and "audit" not in shown(judged(1))
 
 
@@ -53,4 +50,4 @@ def test_the_audit_is_said_in_one_line():
 
 
 def test_the_report_tells_when_trouble_began():
-    assert [at for at, _ in troubles([judged(1), SILENT, SILENT, judged(3), ALARM, ALARM])] == [2, 3]
+    assert [at for at, _ in folded(judged(1), SILENT, SILENT, judged(3), ALARM, ALARM).troubles] == [2, 3]

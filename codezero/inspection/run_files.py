@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import msgspec
+
 from codezero.chain.outbox_db import OutboxStatus, connect
 from codezero.chain.outbox_db import read_status as read_outbox
 from codezero.errors import ChainError, SwarmError
@@ -16,10 +18,18 @@ from codezero.monitor.errors import UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, number
 from codezero.monitor.monitor import NODE_FILE
-from codezero.monitor.run_state import MAX_WHOLE, Fold, History, Played, whole
-from codezero.monitor.run_types import MAX_PEERS, Exam, JudgeBelief, LevelSkill, Network, Outbox, Peer, Round, RunView
-from codezero.monitor.state import ExamResult
-from codezero.monitor.summaries import Trust
+from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, Played, whole
+from codezero.monitor.run_types import (
+    MAX_PEERS,
+    ExamView,
+    JudgeBelief,
+    LevelSkill,
+    NetworkView,
+    OutboxView,
+    Peer,
+    Round,
+    RunView,
+)
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
@@ -123,22 +133,22 @@ def run_view(key: str, seen: Seen) -> RunView:
         limit_seconds=limit_seconds(starting, fold.step_seconds, fold.newest("eval/seconds")),
         tokens_per_second=fold.newest("tokens/sampled_per_second"),
         facts=seen.facts,
-        series={name: series.points for name, series in fold.series.items() if series.newest is not None},
-        latest={name: series.newest for name, series in fold.series.items() if series.newest is not None},
-        exams=[_exam(exam) for exam in fold.exams.items],
+        series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
+        latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
+        exams=msgspec.convert(fold.exams.items, list[ExamView], from_attributes=True),
         difficulty=_skills(fold),
         judge=_judge(fold),
         peers=_peers(seen.network, fold),
-        network=seen.network and _place(seen.network),
+        network=seen.network and _network_view(seen.network),
         rounds=[_round(played) for played in reversed(fold.rounds.values())],
-        outbox=seen.outbox and _points(seen.outbox),
+        outbox=seen.outbox and _outbox_view(seen.outbox),
         tolerated=survived(fold),
     )
 
 
 def survived(fold: Fold) -> dict[str, int]:
-    """Errors that the run survived, by kind; those that happened."""
-    counts = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in fold.survived.totals.items() if times}
+    """Errors that the run survived, by type."""
+    counts = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in fold.survived.items()}
     return dict(list(counts.items())[:MAX_LIST])
 
 
@@ -192,22 +202,6 @@ def _network(folder: Path) -> NetworkStatus | None:
         return None
 
 
-def _exam(exam: ExamResult) -> Exam:
-    return Exam(
-        iteration=exam.iteration,
-        source=exam.source,
-        samples=exam.samples,
-        average=exam.average,
-        low=exam.low,
-        high=exam.high,
-        passed=exam.passed,
-        pass_low=exam.pass_low,
-        pass_high=exam.pass_high,
-        believed=exam.believed,
-        levels=dict(exam.levels),
-    )
-
-
 def _skills(fold: Fold) -> list[LevelSkill]:
     """Empty where the run does not say."""
     found: list[LevelSkill] = []
@@ -221,9 +215,6 @@ def _skills(fold: Fold) -> list[LevelSkill]:
 
 
 def _judge(fold: Fold) -> JudgeBelief:
-    trust = Trust()
-    for row in fold.recent:
-        trust = trust.advanced(row)
     return JudgeBelief(
         weight=fold.newest("judge/weight"),
         auroc=fold.newest("judge/canary_auroc"),
@@ -233,7 +224,7 @@ def _judge(fold: Fold) -> JudgeBelief:
         false_positive_high=fold.newest("judge/canary_false_positive_high"),
         false_negative_share=fold.newest("judge/canary_false_negative_share"),
         canaries=whole(fold.last, "judge/canaries"),
-        alarm=trust.trouble,
+        alarm=fold.trouble,
     )
 
 
@@ -258,8 +249,8 @@ def _peers(network: NetworkStatus | None, fold: Fold) -> list[Peer]:
     return found
 
 
-def _place(network: NetworkStatus) -> Network:
-    return Network(
+def _network_view(network: NetworkStatus) -> NetworkView:
+    return NetworkView(
         neighbours=network.neighbours,
         reachable=network.reachable,
         reachability=network.reachability,
@@ -272,8 +263,8 @@ def _round(played: Played) -> Round:
     return Round(number=played.number, began=played.began, iterations=played.iterations, reward=reward)
 
 
-def _points(outbox: OutboxStatus) -> Outbox:
-    return Outbox(
+def _outbox_view(outbox: OutboxStatus) -> OutboxView:
+    return OutboxView(
         collecting=outbox.collecting,
         pending=outbox.pending,
         accepted=outbox.accepted,

@@ -9,14 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from codezero.monitor.state import ExamResult
-from codezero.monitor.text import bucket_means
+from codezero.monitor.run_types import ExamResult, Series
 
 TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
-MAX_POINTS = 300
 
 
-def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Sequence[tuple[int, float]]) -> None:
+def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Series) -> None:
     """Write the picture atomically. `rewards` are (iteration, mean reward); both series may be empty."""
     figure = Figure(figsize=(8, 4.2), dpi=140, layout="constrained")
     canvas = FigureCanvasAgg(figure)
@@ -34,9 +32,8 @@ def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Sequence[tuple[
     os.replace(part, path)
 
 
-def _draw_rewards(axes: Axes, rewards: Sequence[tuple[int, float]]) -> tuple[float, float, str, str]:
-    steps = bucket_means([float(iteration) for iteration, _ in rewards], MAX_POINTS)
-    values = bucket_means([reward for _, reward in rewards], MAX_POINTS)
+def _draw_rewards(axes: Axes, rewards: Series) -> tuple[float, float, str, str]:
+    steps, values = [iteration for iteration, _ in rewards], [reward for _, reward in rewards]
     axes.plot(steps, values, color=REWARD, linewidth=1.2, alpha=0.9)
     return steps[-1], values[-1], "reward", REWARD
 

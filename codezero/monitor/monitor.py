@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
-from codezero.monitor.metrics_file import FILE_NAME, MetricsFile, read_metrics
+from codezero.monitor.metrics_file import MAX_BYTES, MetricsFile
 from codezero.monitor.plain import PlainView, print_flushed
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
+from codezero.monitor.run_state import History
 from codezero.monitor.sinks import BackgroundSink, close_all
-from codezero.monitor.state import RunState
+from codezero.monitor.summaries import RunState
 from codezero.monitor.terminal import LiveView, save_picture, terminal_console
 from codezero.monitor.text import readable_name
 from codezero.system.pidfile import write_process
@@ -34,7 +35,7 @@ MAX_FACT = 300
 """Characters of a fact in it."""
 
 
-class View(Protocol):
+class RunDisplay(Protocol):
     def show(self, state: RunState) -> None: ...
 
     def busy(self, state: RunState) -> None: ...
@@ -60,7 +61,7 @@ class NoView:
         """Nothing to give back."""
 
 
-def choose_view(view: str) -> View:
+def choose_view(view: str) -> RunDisplay:
     """auto: live on a terminal that can redraw, plain lines elsewhere."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
@@ -95,18 +96,19 @@ class RunMonitor:
         """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
+        self._history = History(folder, budget=MAX_BYTES)
         self._stage: Literal["starting", "running", "ended"] = "starting"
         self._reason = ""
         """Why it ended, from the beginning of its end on."""
         self._rollouts = RolloutStore(folder, identity)
-        self._view: View = NoView() if view == "off" else PlainView()
+        self._view: RunDisplay = NoView() if view == "off" else PlainView()
         """Plain lines until `started`: what is loaded then scrolls away above the live view."""
 
     def started(self, iteration: int) -> None:
         """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
         self._file = MetricsFile.open(self.folder)
         self._file.truncate_after(iteration if iteration > 0 else -1)
-        self.state = self.state.replayed(read_metrics(self._file.path))
+        self.state = self.state.after(self._history.read())
         self._rollouts.begin(iteration)
         for sink in self._sinks:
             sink.start(iteration)
@@ -132,8 +134,8 @@ class RunMonitor:
             self._rollouts.add(iteration, judged)
         for sink in self._sinks:
             sink.observe(row)
-        own = [one for one in judged if one.group.peer_id == self.state.identity]
-        self.state = self.state.advanced(row, own)
+        own = [scored for scored in judged if scored.group.peer_id == self.state.identity]
+        self.state = self.state.after(self._history.read(), own)
         self._view.show(self.state)
 
     def say(self, line: str) -> None:
@@ -154,7 +156,7 @@ class RunMonitor:
         page = self.folder
         try:
             self._write_node_file(stopped=reason)
-            page = write_report(self.folder, read_metrics(self.folder / FILE_NAME), self.state, reason)
+            page = write_report(self.folder, self._history.read(), self.state, reason)
             save_picture(self.folder / PICTURE, self.state)
         except OSError as error:  # a full disk: it must not hide why the run ended
             logger.warning("the end of the run cannot be written to %s: %s", self.folder, error.strerror)
@@ -170,9 +172,8 @@ class RunMonitor:
             if self._stage == "running" or self.state.busy:  # else nobody was told of this process
                 self._write_node_file(stopped=reason)
             if self._stage == "running":
-                page = write_report(
-                    self.folder, read_metrics(self.folder / FILE_NAME), self.state, reason, picture=False
-                )
+                fold = History(self.folder, budget=MAX_BYTES).read()  # the other one may be in use by its thread
+                page = write_report(self.folder, fold, self.state, reason, picture=False)
         if self._stage == "running":
             self._say_farewell(reason, page)
         elif self.view_kind != "off":
@@ -186,7 +187,7 @@ class RunMonitor:
                 print_flushed(line)
 
     def _write_node_file(self, stopped: str | None) -> None:
-        told = {
+        process = {
             "peer_id": self.state.identity,
             "began": self.state.began,
             "stopped": stopped,
@@ -194,7 +195,7 @@ class RunMonitor:
             "facts": {"swarm": self.state.swarm_kind}
             | {name: value[:MAX_FACT] for name, value in self.state.facts.items()},
         }
-        write_process(self.folder / NODE_FILE, told)
+        write_process(self.folder / NODE_FILE, process)
 
 
 def farewell(state: RunState, reason: str, page: Path) -> list[str]:

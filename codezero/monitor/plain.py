@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from codezero.monitor.state import RunState
+from codezero.monitor.summaries import RunState
 from codezero.monitor.text import clean, count, duration, interval, percent
 
 PAUSE_SECONDS = 10.0
@@ -31,8 +31,8 @@ def plain_line(state: RunState) -> str:
     parts.append(count(state.peers, "peer"))
     if seconds is not None:
         parts.append(duration(seconds))
-    if state.trust.trouble:
-        parts.append(state.trust.trouble)
+    if state.trouble:
+        parts.append(state.trouble)
     if state.tolerated:
         parts.append(f"{count(sum(state.tolerated.values()), 'tolerated error')}")
     return SEPARATOR.join(parts)
@@ -46,7 +46,7 @@ class PlainView:
     ) -> None:
         self._write = write
         self._clock = clock
-        self._told: float | None = None
+        self._written: float | None = None
         self._at: int | None = None
         self._trouble = ""
 
@@ -55,10 +55,10 @@ class PlainView:
         moved = self._at is not None and (state.iteration != self._at or state.exam_now is not None)
         self._at = state.iteration
         now = self._clock()
-        pause = PAUSE_SECONDS if state.trust.trouble == self._trouble else NEWS_SECONDS
-        due = self._told is None or now - self._told >= pause
+        pause = PAUSE_SECONDS if state.trouble == self._trouble else NEWS_SECONDS
+        due = self._written is None or now - self._written >= pause
         if moved and (due or state.exam_now is not None):
-            self._told, self._trouble = now, state.trust.trouble
+            self._written, self._trouble = now, state.trouble
             self._write(plain_line(state))
 
     def busy(self, state: RunState) -> None:

@@ -3,18 +3,15 @@
 It claims only what was executed, and says "not measured" where nothing was.
 """
 
-import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.monitor.metrics_file import number
-from codezero.monitor.state import ExamResult, RunState, ShownAttempt, Tolerated, code_of, mean, read_exam
-from codezero.monitor.summaries import Trust, proposal_lines, troubles
+from codezero.monitor.run_state import Fold
+from codezero.monitor.run_types import ExamResult
+from codezero.monitor.summaries import RunState, ShownAttempt, audit_line, code_of, proposal_lines
 from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
-from codezero.types import Metrics
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
 REAL_MODELS = "./run_swarm.sh model=qwen"
@@ -22,42 +19,20 @@ NOT_MEASURED = "not measured"
 CURVE = "curve.png"
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """What the rows of a run add up to."""
-
-    rows: Sequence[Metrics]
-    exams: tuple[ExamResult, ...]
-
-    @classmethod
-    def of(cls, rows: Sequence[Metrics]) -> "Story":
-        return cls(rows, tuple(exam for row in rows if (exam := read_exam(row)) is not None))
-
-    def series(self, key: str) -> list[tuple[int, float]]:
-        """(iteration, value) wherever `key` was measured."""
-        return [
-            (int(number(row, "iteration") or 0), value) for row in self.rows if (value := number(row, key)) is not None
-        ]
-
-    def average(self, key: str) -> float | None:
-        values = [value for _, value in self.series(key)]
-        return mean(values) if values else None
-
-
-def write_report(folder: Path, rows: Sequence[Metrics], state: RunState, reason: str, *, picture: bool = True) -> Path:
+def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, picture: bool = True) -> Path:
     """Write `report.md` and `curve.png` into `folder`, atomically each; returns the page's path.
 
-    picture: False, where there is no time for one, leaves none.
+    fold: of all rows. picture: False, where there is no time for one, leaves none.
     """
-    story, curve = Story.of(rows), folder / CURVE
+    curve = folder / CURVE
     if picture:
         from codezero.monitor.curve import draw_curve  # matplotlib takes a second; only the end of a run needs it
 
-        draw_curve(curve, story.exams, story.series("reward/mean"))
+        draw_curve(curve, fold.exams.items, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
     page, part = folder / "report.md", folder / "report.part"
-    lines = _page(folder.resolve().name, story, state, reason, picture)
+    lines = _page(folder.resolve().name, fold, state, reason, picture)
     part.write_text("\n".join(lines) + "\n", encoding="utf-8")
     os.replace(part, page)
     return page
@@ -85,18 +60,19 @@ def _overlap(first: ExamResult, last: ExamResult) -> str:
     return "the 95 % intervals do not overlap" if apart else "the 95 % intervals overlap, so it may be chance"
 
 
-def _page(name: str, story: Story, state: RunState, reason: str, picture: bool) -> Iterator[str]:
-    line = headline(story.exams)
+def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) -> Iterator[str]:
+    exams = fold.exams.items
+    line = headline(exams)
     yield f"# codezero run `{_inline(name)}`"
     yield f"\n**{line[0].upper()}{line[1:]}.**"
     yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
     if picture:
         yield f"\n![Executed average and reward over iterations]({CURVE})"
-    yield from _start_and_end(story.exams)
-    yield from _levels(story.exams)
-    yield from _trust(story)
-    yield from _proposals(story)
-    yield from _run(story, state)
+    yield from _start_and_end(exams)
+    yield from _levels(exams)
+    yield from _judge(fold, exams)
+    yield from _proposals(fold)
+    yield from _run(fold, state)
     yield from _attempts(state)
     yield from _next(state)
 
@@ -139,15 +115,15 @@ def _table_row(*cells: str) -> str:
     return f"| {' | '.join(cell.strip() for cell in cells)} |"
 
 
-def _trust(story: Story) -> Iterator[str]:
+def _judge(fold: Fold, exams: Sequence[ExamResult]) -> Iterator[str]:
     """Whether the judge that gave the rewards can be believed."""
     yield "\n## Can the judge be believed?\n"
-    for iteration, what in troubles(story.rows):
-        yield f"- iteration {iteration}: {_inline(what, 500)}"
-    audit = functools.reduce(Trust.advanced, story.rows, Trust()).audit
+    for iteration, trouble in fold.troubles:
+        yield f"- iteration {iteration}: {_inline(trouble, 500)}"
+    audit = audit_line(fold.judge)
     if audit:
         yield f"- {audit}\n"
-    known = [exam for exam in story.exams if exam.believed is not None]
+    known = [exam for exam in exams if exam.believed is not None]
     if not known:
         yield f"Against executed truth: {NOT_MEASURED}."
         return
@@ -162,31 +138,27 @@ def _trust(story: Story) -> Iterator[str]:
         )
 
 
-def _proposals(story: Story) -> Iterator[str]:
-    lines = proposal_lines(story.rows[-1]) if story.rows else []
+def _proposals(fold: Fold) -> Iterator[str]:
+    lines = proposal_lines(fold.last)
     if lines:
         yield "\n## Problems\n"
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
 
 
-def _run(story: Story, state: RunState) -> Iterator[str]:
+def _run(fold: Fold, state: RunState) -> Iterator[str]:
     yield "\n## The run\n"
-    rewards = [value for _, value in story.series("reward/mean")]
-    seconds, tokens = story.average("seconds"), story.average("tokens/sampled_per_second")
-    shared = story.average("swarm/external_share")
-    peers = [value for _, value in story.series("swarm/peers")]
+    rewards, peers = fold.series["reward"], fold.series["peers"]
+    seconds, tokens, shared = (fold.series[name].mean for name in ("seconds", "tokens", "external_share"))
     yield f"- node: {readable_name(state.identity)} (`{_inline(state.identity)}`), {_inline(state.swarm_kind)} swarm"
     for key, value in state.facts.items():
         yield f"- {_inline(key)}: `{_inline(value)}`"
-    yield f"- reward: {f'{rewards[0]:.2f} to {rewards[-1]:.2f}' if rewards else NOT_MEASURED}"
+    yield f"- reward: {NOT_MEASURED if rewards.newest is None else f'{rewards.first:.2f} to {rewards.newest:.2f}'}"
     yield f"- speed: {NOT_MEASURED if seconds is None else duration(seconds) + ' an iteration'}" + (
         "" if tokens is None else f", {tokens:,.0f} tokens sampled a second"
     )
-    yield f"- peers: {f'{peers[-1]:.0f} at the end, {max(peers):.0f} at most' if peers else NOT_MEASURED}" + (
-        "" if shared is None else f"; {percent(shared)} of what was learnt came from them"
-    )
-    survived = functools.reduce(Tolerated.advanced, story.rows, Tolerated()).totals
-    errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(survived.items()) if times)
+    most = NOT_MEASURED if peers.newest is None else f"{peers.newest:.0f} at the end, {peers.highest:.0f} at most"
+    yield f"- peers: {most}" + ("" if shared is None else f"; {percent(shared)} of what was learnt came from them")
+    errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(fold.survived.items()))
     yield f"- tolerated errors: {errors or 'none'}"
 
 

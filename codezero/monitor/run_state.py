@@ -1,25 +1,27 @@
-"""What metrics.jsonl says of a run so far, folded into a fixed size, however long the run.
+"""The one fold of `metrics.jsonl` that all views of a run show. Its size is fixed, however long the run.
 
-The first look reads the file once from its beginning; later ones only what was appended, and start over when the file
-was written anew, as a run does that goes on from a checkpoint.
+The first read covers the whole file, later ones only what was appended. It starts over when the file was replaced, as
+by a run that resumes from a checkpoint.
 """
 
+import re
 import statistics
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
 from codezero.monitor.metrics_file import FILE_NAME, Tail, number, parse
-from codezero.monitor.run_types import MAX_EXAMS, MAX_ROUNDS
+from codezero.monitor.run_types import MAX_EXAMS, MAX_ROUNDS, ExamResult
 from codezero.monitor.series import Averaged, Thinned
-from codezero.monitor.state import TOLERATED, ExamResult, Tolerated, read_exam
+from codezero.monitor.text import clean
 from codezero.types import Metrics
 
 MAX_WHOLE = 2**53 - 1
-"""The largest whole number that every reader of JSON takes exactly."""
+"""The largest integer that every JSON reader takes exactly."""
 Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)]
 CURVES = {
     "reward": "reward/mean",
@@ -33,23 +35,34 @@ CURVES = {
     "external_share": "swarm/external_share",
     "wrong_value_share": "proposer/wrong_value_share",
 } | {f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)}
-"""Name in the view, and key in a row."""
-NUMBERS = CURVES | {"time": "time", "seconds": "seconds", "average": "eval/average_at_8"}
+"""Name in the page's view, and key in a row."""
+UNAVAILABLE = "judge/unavailable_share"
+AVERAGED = CURVES | {"seconds": "seconds", "tokens": "tokens/sampled_per_second"}
+NUMBERS = AVERAGED | {"time": "time", "average": "eval/average_at_8", "unavailable": UNAVAILABLE}
+TEXTS = {"source": "eval/source", "alarm": "judge/alarm"}
+AVERAGE_KEY = re.compile(r"eval/average_at_(\d{1,4})")
+TOLERATED = "tolerated/"
 JUDGED, USED = "swarm/external_judged/", "swarm/external_used/"
-"""Then a peer id: of its groups, how many were judged in an iteration, and how many entered the update."""
+"""Then a peer id: how many of its groups were judged in an iteration, and how many entered the update."""
 MAX_COUNTED = 1_000
-"""Peers whose groups are counted; those not heard longest are forgotten."""
+"""Peers whose groups are counted; the least recent ones are dropped."""
+MAX_TROUBLES = 200
 RECENT = 64
-"""Rows in which the newest value of anything is looked for."""
+"""Rows in which the newest value of a key is looked up."""
+MAX_ALARM = 400
+"""Characters of an alarm that are shown."""
+SILENT_SHARE = 0.999
+"""Share of unavailable verdicts from which the judge counts as silent."""
 
 
-class Row(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | {"source": "eval/source"}):
-    """What is taken of every row; the rest is passed over unread, which halves the time."""
+class MetricsRow(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | TEXTS):
+    """What is decoded of every row. Leaving out the rest halves the time."""
 
     iteration: Whole
     time: float | None = None
     round: Whole | None = None
     seconds: float | None = None
+    tokens: float | None = None
     reward: float | None = None
     loss: float | None = None
     entropy: float | None = None
@@ -57,6 +70,8 @@ class Row(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | {"source": "ev
     level: float | None = None
     judge_auroc: float | None = None
     judge_false_positive_share: float | None = None
+    unavailable: float | msgspec.UnsetType | None = msgspec.UNSET
+    alarm: str | None = None
     peers: float | None = None
     external_share: float | None = None
     wrong_value_share: float | None = None
@@ -69,12 +84,12 @@ class Row(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | {"source": "ev
     average: float | None = None
 
 
-_decoder = msgspec.json.Decoder(Row)
+_decoder = msgspec.json.Decoder(MetricsRow)
 
 
 @dataclass(slots=True)
-class Share:
-    """What became of one peer's groups."""
+class PeerShare:
+    """Groups of one peer that were judged, and those of them that entered an update."""
 
     judged: int = 0
     used: int = 0
@@ -82,7 +97,7 @@ class Share:
 
 @dataclass(slots=True)
 class Played:
-    """One round, as it is counted."""
+    """Counts of one round."""
 
     number: int
     began: float
@@ -95,19 +110,62 @@ class Played:
 
 @dataclass(slots=True)
 class Fold:
-    """Everything remembered of the rows so far."""
+    """Everything kept of the rows so far."""
 
-    series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in CURVES})
+    series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in AVERAGED})
     exams: Thinned[ExamResult] = field(default_factory=lambda: Thinned[ExamResult](MAX_EXAMS))
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])
     """The newest, oldest first."""
-    shares: dict[str, Share] = field(default_factory=dict[str, Share])
-    """By peer id."""
-    survived: Tolerated = field(default_factory=Tolerated)
+    shares: dict[str, PeerShare] = field(default_factory=dict[str, PeerShare])
+    """By peer id, the most recent last."""
+    survived: dict[str, int] = field(default_factory=dict[str, int])
+    """Errors that the run survived, by type, over all its processes."""
+    troubles: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """(iteration, trouble with the judge) wherever it began or changed; the first ones."""
     recent: deque[Metrics] = field(default_factory=lambda: deque[Metrics](maxlen=RECENT))
     """Whole rows, newest last."""
+    _counters: dict[str, int] = field(default_factory=dict[str, int])
+    """Error counters of the newest row, which start from 0 in every process."""
+    _trouble: str = ""
+    """Of the newest row with the judge's figures."""
 
-    def add(self, row: Row, line: bytes) -> None:
+    def extend(self, lines: Iterable[bytes]) -> Self:
+        """Add rows as they were written. Lines that are no row are skipped."""
+        newest: deque[bytes] = deque(maxlen=RECENT)
+        for line in lines:
+            row = _row(line)
+            if row is not None:
+                self._add(row, line)
+                newest.append(line)
+        self.recent.extend(parse(line) or {} for line in newest)
+        return self
+
+    def newest(self, key: str) -> float | None:
+        """The last measured number in the recent rows, or None."""
+        return next((value for row in reversed(self.recent) if (value := number(row, key)) is not None), None)
+
+    @property
+    def last(self) -> Metrics:
+        """The last row; empty when there is none."""
+        return self.recent[-1] if self.recent else {}
+
+    @property
+    def judge(self) -> Metrics:
+        """The newest row with the judge's figures; empty when there is none."""
+        return next((row for row in reversed(self.recent) if UNAVAILABLE in row), Metrics())
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Median of the recent iterations, without exams."""
+        seconds = [value for row in self.recent if (value := number(row, "seconds")) is not None]
+        return statistics.median(seconds) if seconds else None
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the judge now; empty when nothing is."""
+        return judge_trouble(number(self.judge, UNAVAILABLE), str(self.judge.get("judge/alarm") or ""))
+
+    def _add(self, row: MetricsRow, line: bytes) -> None:
         """line: the row as it was written."""
         for name, curve in self.series.items():
             value = getattr(row, name)
@@ -119,32 +177,35 @@ class Fold:
                 self.exams.add(exam)
         if row.iteration > 0 and row.round is not None:
             self._play(row, row.round)
-        if TOLERATED.encode() in line or self.survived.last:
-            self.survived = self.survived.advanced(parse(line) or {})
+        if row.unavailable is not msgspec.UNSET:
+            trouble = judge_trouble(row.unavailable, row.alarm or "")
+            if trouble and trouble != self._trouble and len(self.troubles) < MAX_TROUBLES:
+                self.troubles.append((row.iteration, trouble))
+            self._trouble = trouble
+        if TOLERATED.encode() in line or self._counters:
+            self._survive(parse(line) or {})
         if JUDGED.encode() in line:
             self._share(parse(line) or {})
 
-    def newest(self, key: str) -> float | None:
-        """The last measured number; None when there was none lately."""
-        return next((value for row in reversed(self.recent) if (value := number(row, key)) is not None), None)
+    def _survive(self, row: Metrics) -> None:
+        """A counter that falls belongs to a new process."""
+        counters = {
+            key.removeprefix(TOLERATED): int(value)
+            for key in row
+            if key.startswith(TOLERATED) and (value := number(row, key)) is not None
+        }
+        for name, times in counters.items():
+            before = self._counters.get(name, 0)
+            new = times - before if times >= before else times
+            if new:
+                self.survived[name] = self.survived.get(name, 0) + new
+        self._counters = counters
 
-    @property
-    def last(self) -> Metrics:
-        """The last row; empty when there is none."""
-        return self.recent[-1] if self.recent else {}
-
-    @property
-    def step_seconds(self) -> float | None:
-        """Median of the last iterations, without exams."""
-        taken = [seconds for row in self.recent if (seconds := number(row, "seconds")) is not None]
-        return statistics.median(taken) if taken else None
-
-    def _play(self, row: Row, round_number: int) -> None:
+    def _play(self, row: MetricsRow, round_number: int) -> None:
         played = self.rounds.get(round_number)
         if played is None:
-            played = self.rounds[round_number] = Played(
-                round_number, max(0.0, (row.time or 0.0) - (row.seconds or 0.0))
-            )
+            began = max(0.0, (row.time or 0.0) - (row.seconds or 0.0))
+            played = self.rounds[round_number] = Played(round_number, began)
             if len(self.rounds) > MAX_ROUNDS:
                 del self.rounds[next(iter(self.rounds))]
         played.iterations += 1
@@ -156,10 +217,10 @@ class Fold:
         for key in row:
             if key.startswith(JUDGED):
                 peer = key.removeprefix(JUDGED)
-                share = self.shares.pop(peer, None) or Share()
+                share = self.shares.pop(peer, None) or PeerShare()
                 share.judged += whole(row, key) or 0
                 share.used += whole(row, USED + peer) or 0
-                self.shares[peer] = share  # now the last, as the one heard last
+                self.shares[peer] = share  # moved to the end, as the most recent
         while len(self.shares) > MAX_COUNTED:
             del self.shares[next(iter(self.shares))]
 
@@ -168,7 +229,7 @@ class History:
     """The fold of one run's file, brought up to date by `read`. For one thread at a time."""
 
     def __init__(self, folder: Path, *, budget: int | None = None) -> None:
-        """budget: bytes of a longer file that the first look reads, half from its beginning, half from its end."""
+        """budget: bytes of a longer file that the first read covers, half from its beginning, half from its end."""
         self._tail = Tail(folder / FILE_NAME, budget=budget)
         self.fold = Fold()
 
@@ -177,18 +238,11 @@ class History:
         return self._tail.unread()
 
     def read(self) -> Fold:
-        """All rows so far. Raises OSError."""
+        """Fold all rows so far. Raises OSError."""
         anew, lines = self._tail.look()
         if anew:
             self.fold = Fold()
-        newest: deque[bytes] = deque(maxlen=RECENT)
-        for line in lines:
-            row = _row(line)
-            if row is not None:
-                self.fold.add(row, line)
-                newest.append(line)
-        self.fold.recent.extend(parse(line) or {} for line in newest)
-        return self.fold
+        return self.fold.extend(lines)
 
 
 def whole(row: Metrics, key: str) -> int | None:
@@ -197,15 +251,48 @@ def whole(row: Metrics, key: str) -> int | None:
     return int(value) if value is not None and 0 <= value <= MAX_WHOLE else None
 
 
-def _row(line: bytes) -> Row | None:
-    """None for what is no row. The rows that a run writes go the fast way; others are taken as far as they can be."""
+def judge_trouble(unavailable: float | None, alarm: str) -> str:
+    """What a person has to know about the judge at once; empty when nothing is wrong."""
+    if unavailable is not None and unavailable >= SILENT_SHARE:
+        return "the judge does not answer: nothing is learned until it does"
+    return f"ALARM: the judge {clean(alarm, MAX_ALARM)}" if alarm else ""
+
+
+def read_exam(row: Metrics) -> ExamResult | None:
+    """The exam in a row, or None."""
+    key = next((key for key in row if AVERAGE_KEY.fullmatch(key) and number(row, key) is not None), None)
+    if key is None:
+        return None
+    samples = int(key.rpartition("_")[2])
+    return ExamResult(
+        iteration=int(number(row, "iteration") or 0),
+        samples=samples,
+        average=number(row, key) or 0.0,
+        low=number(row, "eval/ci_low"),
+        high=number(row, "eval/ci_high"),
+        passed=number(row, f"eval/pass_at_{samples}"),
+        pass_low=number(row, "eval/pass_ci_low"),
+        pass_high=number(row, "eval/pass_ci_high"),
+        source=str(row.get("eval/source") or "measured"),
+        levels={level: value for level in range(1, 6) if (value := number(row, f"eval/level_{level}")) is not None},
+        problems=number(row, "eval/problems"),
+        unknown_share=number(row, "eval/unknown_share"),
+        believed=number(row, "judge/believed"),
+        auroc=number(row, "judge/auroc"),
+        false_positive_share=number(row, "judge/false_positive_share"),
+        false_negative_share=number(row, "judge/false_negative_share"),
+    )
+
+
+def _row(line: bytes) -> MetricsRow | None:
+    """None for what is no row. A run's own rows take the fast way; of others, whatever can be used is taken."""
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         row = parse(line) or {}
-    iteration, source = whole(row, "iteration"), row.get("eval/source")
+    iteration = whole(row, "iteration")
     if iteration is None:
         return None
-    numbers = {name: number(row, key) for name, key in NUMBERS.items()}
-    told = source if isinstance(source, str) else None
-    return Row(iteration=iteration, round=whole(row, "round"), source=told, **numbers)
+    numbers = {key: number(row, key) for key in NUMBERS.values() if key in row}
+    texts = {key: value for key in TEXTS.values() if isinstance(value := row.get(key), str)}
+    return msgspec.convert(numbers | texts | {"iteration": iteration, "round": whole(row, "round")}, MetricsRow)

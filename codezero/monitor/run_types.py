@@ -18,7 +18,7 @@ Series = list[tuple[float, float]]
 """[(iteration, value)], oldest first."""
 
 
-class Exam(msgspec.Struct, frozen=True, kw_only=True):
+class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     """One sitting of the held-out problems."""
 
     iteration: int
@@ -38,6 +38,21 @@ class Exam(msgspec.Struct, frozen=True, kw_only=True):
     """Mean judged correctness of the same attempts: the judged average@k."""
     levels: dict[int, float]
     """average@k of each difficulty level that has problems."""
+
+
+class ExamResult(ExamView, frozen=True, kw_only=True):
+    """An exam with what the terminal and the report show besides."""
+
+    problems: float | None
+    unknown_share: float | None
+    auroc: float | None
+    """How well the judge ranks the same attempts."""
+    false_positive_share: float | None
+    false_negative_share: float | None
+
+    @property
+    def label(self) -> str:
+        return f"{self.source} average@{self.samples}"
 
 
 class LevelSkill(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +104,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is kept away from; empty when it is not."""
 
 
-class Outbox(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxView(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the points."""
 
     collecting: int
@@ -111,7 +126,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """Mean of its iterations' rewards."""
 
 
-class Network(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkView(msgspec.Struct, frozen=True, kw_only=True):
     """Its place in the peer-to-peer network."""
 
     neighbours: int
@@ -156,15 +171,15 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     and success_1 ... success_5: the mean posterior of each level; only those with values."""
     latest: dict[str, float]
     """The value of each series that was measured last, not averaged."""
-    exams: list[Exam]
+    exams: list[ExamView]
     difficulty: list[LevelSkill]
     judge: JudgeBelief
     peers: list[Peer]
-    network: Network | None
+    network: NetworkView | None
     """None: no network, as in a swarm of one."""
     rounds: list[Round]
     """Newest first."""
-    outbox: Outbox | None
+    outbox: OutboxView | None
     """None: this run counts no points on a chain."""
     tolerated: dict[str, int]
     """Errors that the run survived, by kind."""

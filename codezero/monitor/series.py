@@ -17,7 +17,7 @@ class Averaged:
     With MAX_POINTS of them neighbours are joined, so that the whole keeps its shape at half the resolution.
     """
 
-    __slots__ = ("_count", "_points", "_stride", "_x", "_y", "newest")
+    __slots__ = ("_count", "_points", "_stride", "_total", "_values", "_x", "_y", "first", "highest", "newest")
 
     def __init__(self) -> None:
         self._points: Series = []
@@ -26,14 +26,21 @@ class Averaged:
         self._x = self._y = 0.0
         """Sums over the values that do not fill a point yet."""
         self._count = 0
+        self._total, self._values = 0.0, 0
+        """Sum and number of all values."""
+        self.first: float | None = None
+        self.highest: float | None = None
         self.newest: float | None = None
-        """The value added last."""
 
     def add(self, x: float, y: float) -> None:
         """What cannot be reckoned with, as NaN, is passed over."""
         if not -LARGEST <= y <= LARGEST:
             return
         self.newest = y
+        self.first = y if self.first is None else self.first
+        self.highest = y if self.highest is None else max(self.highest, y)
+        self._total += y
+        self._values += 1
         self._x += x
         self._y += y
         self._count += 1
@@ -44,6 +51,11 @@ class Averaged:
                 pairs = zip(self._points[::2], self._points[1::2], strict=True)
                 self._points = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
                 self._stride *= 2
+
+    @property
+    def mean(self) -> float | None:
+        """Of all values."""
+        return self._total / self._values if self._values else None
 
     @property
     def points(self) -> Series:

@@ -12,10 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from codezero.monitor.metrics_file import FILE_NAME, read_metrics
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.plain import PAUSE_SECONDS, SEPARATOR, print_flushed
-from codezero.monitor.state import RunState
+from codezero.monitor.run_state import History
+from codezero.monitor.summaries import RunState
 from codezero.monitor.terminal import Trendline, terminal_console
 from codezero.monitor.text import clean, count, duration, percent, readable_name
 from codezero.system.pidfile import alive, read_process
@@ -27,23 +27,12 @@ HINT = "Ctrl-C saves and stops every node; the same command goes on from there."
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """What one node has done so far. Shares in [0, 1]; None: not measured yet."""
+    """What one node has done so far."""
 
     name: str
     pid: int | None
     alive: bool
-    iteration: int
-    round: int
-    samples: int | None
-    """n of average@n."""
-    start: float | None
-    """First and newest executed average@n."""
-    now: float | None
-    trend: tuple[float, ...]
-    reward: float | None
-    peers: float
-    external_share: float | None
-    seconds_per_iteration: float | None
+    state: RunState
 
 
 def summarise(folders: Sequence[Path]) -> list[NodeRow]:
@@ -54,24 +43,11 @@ def summarise(folders: Sequence[Path]) -> list[NodeRow]:
 def _summary(folder: Path) -> NodeRow:
     node = read_process(folder / NODE_FILE)
     peer_id, pid = node.get("peer_id"), node.get("pid")
-    pid = pid if isinstance(pid, int) and pid > 0 else None
-    state = RunState(identity="", swarm_kind="", facts={}, began=0.0)
-    for row in read_metrics(folder / FILE_NAME, max_bytes=MAX_BYTES):
-        state = state.advanced(row)
     return NodeRow(
         name=readable_name(peer_id) if isinstance(peer_id, str) else clean(folder.name, 24),
-        pid=pid,
+        pid=pid if isinstance(pid, int) and pid > 0 else None,
         alive=alive(node),
-        iteration=state.iteration,
-        round=state.round,
-        samples=state.exams[-1].samples if state.exams else None,
-        start=state.exams[0].average if state.exams else None,
-        now=state.exams[-1].average if state.exams else None,
-        trend=tuple(exam.average for exam in state.exams),
-        reward=state.reward,
-        peers=state.peers,
-        external_share=state.external_share,
-        seconds_per_iteration=state.seconds_per_iteration,
+        state=RunState().after(History(folder, budget=MAX_BYTES).read()),
     )
 
 
@@ -87,7 +63,7 @@ def render_rows(rows: Sequence[NodeRow]) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row))
-    samples = next((row.samples for row in rows if row.samples), "n")
+    samples = next((row.state.exams[-1].samples for row in rows if row.state.exams), "n")
     title = Text.assemble(
         ("codezero", "bold cyan"), (f" · {count(len(rows), 'node')} · executed average@{samples}", "dim")
     )
@@ -96,27 +72,30 @@ def render_rows(rows: Sequence[NodeRow]) -> RenderableType:
 
 
 def _cells(row: NodeRow) -> list[RenderableType]:
+    state, exams, seconds = row.state, row.state.exams, row.state.seconds_per_iteration
     name = Text.assemble(("● " if row.alive else "○ ", "green" if row.alive else "red"), (row.name, "bold"))
     way = Text("—", style="dim")
-    if row.start is not None and row.now is not None:
-        way = Text.assemble((f"{percent(row.start)} → ", "dim"), (percent(row.now), "bold green"))
-    reward = "—" if row.reward is None else f"{row.reward:.2f}"
-    shared = "—" if row.external_share is None else f"{100 * row.external_share:.0f} %"
-    speed = "—" if row.seconds_per_iteration is None else f"{row.seconds_per_iteration:.1f}"
-    begun = (name, str(row.iteration), str(row.round), way, Trendline(row.trend, "green"))
-    return [*begun, reward, f"{row.peers:.0f}", shared, speed]
+    if exams:
+        way = Text.assemble((f"{percent(exams[0].average)} → ", "dim"), (percent(exams[-1].average), "bold green"))
+    reward = "—" if state.reward is None else f"{state.reward:.2f}"
+    shared = "—" if state.external_share is None else f"{100 * state.external_share:.0f} %"
+    trend = Trendline((exam.average for exam in exams), "green")
+    speed = "—" if seconds is None else f"{seconds:.1f}"
+    return [name, str(state.iteration), str(state.round), way, trend, reward, f"{state.peers:.0f}", shared, speed]
 
 
 def plain_row(row: NodeRow) -> str:
     """`brave-otter · iteration 50 · round 12 · executed average@8 21.0 % → 52.1 % · reward 0.71 · 2 peers · 0.6 s`."""
-    parts = [row.name, f"iteration {row.iteration}", f"round {row.round}"]
-    if row.start is not None:
-        parts.append(f"executed average@{row.samples} {percent(row.start)} → {percent(row.now)}")
-    if row.reward is not None:
-        parts.append(f"reward {row.reward:.2f}")
-    parts.append(count(row.peers, "peer"))
-    if row.seconds_per_iteration is not None:
-        parts.append(duration(row.seconds_per_iteration))
+    state, exams = row.state, row.state.exams
+    parts = [row.name, f"iteration {state.iteration}", f"round {state.round}"]
+    if exams:
+        averages = f"{percent(exams[0].average)} → {percent(exams[-1].average)}"
+        parts.append(f"executed average@{exams[-1].samples} {averages}")
+    if state.reward is not None:
+        parts.append(f"reward {state.reward:.2f}")
+    parts.append(count(state.peers, "peer"))
+    if state.seconds_per_iteration is not None:
+        parts.append(duration(state.seconds_per_iteration))
     return SEPARATOR.join(parts if row.alive else [*parts, "not running"])
 
 
@@ -138,7 +117,7 @@ class SwarmView:
         self._silent = view == "off"
         self._write = write
         self._clock = clock
-        self._told: float | None = None
+        self._written: float | None = None
         self._shown: list[NodeRow] = []
 
     def update(self, rows: Sequence[NodeRow]) -> None:
@@ -148,14 +127,14 @@ class SwarmView:
                 self._live.start()
             self._live.update(render_rows(rows), refresh=True)
         elif not self._silent:
-            self._tell(rows)
+            self._write_rows(rows)
 
-    def _tell(self, rows: Sequence[NodeRow]) -> None:
+    def _write_rows(self, rows: Sequence[NodeRow]) -> None:
         """The rows that have moved, not more often than each PAUSE_SECONDS."""
         now = self._clock()
-        if self._told is not None and now - self._told < PAUSE_SECONDS:
+        if self._written is not None and now - self._written < PAUSE_SECONDS:
             return
-        self._told = now
+        self._written = now
         for row in rows:
             if row not in self._shown:
                 self._write(plain_row(row))

@@ -22,7 +22,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from codezero.monitor.state import ExamResult, RunState, ShownAttempt, ShownProblem, code_of
+from codezero.monitor.run_types import ExamResult
+from codezero.monitor.summaries import RunState, ShownAttempt, ShownProblem, code_of
 from codezero.monitor.text import (
     clean,
     count,
@@ -69,7 +70,7 @@ class Trendline:
 def render(state: RunState, *, height: int = 24, now: float | None = None, said: str = "") -> RenderableType:
     """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `said` is the last row."""
     low, high = CODE_ROWS
-    more = bool(state.tolerated) + bool(state.trust.audit) + bool(state.trust.trouble)
+    more = bool(state.tolerated) + bool(state.audit) + bool(state.trouble)
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
     body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
     title = Text("codezero", style="bold cyan")
@@ -137,7 +138,7 @@ def _curves(state: RunState) -> RenderableType:
         table.add_row(clean(last.label, 24), value, line, _way(first, last))
     else:
         table.add_row("executed average@n", Text("first exam to come", style="dim"), "", "")
-    rewards = state.rewards.values
+    rewards = state.rewards
     if state.reward is not None and rewards:
         began = Text(f"from {rewards[0]:.2f}", style="dim")
         table.add_row("reward", Text(f"{state.reward:.2f}", style="bold yellow"), Trendline(rewards, "yellow"), began)
@@ -159,12 +160,11 @@ def _facts(state: RunState) -> RenderableType:
     table = _grid()
     table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    trust = state.trust
     table.add_row("judge", trust_line(state.exams[-1] if state.exams else None))
-    if trust.audit:
-        table.add_row("audit", trust.audit)
-    if trust.trouble:
-        table.add_row("", Text(trust.trouble, style="bold red"))
+    if state.audit:
+        table.add_row("audit", state.audit)
+    if state.trouble:
+        table.add_row("", Text(state.trouble, style="bold red"))
     table.add_row("speed", speed_line(state))
     if state.tolerated:
         survived = " · ".join(f"{clean(name, 40)} ({times})" for name, times in sorted(state.tolerated.items()))

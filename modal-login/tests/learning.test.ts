@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 
-import type { Exam, RunView } from "../src/api/contract";
+import type { ExamView, RunView } from "../src/api/contract";
 import { headline, runState } from "../src/overview/learning";
 
 function exam(average: number, wide = 0.05, source = "executed"): Exam {
-  return { iteration: 0, samples: 8, source, average, low: average - wide, high: average + wide } as Exam;
+  return { iteration: 0, samples: 8, source, average, low: average - wide, high: average + wide } as ExamView;
 }
 
 test("only intervals that do not touch are a yes or a no", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { Exam, Point } from "../src/api/contract";
+import type { ExamView, Point } from "../src/api/contract";
 import { described, examSeries, smoothed, thinned, trend } from "../src/charts/series";
 
 const line = (length: number): Point[] => Array.from({ length }, (_, x) => [x, x]);
@@ -21,7 +21,7 @@ test("a short curve has no trend of its own", () => {
 });
 
 test("an exam without a figure leaves no point", () => {
-  const exam = { iteration: 25, average: 0.5, believed: null } as Exam;
+  const exam = { iteration: 25, average: 0.5, believed: null } as ExamView;
   expect(examSeries([exam], "average")).toEqual([[25, 0.5]]);
   expect(examSeries([exam], "believed")).toEqual([]);
 });

@@ -13,7 +13,7 @@ const series: Check<Series> = (value, path) =>
     .map(([x = Number.NaN, y = Number.NaN]): Point => [x, y])
     .filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y));
 
-export const Exam = object({
+export const ExamView = object({
   iteration: number,
   source: text,
   samples: number,
@@ -26,7 +26,7 @@ export const Exam = object({
   believed: maybe(number),
   levels: table(number),
 });
-export type Exam = Checked<typeof Exam>;
+export type ExamView = Checked<typeof ExamView>;
 
 export const LevelSkill = object({
   level: number,
@@ -63,7 +63,7 @@ export const Peer = object({
 });
 export type Peer = Checked<typeof Peer>;
 
-export const Outbox = object({
+export const OutboxView = object({
   collecting: number,
   pending: number,
   accepted: number,
@@ -71,7 +71,7 @@ export const Outbox = object({
   reasons: table(number),
   problem: text,
 });
-export type Outbox = Checked<typeof Outbox>;
+export type OutboxView = Checked<typeof OutboxView>;
 
 export const Round = object({
   number: number,
@@ -81,13 +81,13 @@ export const Round = object({
 });
 export type Round = Checked<typeof Round>;
 
-export const Network = object({
+export const NetworkView = object({
   neighbours: number,
   reachable: maybe(flag),
   reachability: text,
   addresses: list(text),
 });
-export type Network = Checked<typeof Network>;
+export type NetworkView = Checked<typeof NetworkView>;
 
 export const RunView = object({
   run: text,
@@ -109,13 +109,13 @@ export const RunView = object({
   facts: table(text),
   series: table(series),
   latest: table(number),
-  exams: list(Exam),
+  exams: list(ExamView),
   difficulty: list(LevelSkill),
   judge: JudgeBelief,
   peers: list(Peer),
-  network: maybe(Network),
+  network: maybe(NetworkView),
   rounds: list(Round),
-  outbox: maybe(Outbox),
+  outbox: maybe(OutboxView),
   tolerated: table(number),
 });
 export type RunView = Checked<typeof RunView>;

@@ -1,5 +1,5 @@
 /** Curves as the charts draw them. Pure. */
-import type { Exam, Point, Series } from "../api/contract";
+import type { ExamView, Point, Series } from "../api/contract";
 
 /** Names of colours; the style sheet holds a light and a dark value of each. */
 export type Tone = "truth" | "judged" | "pass" | "plain" | "alarm" | "l1" | "l2" | "l3" | "l4" | "l5";
@@ -48,7 +48,7 @@ export function trend(label: string, points: Series, tone: Tone): Line[] {
 type Field = "average" | "low" | "high" | "passed" | "pass_low" | "pass_high" | "believed";
 
 /** One figure of every exam that has it. */
-export function examSeries(exams: readonly Exam[], field: Field): Series {
+export function examSeries(exams: readonly ExamView[], field: Field): Series {
   return exams.flatMap((exam): Point[] => {
     const value = exam[field];
     return value === null ? [] : [[exam.iteration, value]];

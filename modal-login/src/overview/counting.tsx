@@ -1,5 +1,5 @@
 /** What is counted: points on their way to the chain, the rounds, and the errors that the run survived. */
-import type { Outbox, Round, RunView } from "../api/contract";
+import type { OutboxView, Round, RunView } from "../api/contract";
 import { ForeignLine } from "../parts/foreign";
 import { Empty, Notice } from "../parts/notice";
 import { Table } from "../parts/table";
@@ -21,7 +21,7 @@ export function Counting({ view }: { view: RunView }) {
   );
 }
 
-function Points({ run, outbox }: { run: string; outbox: Outbox | null }) {
+function Points({ run, outbox }: { run: string; outbox: OutboxView | null }) {
   return (
     <div className="card">
       <h3>

@@ -1,5 +1,5 @@
 /** How the run went: exams, reward, and what says whether training is in order. */
-import type { Exam, RunView, Series } from "../api/contract";
+import type { ExamView, RunView, Series } from "../api/contract";
 import { LineChart } from "../charts/linechart";
 import { examSeries, type Line, trend } from "../charts/series";
 import type { Axis } from "../charts/setup";
@@ -58,7 +58,7 @@ export function Curves({ view }: { view: RunView }) {
   );
 }
 
-function Exams({ exams, axis }: { exams: readonly Exam[]; axis: Axis }) {
+function Exams({ exams, axis }: { exams: readonly ExamView[]; axis: Axis }) {
   const last = exams.at(-1);
   const k = last?.samples ?? "k";
   return (
@@ -80,7 +80,7 @@ function Exams({ exams, axis }: { exams: readonly Exam[]; axis: Axis }) {
 }
 
 /** Exams that were only judged are no truth: their average belongs to the judge's line. */
-function examLines(exams: readonly Exam[]): Line[] {
+function examLines(exams: readonly ExamView[]): Line[] {
   const true_ = exams.filter((exam) => exam.source !== "judged");
   const believed = exams.map((exam) => (exam.source === "judged" ? { ...exam, believed: exam.believed ?? exam.average } : exam));
   const k = exams.at(-1)?.samples ?? 8;

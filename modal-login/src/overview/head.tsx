@@ -1,7 +1,7 @@
 /** Who this is, whether it runs, whether it learns. */
 import type { ReactNode } from "react";
 
-import type { Exam, RunView } from "../api/contract";
+import type { ExamView, RunView } from "../api/contract";
 import type { Link } from "../api/live";
 import { useNow } from "../api/use";
 import { Interval, LevelDots } from "../parts/bars";
@@ -51,7 +51,7 @@ export function Head({ view, link }: { view: RunView; link: Link }) {
   );
 }
 
-export function Answer({ exams }: { exams: readonly Exam[] }) {
+export function Answer({ exams }: { exams: readonly ExamView[] }) {
   const { answer, sentence, basis, first, last } = headline(exams);
   return (
     <section className="answer card" aria-labelledby="learns">
@@ -82,7 +82,7 @@ export function Answer({ exams }: { exams: readonly Exam[] }) {
   );
 }
 
-function ExamRow({ label, exam, className }: { label: string; exam: Exam; className: string }) {
+function ExamRow({ label, exam, className }: { label: string; exam: ExamView; className: string }) {
   return (
     <div className={className}>
       <dt>{label}</dt>

@@ -1,5 +1,5 @@
 /** Does it learn? And does it run? The two answers at the top of the page, worked out from the view. Pure. */
-import type { Exam, RunView } from "../api/contract";
+import type { ExamView, RunView } from "../api/contract";
 import type { Link } from "../api/live";
 import { ago, duration, percent, points } from "../text/format";
 import { visibleLine } from "../text/visible";
@@ -9,12 +9,12 @@ export interface Headline {
   readonly sentence: string;
   /** What this rests on. */
   readonly basis: string;
-  readonly first: Exam | null;
-  readonly last: Exam | null;
+  readonly first: ExamView | null;
+  readonly last: ExamView | null;
 }
 
 /** Now against the first exam that was measured the same way. Only intervals that do not touch are a Yes or a No. */
-export function headline(exams: readonly Exam[]): Headline {
+export function headline(exams: readonly ExamView[]): Headline {
   const last = exams.at(-1) ?? null;
   if (last === null) {
     const sentence = "The first exam has not been held yet; it comes with the first iterations.";
@@ -34,7 +34,7 @@ function compared(change: number): string {
   return `${points(change)} ${change > 0 ? "more" : "fewer"} than at first`;
 }
 
-function answerTo(first: Exam, last: Exam): string {
+function answerTo(first: ExamView, last: ExamView): string {
   const known = first.low !== null && first.high !== null && last.low !== null && last.high !== null;
   if (known && last.low > first.high) return "Yes.";
   if (known && last.high < first.low) return "No, it got worse.";

@@ -1,5 +1,5 @@
 /** The others: how many are heard, what they gave, whom this node keeps away from and why. */
-import type { Network, Peer, RunView } from "../api/contract";
+import type { NetworkView, Peer, RunView } from "../api/contract";
 import { useNow } from "../api/use";
 import { LineChart } from "../charts/linechart";
 import { Copyable } from "../parts/copy";
@@ -48,7 +48,7 @@ export function Peers({ view }: { view: RunView }) {
   );
 }
 
-function Reach({ network }: { network: Network }) {
+function Reach({ network }: { network: NetworkView }) {
   const tone = network.reachable === false ? "alarm" : "calm";
   return (
     <Notice tone={tone}>
