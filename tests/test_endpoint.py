@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import replace
 
 import psutil
@@ -19,15 +19,14 @@ from judge_server import CHAT, MODEL, OLLAMA, TEXT, Judge, Server, serving
 from test_endpoint_wire import answers
 
 from codezero.code.assertions import Example
-from codezero.errors import ConfigError, EvaluatorError
-from codezero.evaluator import endpoint
-from codezero.evaluator.endpoint import EndpointJudge, OllamaJudge, OpenAIJudge
-from codezero.evaluator.endpoint_questions import GAPS, TESTS, YES_MARGIN
+from codezero.errors import ConfigError, EndpointError, EvaluatorError
+from codezero.evaluator import openai_judge
 from codezero.evaluator.evaluator import Program, Reading
-from codezero.evaluator.judge import LikelihoodJudge
-from codezero.models import remote
+from codezero.evaluator.judge import YES_MARGIN, LikelihoodJudge
+from codezero.evaluator.openai_judge import GAPS, TESTS, OllamaJudge, OpenAIJudge
+from codezero.models import openai_client
 from codezero.models.load import load_model
-from codezero.models.remote import LONGEST_PAUSE, Breaker
+from codezero.models.openai_client import LONGEST_PAUSE, Answers, EndpointClient, EndpointRequest
 from codezero.nano import weights_directory
 
 QUESTION = "Write a function pick_item(nums) that returns the numbers in nums that are greater than 3."
@@ -37,7 +36,7 @@ WRONG = Program(QUESTION, "def pick_item(nums):\n    return [x for x in nums if 
 YES = frozenset({YES_MARGIN})
 KINDS = [OpenAIJudge, OllamaJudge]
 KEY = "sk-very-secret-0123456789"
-Kind = Callable[..., EndpointJudge]
+Kind = Callable[..., OpenAIJudge]
 
 both = pytest.mark.parametrize("kind", KINDS)
 
@@ -64,12 +63,12 @@ def programs(count: int) -> list[Program]:
     return [replace(RIGHT, code=RIGHT.code.replace("3", str(number)), examples=()) for number in range(count)]
 
 
-def of(judge: EndpointJudge, reading: Reading) -> dict[str, float]:
+def of(judge: OpenAIJudge, reading: Reading) -> dict[str, float]:
     assert reading.scores is not None, reading.why_not
     return {name: score for name, score in zip(judge.names, reading.scores, strict=True) if score is not None}
 
 
-def refusal(judge: EndpointJudge, *asked: Program) -> str:
+def refusal(judge: OpenAIJudge, *asked: Program) -> str:
     with pytest.raises(EvaluatorError) as caught:
         judge.read(asked or [RIGHT], YES)
     assert "\n" not in str(caught.value)
@@ -109,7 +108,7 @@ def test_the_same_question_is_asked_once(server: Server) -> None:
 
 
 def test_the_cache_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "CACHED_ANSWERS", 4)
+    monkeypatch.setattr(openai_judge, "CACHED_ANSWERS", 4)
     with OllamaJudge(server.url, MODEL) as judge:
         judge.read(programs(5), YES)
         assert len(judge._cache) == 4
@@ -193,7 +192,7 @@ def test_what_was_answered_in_time_stands(server: Server) -> None:
     with OllamaJudge(server.url, MODEL, seconds=3) as judge:
         readings = judge.read([RIGHT, hang, WRONG], YES)
         assert [reading.scores is None for reading in readings] == [False, True, False]
-        assert readings[1].why_not == "the judge did not answer in 3 s"
+        assert readings[1].why_not == "the judge did not answer in 3 s; start it, or raise evaluator.seconds"
 
 
 @both
@@ -240,28 +239,30 @@ BAD = [
 
 @both
 @pytest.mark.parametrize("body", BAD)
-def test_nonsense_is_unavailable(server: Server, kind: Kind, body: bytes) -> None:
+def test_an_invalid_response_is_unavailable(server: Server, kind: Kind, body: bytes) -> None:
     server.state.mode, server.state.body = "bytes", body
     with kind(server.url, MODEL) as judge:
         for reading in judge.read([RIGHT, WRONG], frozenset(judge.names)):
-            assert reading.scores is None and "nonsense" in reading.why_not
-        with pytest.raises(EvaluatorError, match="nonsense"):
+            assert reading.scores is None and "invalid response" in reading.why_not
+        with pytest.raises(EvaluatorError, match="invalid response"):
             judge.check()
 
 
 @both
 @pytest.mark.parametrize("mode", ["nan", "huge"])
-def test_what_is_not_a_number_or_has_no_end_is_nonsense(server: Server, kind: Kind, mode: str) -> None:
+def test_what_is_not_a_number_or_has_no_end_is_invalid(server: Server, kind: Kind, mode: str) -> None:
     server.state.mode = mode
     with kind(server.url, MODEL) as judge:
-        assert "nonsense" in judge.read([RIGHT], YES)[0].why_not
+        assert "invalid response" in judge.read([RIGHT], YES)[0].why_not
 
 
-def test_nothing_but_the_key_and_the_question_is_sent(server: Server) -> None:
+def test_nothing_but_the_key_and_the_question_is_sent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"Authorization: Bearer {KEY}")
     server.state.mode = "cookies"
     with OllamaJudge(server.url, MODEL) as judge:
         judge.read(programs(4), YES)
-    assert not server.state.cookies
+    assert not server.state.cookies and server.state.keys == {""}
 
 
 def test_a_proxy_in_the_environment_is_not_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +278,7 @@ def test_likelihood_that_is_not_to_be_had_is_missed_once(
 ) -> None:
     server.state.mode = mode
     with OpenAIJudge(server.url, MODEL) as judge:
+        judge.check()
         first = of(judge, judge.read([RIGHT], frozenset(judge.names))[0])
         asked = server.state.paths[TEXT]
         second = of(judge, judge.read([WRONG], frozenset(judge.names))[0])
@@ -289,7 +291,7 @@ def test_trouble_that_passes_does_not_cost_likelihood_for_ever(server: Server) -
         server.state.mode, server.state.body = "bytes", b"{}"
         judge.read([RIGHT], frozenset(GAPS))
         server.state.mode = "ok"
-        time.sleep(remote.FIRST_PAUSE)
+        time.sleep(openai_client.FIRST_PAUSE)
         assert set(of(judge, judge.read([RIGHT], frozenset(GAPS))[0])) == {*GAPS}
 
 
@@ -303,9 +305,9 @@ def test_a_dead_judge_costs_nothing_and_comes_back_by_itself(closed_port: int, b
             for _ in range(3):
                 assert "next try in" in refusal(judge)
             assert not server.state.paths, "it is left alone"
-            time.sleep(remote.FIRST_PAUSE)
+            time.sleep(openai_client.FIRST_PAUSE)
             assert judge.read([RIGHT], YES)[0].scores
-            assert judge._breaker.closed
+            assert judge._client.failure is None
         refusal(judge, WRONG)
         assert judge.read([RIGHT], YES)[0].scores, "what is known needs no server"
         known, new = judge.read([RIGHT, replace(WRONG, code="x = 1")], YES)
@@ -313,8 +315,8 @@ def test_a_dead_judge_costs_nothing_and_comes_back_by_itself(closed_port: int, b
 
 
 def test_a_slow_judge_is_tried_beside_the_training(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.1)
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.2)
+    monkeypatch.setattr(openai_client, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(openai_judge, "TRIAL_SECONDS", 0.2)
     with OllamaJudge(server.url, MODEL, seconds=1) as judge:
         server.state.mode, server.state.seconds = "slow", 60
         refusal(judge)
@@ -330,15 +332,17 @@ def test_a_slow_judge_is_tried_beside_the_training(server: Server, monkeypatch: 
 
 
 def test_the_pause_doubles_up_to_a_bound_and_starts_anew() -> None:
-    breaker = Breaker()
-    pauses: list[float] = []
-    for _ in range(8):
-        breaker.record(answered=False)
-        pauses.append(round(breaker.left))
-    assert pauses == [2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_PAUSE == 60
-    breaker.record(answered=True)
-    breaker.record(answered=False)
-    assert round(breaker.left) == 2
+    client = EndpointClient[int]("judge", "evaluator", "http://127.0.0.1:9", requests=1, seconds=1)
+
+    def pause_after(answer: int | EndpointError) -> int:
+        future = Future[Answers[int]]()
+        future.set_result({EndpointRequest("/", b"", int): answer})
+        client.collect(future)
+        return round(client.pause)
+
+    down = EndpointError("is down")
+    assert [pause_after(down) for _ in range(8)] == [2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_PAUSE == 60
+    assert [pause_after(1), pause_after(down)] == [0, 2]
 
 
 def test_nothing_is_left_behind(server: Server) -> None:
@@ -361,7 +365,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv(endpoint.JUDGE.key_variable, f" {KEY}\n")
+    monkeypatch.setenv("CODEZERO_JUDGE_KEY", f" {KEY}\n")
     written_down = ""
     for mode in ("ok", "401", "closes", "redirects", "huge"):
         server.state.mode = mode
@@ -377,8 +381,8 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
 
 @pytest.mark.parametrize("key", ["sk-secret\r\nX-Evil: 1", "sk-secret\x00", "sk-sécret", "sk-secret and more"])
 def test_a_key_that_is_none_is_not_repeated(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.environ", {endpoint.JUDGE.key_variable: key})
-    with pytest.raises(ConfigError, match=endpoint.JUDGE.key_variable) as caught:
+    monkeypatch.setattr("os.environ", {"CODEZERO_JUDGE_KEY": key})
+    with pytest.raises(ConfigError, match="CODEZERO_JUDGE_KEY") as caught:
         OllamaJudge("http://127.0.0.1:1", MODEL)
     assert "cret" not in "".join(traceback.format_exception(caught.value)).replace("test_a_key", "")
 
@@ -390,7 +394,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 
 def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ConfigError, match=endpoint.JUDGE.key_variable) as caught:
+    with pytest.raises(ConfigError, match="CODEZERO_JUDGE_KEY") as caught:
         OpenAIJudge("http://me:hunter2@127.0.0.1:8000", MODEL)
     assert "hunter2" not in str(caught.value)
 
@@ -398,7 +402,7 @@ def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
 def test_a_key_that_would_travel_in_the_open_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(endpoint.JUDGE.key_variable, KEY)
+    monkeypatch.setenv("CODEZERO_JUDGE_KEY", KEY)
     OpenAIJudge("http://10.0.0.1:8000", MODEL)
     assert "unencrypted" in caplog.text and KEY not in caplog.text
 
@@ -407,7 +411,7 @@ def test_a_key_that_would_travel_in_the_open_is_warned_of(
 def test_an_address_may_end_as_people_write_it(server: Server, end: str) -> None:
     with OpenAIJudge(server.url + end, MODEL) as judge:
         judge.check()
-    assert [*server.state.paths] == [CHAT]
+    assert {*server.state.paths} == {CHAT, TEXT}
 
 
 def test_a_model_that_is_not_served_is_named_at_the_start(server: Server) -> None:

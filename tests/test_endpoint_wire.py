@@ -1,4 +1,4 @@
-"""What an endpoint answers, byte by byte: a finite number, an abstention, or nonsense; never anything else."""
+"""What an endpoint answers, byte by byte: a finite number, an abstention, or an invalid response."""
 
 import json
 import math
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.evaluator.endpoint_wire import FLOOR, ROUNDING, WIDEST, echo_gaps, ollama_margin, openai_margin, plain
-from codezero.models.remote import Nonsense
+from codezero.evaluator.endpoint_wire import FLOOR, ROUNDING, WIDEST, chat_margin, echo_gaps, ollama_margin, plain
+from codezero.models.openai_client import InvalidResponse
 
 numbers = st.floats() | st.integers(-(10**400), 10**400) | st.sampled_from([0.0, -0.1, -1e308, 5e-4])
 words = st.sampled_from(["Yes", " Yes", "No", "NO", "maybe", ""]) | st.text(max_size=5)
@@ -40,14 +40,14 @@ answers = (
 
 @settings(max_examples=200, deadline=None)
 @given(answers.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=200))
-def test_any_answer_is_a_finite_number_an_abstention_or_nonsense(answer: bytes) -> None:
-    for read in (openai_margin, ollama_margin, partial(echo_gaps, written="ab")):
+def test_any_answer_is_a_finite_number_an_abstention_or_invalid(answer: bytes) -> None:
+    for read in (chat_margin, ollama_margin, partial(echo_gaps, code="ab")):
         try:
-            said = read(answer)
-        except Nonsense:
+            value = read(answer)
+        except InvalidResponse:
             continue
-        for value in said if isinstance(said, tuple) else () if said is None else (said,):
-            assert math.isfinite(value) and abs(value) <= WIDEST
+        for number in value if isinstance(value, tuple) else () if value is None else (value,):
+            assert math.isfinite(number) and abs(number) <= WIDEST
 
 
 @settings(max_examples=200, deadline=None)
@@ -59,7 +59,7 @@ def test_a_margin_is_only_of_those_who_answer(listed: list[tuple[str, float]]) -
     yes = sum(math.exp(value) for token, value in listed if token.strip().lower() == "yes")
     no = sum(math.exp(value) for token, value in listed if token.strip().lower() == "no")
     if total > 1 + ROUNDING * len(listed) + 1e-9:
-        with pytest.raises(Nonsense):
+        with pytest.raises(InvalidResponse):
             ollama_margin(answer)
     elif total <= 1 and yes + no < 0.499:
         assert ollama_margin(answer) is None

@@ -60,6 +60,7 @@ HOMES: dict[str, set[str]] = {
     "pyarrow": {"problems", "evals"},
     "hivemind": {"swarm"},
     "httpx2": {"models", "problems"},
+    "openai": {"models"},
     "huggingface_hub": {"models", "solver", "ops"},
     "hydra": {"compose", "origins"},
     "omegaconf": {"compose", "local_settings"},
@@ -79,7 +80,7 @@ HOMES: dict[str, set[str]] = {
     "cbor2": {"login"},
 }
 HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3",
-         "wandb", "tensorboardX"}  # fmt: skip
+         "wandb", "tensorboardX", "openai"}  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

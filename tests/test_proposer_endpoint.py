@@ -9,7 +9,7 @@ from judge_server import CHAT, Handler, Server, serving
 
 from codezero.config import ProposerConfig
 from codezero.errors import ConfigError, ProposalError
-from codezero.proposer.endpoint import PROPOSER, SCHEMA, EndpointSampler
+from codezero.proposer.openai_sampler import SCHEMA, OpenAISampler
 from codezero.proposer.parsing import Reason, parse_proposal
 from codezero.proposer.proposer import ModelProposer
 
@@ -39,20 +39,20 @@ def says(server: Server, reply: Reply) -> None:
     server.RequestHandlerClass.reply = staticmethod(reply)
 
 
-def proposer(sampler: EndpointSampler, attempts: int = 1) -> ModelProposer:
+def proposer(sampler: OpenAISampler, attempts: int = 1) -> ModelProposer:
     return ModelProposer(
         sampler, peer_id="peer", max_new_tokens=200, temperature=0.7, attempts=attempts, seed=0, taken=4
     )
 
 
-def sampler(server: Server, seconds: float = 5.0) -> EndpointSampler:
-    return EndpointSampler(server.url, "model", seconds=seconds, requests=2)
+def sampler(server: Server, seconds: float = 5.0) -> OpenAISampler:
+    return OpenAISampler(server.url, "model", seconds=seconds, requests=2)
 
 
 def test_a_proposal_is_asked_for_in_the_schema_and_read_without_a_fence(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(PROPOSER.key_variable, "sk-secret")
+    monkeypatch.setenv("CODEZERO_PROPOSER_KEY", "sk-secret")
     with sampler(server) as one:
         (problem,) = proposer(one).propose([3])
     assert (problem.question, list(problem.tests), problem.level) == (PROBLEM["question"], PROBLEM["tests"], 3)
@@ -72,7 +72,7 @@ def test_a_server_that_cannot_constrain_is_asked_without_from_then_on(server: Se
 
 
 def test_a_form_that_is_not_wanted_is_not_asked_for(server: Server) -> None:
-    with EndpointSampler(server.url, "model", seconds=5.0, requests=2, structured=False) as one:
+    with OpenAISampler(server.url, "model", seconds=5.0, requests=2, structured=False) as one:
         assert len(proposer(one).propose([1])) == 1
     assert ["response_format" in body for body in server.state.bodies] == [False]
 
@@ -128,4 +128,4 @@ def test_what_was_answered_counts_where_another_question_failed(server: Server) 
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"proposer\.url"):
-        EndpointSampler("ftp://x", "model", seconds=1.0, requests=ProposerConfig().requests)
+        OpenAISampler("ftp://x", "model", seconds=1.0, requests=ProposerConfig().requests)

@@ -35,6 +35,8 @@ from codezero.evaluator.judge_prompts import (
     Said,
     Spoken,
     follow_ups,
+    mean_of_all,
+    per_test_scores,
 )
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import encode_completions
@@ -136,9 +138,9 @@ class LikelihoodJudge:
 
     def _priors(self, questions: Sequence[str], said: Sequence[Said | None]) -> dict[str, float | None]:
         """Mean margin of the programs that say nothing, by question."""
-        margins = [None if one is None else _mean(self._next_token_margins(one.answers)) for one in said]
+        margins = [None if one is None else mean_of_all(self._next_token_margins(one.answers)) for one in said]
         each = len(CONTENT_FREE)
-        return {question: _mean(margins[at * each : (at + 1) * each]) for at, question in enumerate(questions)}
+        return {question: mean_of_all(margins[at * each : (at + 1) * each]) for at, question in enumerate(questions)}
 
     def _reading(self, sheet: Sequence[Spoken], said: Said | None, prior: float | None) -> Reading:
         if said is None:
@@ -153,9 +155,9 @@ class LikelihoodJudge:
         for spoken, answer in zip(sheet, said.answers, strict=True):
             answers[spoken.question].append(answer)
         if YES_NO in answers:
-            scores[YES_MARGIN] = _difference(_mean(self._next_token_margins(answers[YES_NO])), prior)
+            scores[YES_MARGIN] = _difference(mean_of_all(self._next_token_margins(answers[YES_NO])), prior)
         if PER_TEST in answers:
-            scores |= zip(SCORES[PER_TEST], _of_tests(self._next_token_margins(answers[PER_TEST])), strict=True)
+            scores |= zip(SCORES[PER_TEST], per_test_scores(self._next_token_margins(answers[PER_TEST])), strict=True)
         if OUTPUT_MATCH in answers:
             scores |= zip(SCORES[OUTPUT_MATCH], _of_outputs(answers[OUTPUT_MATCH]), strict=True)
         return Reading(tuple(scores.get(name) for name in self.names))
@@ -176,14 +178,6 @@ class LikelihoodJudge:
         return [None if answer is None else next(margins) for answer in answers]
 
 
-def _of_tests(margins: Sequence[float | None]) -> tuple[float | None, float | None, float | None]:
-    """(least, mean, share above 0); a test that could not be told must not hide behind the others."""
-    known = [margin for margin in margins if margin is not None]
-    if not known or len(known) < len(margins):
-        return None, None, None
-    return min(known), sum(known) / len(known), sum(margin > 0 for margin in known) / len(known)
-
-
 def _of_outputs(answers: Sequence[AskScores | None]) -> tuple[float | None, float | None]:
     """(share of outputs that the model would have given token by token, mean log-probability of their tokens)."""
     known = [answer.answer for answer in answers if answer is not None]
@@ -199,12 +193,6 @@ def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
     ids = encode_completions(loaded.tokenizer, [word for pair in YES_NO_WORDS for word in pair])
     pairs = zip(ids[::2], ids[1::2], strict=True)
     return [(yes[0], no[0]) for yes, no in pairs if len(yes) == len(no) == 1 and yes != no]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """None when one is missing: half an answer is biased towards its order."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _difference(one: float | None, other: float | None) -> float | None:

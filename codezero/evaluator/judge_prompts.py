@@ -107,6 +107,20 @@ def _about_output(example: Example, stdio: bool) -> str:
     return f"What does it write after reading this?\n{example.input}" if stdio else f"What does {example.input} return?"
 
 
+def mean_of_all(values: Sequence[float | None]) -> float | None:
+    """None when one is missing: half an answer is biased towards its order."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def per_test_scores(margins: Sequence[float | None]) -> tuple[float | None, float | None, float | None]:
+    """(least, mean, share above 0) of a margin for each test; a test without one must not hide behind the others."""
+    known = [margin for margin in margins if margin is not None]
+    if not known or len(known) < len(margins):
+        return None, None, None
+    return min(known), sum(known) / len(known), sum(margin > 0 for margin in known) / len(known)
+
+
 def alone(program: Program, ask: str) -> str:
     """Question, program and ask in one turn, for a judge that takes no follow-ups."""
     # the mark is derived from the program, which therefore cannot contain it and pretend to end early

@@ -4,6 +4,7 @@ import os
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,13 +99,11 @@ def judge(config: EvaluatorConfig) -> Finding:
     """One question to a judge behind an endpoint."""
     if config.kind == "local":
         return ok(f"{config.model}, in the node's own process")
-    from codezero.evaluator.endpoint import OllamaJudge, OpenAIJudge
+    from codezero.evaluator.openai_judge import endpoint_judge
 
-    made = {"openai": OpenAIJudge, "ollama": OllamaJudge}[config.kind]
-    seconds = min(config.seconds, JUDGE_SECONDS)
-    with made(config.url, config.model, seconds=seconds, requests=1) as asked:
+    with endpoint_judge(replace(config, seconds=min(config.seconds, JUDGE_SECONDS), requests=1)) as served:
         try:
-            asked.check()
+            served.check()
         except EvaluatorError as error:
             return fail(str(error), "a node does not start without it; one that runs learns nothing until it answers")
     return ok(f"{config.model} at {config.url} answers")

@@ -69,8 +69,6 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
 
 def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say, load: LoadJudge) -> "Judge":
     """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
-    from codezero.evaluator.judge_prompts import SCORES
-
     if settings.kind == "local":
         from codezero.evaluator.judge import LikelihoodJudge
 
@@ -78,19 +76,12 @@ def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say
         if judge.unused:
             logger.info("judge: %s", judge.unused)
         return judge
-    from codezero.evaluator.endpoint import OllamaJudge, OpenAIJudge
+    from codezero.evaluator.openai_judge import endpoint_judge
 
     say(f"asking the judge at {settings.url}")
-    made = {"openai": OpenAIJudge, "ollama": OllamaJudge}[settings.kind](
-        settings.url,
-        settings.model,
-        seconds=settings.seconds,
-        requests=settings.requests,
-        scores=[name for question in settings.questions for name in SCORES[question]],
-    )
-    stack.callback(made.close)
-    made.check()
-    return made
+    judge = stack.enter_context(endpoint_judge(settings))
+    judge.check()
+    return judge
 
 
 def canary_source(settings: EvaluatorConfig) -> "CanarySource":

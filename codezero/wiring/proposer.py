@@ -108,10 +108,10 @@ def proposer_training(config: NodeConfig) -> SolverConfig:
 def proposing_sampler(config: NodeConfig, say: Say, stack: contextlib.ExitStack) -> GroupSampler:
     settings = config.proposer
     if settings.kind == "openai":
-        from codezero.proposer.endpoint import EndpointSampler
+        from codezero.proposer.openai_sampler import OpenAISampler
 
         return stack.enter_context(
-            EndpointSampler(
+            OpenAISampler(
                 settings.url,
                 settings.model,
                 seconds=settings.seconds,

@@ -1,0 +1,258 @@
+"""A frozen judge behind an HTTP endpoint: vLLM and other OpenAI-compatible servers, or Ollama.
+
+It may be down, slow or hostile. No read takes longer than its deadline, what was not answered is unavailable and never
+wrong, and a server that answers nothing is left alone for a while, so that it costs training almost nothing. The scores
+mean what those of the judge in this process mean (`judge.py`). Not for several threads at once.
+"""
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import ClassVar
+
+import msgspec
+
+from codezero.code.parsing import fence
+from codezero.config import EvaluatorConfig
+from codezero.errors import EndpointError, EvaluatorError
+from codezero.evaluator.endpoint_wire import Answer, NoEcho, chat_margin, echo_gaps, ollama_margin, plain
+from codezero.evaluator.judge_prompts import (
+    ABOUT_ALL,
+    CONTENT_FREE,
+    LIKELIHOOD,
+    ORDERS,
+    PER_TEST,
+    SCORES,
+    YES_MARGIN,
+    about_test,
+    asked_about,
+    mean_of_all,
+    per_test_scores,
+    yes_or_no,
+)
+from codezero.evaluator.types import Program, Reading
+from codezero.models.openai_client import (
+    Answers,
+    EndpointClient,
+    EndpointRequest,
+    InvalidResponse,
+    RejectedRequest,
+    UnavailableEndpoint,
+    UnusableEndpoint,
+)
+
+logger = logging.getLogger(__name__)
+
+GAPS, TESTS = SCORES[LIKELIHOOD], SCORES[PER_TEST]
+CACHED_ANSWERS = 131_072
+"""To single requests. Model and wording are part of the key, so that no answer outlives a change of either."""
+TRIAL_SECONDS = 1.0
+"""For which a read waits to see whether a server that was down has come back."""
+PROBE = Program("Write a function f(x) that returns x.", "def f(x):\n    return x")
+"""What a judge is asked about to see whether it answers at all."""
+
+Request = EndpointRequest[Answer]
+
+
+class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
+    """vLLM, or another server of `/v1/chat/completions` with log-probs. Likelihood needs `/v1/completions` with `echo`;
+    without it those two scores are missing, which is logged once. `close` ends its thread and connections."""
+
+    gives: ClassVar[tuple[str, ...]] = (*GAPS, YES_MARGIN, *TESTS)
+    """Scores that this kind of server can give."""
+
+    def __init__(
+        self, url: str, model: str, *, seconds: float = 20.0, requests: int = 8, scores: Collection[str] | None = None
+    ) -> None:
+        """`seconds`: deadline of a whole read. `requests`: most under way at once. `scores`: those wanted (all).
+
+        Raises ConfigError when `url` or the key in CODEZERO_JUDGE_KEY cannot be used. Sends nothing yet.
+        """
+        self._model, self._seconds = model, seconds
+        self.names = tuple(name for name in self.gives if scores is None or name in scores)
+        self._client = EndpointClient[Answer]("judge", "evaluator", url, requests=requests, seconds=seconds)
+        self._trial: Future[Answers[Answer]] | None = None
+        self._echoes = True
+        """Does the server repeat what it is sent? `check` finds out."""
+        self._cache: OrderedDict[bytes, Answer] = OrderedDict()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._trial = None
+        self._client.close()
+
+    def check(self) -> None:
+        """A request of each kind. Raises EvaluatorError: one line that says why this judge cannot be used."""
+        probe = self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[0]
+        echo = self._echo(PROBE) if {*GAPS} & {*self.names} else None
+        answers = self._client.ask([probe] if echo is None else [probe, echo])
+        if isinstance(answer := answers[probe], EndpointError):
+            raise self._error(answer) from answer
+        if answer is None:
+            logger.warning("the judge at %s does not begin its answer with Yes or No", self._client.url)
+        failure = None if echo is None else answers[echo]
+        passing = isinstance(failure, UnavailableEndpoint)
+        if isinstance(failure, NoEcho | RejectedRequest | UnusableEndpoint) and not passing:
+            self._echoes = False
+            logger.warning("the judge at %s gives no likelihood of a program: it %s", self._client.url, failure)
+
+    def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
+        """Same program, same reading; within the deadline. Raises EvaluatorError when nothing at all was answered."""
+        wanted &= {*self.names}
+        requests = self._requests(programs, wanted)
+        answers: Answers[Answer] = {
+            request: self._cache[key] for request in requests if (key := _key(request)) in self._cache
+        }
+        failure = self._ask([request for request in requests if request not in answers], answers)
+        for request, answer in answers.items():
+            if not isinstance(answer, EndpointError):
+                self._cache[_key(request)] = answer
+                self._cache.move_to_end(_key(request))
+        while len(self._cache) > CACHED_ANSWERS:
+            self._cache.popitem(last=False)
+        readings = {program: self._reading(program, wanted, answers) for program in programs}
+        if failure is not None and not any(reading.scores for reading in readings.values()):
+            raise self._error(failure) from failure
+        return [readings[program] for program in programs]
+
+    def forget(self) -> None:
+        """Nothing: a server gets one question at a time, and what it has answered need not be paid for again."""
+
+    # -------------------------------------------------------------- requests
+
+    def _chat(self, turns: Sequence[str]) -> Request:
+        """The margin of the one token after `turns`, which user and assistant say in turn, the user first and last."""
+        settings = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 20}
+        body = {"model": self._model, "messages": _messages(turns), **settings}
+        return EndpointRequest("/v1/chat/completions", msgspec.json.encode(body), chat_margin)
+
+    def _echo(self, program: Program) -> Request | None:
+        """The likelihood of the program's own tokens behind the question and the opening fence."""
+        opening, _, code = fence(plain(program.code)).partition("\n")
+        settings = {"max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+        prompt = f"{plain(program.question)}\n\n{opening}\n{code}"
+        body = msgspec.json.encode({"model": self._model, "prompt": prompt, **settings})
+        return EndpointRequest("/v1/completions", body, partial(echo_gaps, code=code), optional=True)
+
+    def _yes_no(self, question: str, code: str, about: str) -> list[Request]:
+        """One question in both orders."""
+        texts = [plain(yes_or_no(about, order)) for order in ORDERS]
+        return [self._chat([plain(question), fence(plain(code)), text]) for text in texts]
+
+    def _requests(self, programs: Sequence[Program], wanted: frozenset[str]) -> dict[Request, None]:
+        """Everything that the scores of `programs` need: what they ask for when all of it is unknown."""
+        requests: dict[Request, None] = {}
+        for program in programs:
+            self._scores(program, wanted, requests.setdefault)
+        return requests
+
+    def _scores(
+        self, program: Program, wanted: frozenset[str], answer: Callable[[Request], Answer]
+    ) -> dict[str, float | None]:
+        """By name. `answer` may raise EndpointError, and so does this."""
+
+        def mean(codes: Sequence[str], about: str) -> float | None:
+            requests = [request for code in codes for request in self._yes_no(program.question, code, about)]
+            return mean_of_all([value if isinstance(value, float) else None for value in map(answer, requests)])
+
+        def margin(about: str) -> float | None:
+            """The mean over both orders, less what the model says of no program at all (`CONTENT_FREE`)."""
+            value, prior = mean([program.code], about), mean(CONTENT_FREE, about)
+            return None if value is None or prior is None else value - prior
+
+        scores: dict[str, float | None] = {}
+        if YES_MARGIN in wanted:
+            scores[YES_MARGIN] = margin(ABOUT_ALL)
+        if wanted & {*GAPS} and self._echoes and (echo := self._echo(program)) is not None:
+            gaps = answer(echo)
+            scores |= zip(GAPS, gaps, strict=True) if isinstance(gaps, tuple) else {}
+        if wanted & {*TESTS}:
+            margins = [margin(about_test(example, program.stdio)) for example in asked_about(program)]
+            scores |= zip(TESTS, per_test_scores(margins), strict=True)
+        return scores
+
+    # -------------------------------------------------------------- answers
+
+    def _ask(self, requests: Collection[Request], answers: Answers[Answer]) -> EndpointError | None:
+        """Add to `answers`. Returns what is wrong with the server as a whole; None when nothing is."""
+        until = time.monotonic() + self._seconds
+        failure = self._still_down() if requests and self._client.failure is not None else None
+        answers |= dict.fromkeys(requests, failure) if failure else self._client.ask(requests, until - time.monotonic())
+        failure = failure or (self._client.failure if requests else None)
+        return None if isinstance(failure, InvalidResponse) else failure
+
+    def _still_down(self) -> EndpointError | None:
+        """None when the server answers the probe again. One that takes long over it is met by a later read."""
+        if self._trial is None:
+            if self._client.pause:
+                return UnusableEndpoint(f"{self._client.failure}; next try in {self._client.pause:.0f} s")
+            self._trial = self._client.submit(self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[:1])
+        wait([self._trial], min(TRIAL_SECONDS, self._seconds / 2))
+        if not self._trial.done():
+            return UnusableEndpoint(f"{self._client.failure}; being tried again")
+        trial, self._trial = self._trial, None
+        self._client.collect(trial)
+        if self._client.failure is None:
+            logger.info("the judge at %s answers again", self._client.url)
+        return self._client.failure
+
+    def _reading(self, program: Program, wanted: frozenset[str], answers: Answers[Answer]) -> Reading:
+        def answer(request: Request) -> Answer:
+            value = answers[request]
+            if isinstance(value, EndpointError):
+                raise value
+            return value
+
+        try:
+            scores = self._scores(program, wanted, answer)
+        except EndpointError as error:
+            return Reading(None, f"the judge {error}")
+        values = tuple(scores.get(name) if name in wanted else None for name in self.names)
+        silent = wanted and all(value is None for value in values)
+        return Reading(None, "the judge has no opinion of this program") if silent else Reading(values)
+
+    def _error(self, reason: EndpointError) -> EvaluatorError:
+        return EvaluatorError(f"the judge at {self._client.url} {reason}")
+
+
+class OllamaJudge(OpenAIJudge):
+    """Ollama by its own `/api/chat`, from `OLLAMA_LOGPROBS` on: its `/v1` cuts a long conversation from the front
+    without a word, and a judge must not read half of it. It gives no likelihood of a text it is sent."""
+
+    gives: ClassVar[tuple[str, ...]] = (YES_MARGIN, *TESTS)
+
+    def _chat(self, turns: Sequence[str]) -> Request:
+        settings = {"stream": False, "truncate": False, "logprobs": True, "top_logprobs": 20}
+        options = {"num_predict": 1, "temperature": 0}
+        body = {"model": self._model, "messages": _messages(turns), "options": options, **settings}
+        return EndpointRequest("/api/chat", msgspec.json.encode(body), ollama_margin)
+
+    def _echo(self, program: Program) -> Request | None:
+        return None
+
+
+def endpoint_judge(settings: EvaluatorConfig) -> OpenAIJudge:
+    """The judge of `evaluator.kind` openai or ollama. Raises ConfigError."""
+    return {"openai": OpenAIJudge, "ollama": OllamaJudge}[settings.kind](
+        settings.url,
+        settings.model,
+        seconds=settings.seconds,
+        requests=settings.requests,
+        scores=[name for question in settings.questions for name in SCORES[question]],
+    )
+
+
+def _messages(turns: Sequence[str]) -> list[dict[str, str]]:
+    return [{"role": "assistant" if at % 2 else "user", "content": turn} for at, turn in enumerate(turns)]
+
+
+def _key(request: Request) -> bytes:
+    return hashlib.sha256(request.path.encode() + b"\0" + request.body).digest()

@@ -1,0 +1,251 @@
+"""openai's client with bounds: many small requests to one server at once, within one deadline that nothing can stretch.
+
+The caller waits in its own thread; the requests run on an event loop in a private one, so that whatever hangs, a name
+look-up included, can be left behind. Retries and status errors are openai's; connections, headers and sizes are ours.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Generic, TypeVar
+
+import httpx2
+import openai
+
+from codezero.errors import ConfigError, EndpointError
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY = 1 << 20
+"""Bytes of one response; an honest one has some kilobytes."""
+RETRIES = 2
+"""Of a request that failed to connect or met a passing status; openai doubles its pause of half a second."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Seconds for which a server that gave no answer is left alone."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SENT_HEADERS = ("Host", "Content-Length", "Transfer-Encoding")
+Answer = TypeVar("Answer")
+
+
+class InvalidResponse(EndpointError):
+    """A response that no working server sends."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"sent an invalid response: {problem}")
+
+
+class RejectedRequest(EndpointError):
+    """The server does not answer this request; others it may."""
+
+
+class UnusableEndpoint(EndpointError):
+    """The server answers no request, now or as it is configured. The message reads on after "the judge"."""
+
+
+class UnavailableEndpoint(UnusableEndpoint):
+    """It cannot be reached, fails, or has too much to do; later it may answer."""
+
+
+@dataclass(frozen=True)
+class EndpointRequest(Generic[Answer]):
+    """Equal ones have the same answer. Not slotted: Python 3.11 makes no frozen, slotted generic."""
+
+    path: str
+    body: bytes
+    parse: Callable[[bytes], Answer] = field(compare=False)
+    """Raises InvalidResponse."""
+    optional: bool = field(default=False, compare=False)
+    """Not every server has this path: its failure says nothing about the others."""
+
+
+Answers = dict[EndpointRequest[Answer], Answer | EndpointError]
+
+
+class EndpointClient(Generic[Answer]):
+    """One server. role: what it is to this node, `judge`. section: of the config, where its address stands.
+
+    A key is read from CODEZERO_<ROLE>_KEY and goes nowhere but into the request header. Raises ConfigError when the
+    address or the key cannot be used.
+    """
+
+    def __init__(self, role: str, section: str, url: str, *, requests: int, seconds: float) -> None:
+        """requests: most under way at once. seconds: deadline of one `ask`."""
+        self.url = _checked_url(url, role, section)
+        self.failure: EndpointError | None = None
+        """Why the last `ask` was not answered; None: the server is alive."""
+        self._role, self._section, self._seconds = role, section, seconds
+        self._too_late = EndpointError(f"did not answer in {seconds:g} s; start it, or raise {section}.seconds")
+        self._pause, self._retry_at = FIRST_PAUSE, 0.0
+        self._slots = asyncio.Semaphore(requests)
+        transport = _BoundedTransport(_headers(self.url, role), httpx2.Limits(max_connections=requests))
+        self._openai = openai.AsyncOpenAI(
+            api_key="unused",  # else openai takes one from OPENAI_API_KEY; the transport adds the key of this server
+            base_url=self.url,
+            max_retries=RETRIES,
+            timeout=None,
+            http_client=httpx2.AsyncClient(transport=transport, trust_env=False),
+        )
+        self._thread: Thread | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds for which the server is left alone: 2 after a failure, doubled by each next one up to 60."""
+        return max(0.0, self._retry_at - time.monotonic())
+
+    def ask(self, requests: Collection[EndpointRequest[Answer]], seconds: float | None = None) -> Answers[Answer]:
+        """An answer or its error for each, within `seconds` in all; early when the server proves unusable at once."""
+        answers = self.collect(self.submit(requests, seconds)) if requests else {}
+        return {request: answers.get(request, self.failure or self._too_late) for request in requests}
+
+    def submit(
+        self, requests: Collection[EndpointRequest[Answer]], seconds: float | None = None
+    ) -> "Future[Answers[Answer]]":
+        """Begin; `collect` returns the answers."""
+        if self._thread is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = Thread(target=self._loop.run_forever, name=f"{self._role} endpoint", daemon=True)
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(self._send_all(requests, seconds or self._seconds), self._loop)
+
+    def collect(self, future: "Future[Answers[Answer]]") -> Answers[Answer]:
+        """Wait for the answers, and record whether the server is alive."""
+        try:
+            answers = future.result()
+        finally:
+            future.cancel()
+        failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
+        if len(failures) < len(answers) or any(isinstance(failure, RejectedRequest) for failure in failures):
+            self.failure, self._pause, self._retry_at = None, FIRST_PAUSE, 0.0
+        else:
+            self.failure = failures[0] if failures else self._too_late
+            self._retry_at = time.monotonic() + self._pause
+            self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+        return answers
+
+    def close(self) -> None:
+        """Drop what is under way and end the thread. May be called twice."""
+        if self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._thread = None
+
+    async def _cancel_all(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._openai.close()
+
+    async def _send_all(self, requests: Collection[EndpointRequest[Answer]], seconds: float) -> Answers[Answer]:
+        """Without those that were not answered in time."""
+        answers: Answers[Answer] = {}
+        try:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+                for request in requests:
+                    group.create_task(self._send(request, answers))
+        except* (TimeoutError, UnusableEndpoint):
+            pass  # what was answered stands
+        return answers
+
+    async def _send(self, request: EndpointRequest[Answer], answers: Answers[Answer]) -> None:
+        async with self._slots:
+            try:
+                answers[request] = request.parse(await self._post(request))
+            except EndpointError as error:
+                answers[request] = error
+                answered = any(not isinstance(answer, EndpointError) for answer in answers.values())
+                if isinstance(error, UnusableEndpoint) and not request.optional and not answered:
+                    raise
+
+    async def _post(self, request: EndpointRequest[Answer]) -> bytes:
+        try:
+            response = await self._openai.post(request.path, cast_to=httpx2.Response, content=request.body)
+        except openai.APIStatusError as error:
+            raise self._explain(error.status_code) from None  # its text is the server's
+        except openai.APIConnectionError as error:
+            reason = type(error.__cause__).__name__
+            problem = f"cannot be reached ({reason}); start it, or correct {self._section}.url"
+            raise UnavailableEndpoint(problem) from None
+        return response.content
+
+    def _explain(self, status: int) -> EndpointError:
+        code, section = f"(HTTP {status})", self._section
+        if status in (400, 413, 422):
+            return RejectedRequest(f"refused to read it {code}")
+        if status in (401, 403):
+            return UnusableEndpoint(f"refuses the key {code}; set {_key_variable(self._role)}")
+        if status == 429:
+            return UnavailableEndpoint(f"is asked too often {code}; lower {section}.requests")
+        if 300 <= status < 400:
+            return UnusableEndpoint(f"points elsewhere {code}; give the final address as {section}.url")
+        if 400 <= status < 500:
+            return UnusableEndpoint(
+                f"does not know the address or the model {code}; correct {section}.url or {section}.model"
+            )
+        return (UnusableEndpoint if status == 501 else UnavailableEndpoint)(f"fails {code}; see its own log")
+
+
+class _BoundedTransport(httpx2.AsyncHTTPTransport):
+    """Sends the headers that it is given and no others. Of a response it takes the status and the body of a 200: no
+    cookie, redirect or content encoding gets through."""
+
+    def __init__(self, headers: Mapping[str, str], limits: httpx2.Limits) -> None:
+        super().__init__(limits=limits, trust_env=False)
+        self._headers = headers
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        kept = {name: request.headers[name] for name in _SENT_HEADERS if name in request.headers}
+        request.headers = httpx2.Headers({**kept, **self._headers})
+        response = await super().handle_async_request(request)
+        body = bytearray()
+        try:
+            async with aclosing(response.aiter_raw()) as chunks:
+                async for chunk in chunks:
+                    if response.status_code != 200:
+                        break
+                    body += chunk
+                    if len(body) > MAX_BODY:
+                        raise InvalidResponse(f"more than {MAX_BODY >> 20} MiB")
+        finally:
+            await response.aclose()
+        return httpx2.Response(response.status_code, content=bytes(body))
+
+
+def _key_variable(role: str) -> str:
+    return f"CODEZERO_{role.upper()}_KEY"
+
+
+def _checked_url(address: str, role: str, section: str) -> str:
+    """The base address without a slash or /v1 at its end."""
+    try:
+        url = httpx2.URL(address)
+    except httpx2.InvalidURL as error:
+        raise ConfigError(f"{section}.url is no address; give one like http://127.0.0.1:8000") from error
+    if url.userinfo:
+        raise ConfigError(f"{section}.url must hold no password; put a key into {_key_variable(role)}")
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535 or url.query or url.fragment:
+        raise ConfigError(f"{section}.url must be an http or https address like http://127.0.0.1:8000")
+    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _headers(address: str, role: str) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    key = os.environ.get(_key_variable(role), "").strip()
+    if not key:
+        return headers
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(f"{_key_variable(role)} holds characters that no key has; set it again")
+    url = httpx2.URL(address)
+    if url.scheme == "http" and url.host not in _LOOPBACK:
+        logger.warning("the key for the %s goes unencrypted to %s; use https", role, url.host)
+    return headers | {"Authorization": f"Bearer {key}"}

@@ -1,0 +1,117 @@
+"""A proposer behind an OpenAI-compatible endpoint: prompts out, proposals back, one deadline for all of them.
+
+The response is constrained to the schema where the server can do that (vLLM, and others that know `response_format`);
+one that refuses it is asked without, and what it writes is parsed all the same. Responses are hostile: bounded bytes,
+no field is believed but the text. What was not answered is an empty text, which no parser accepts.
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from codezero.errors import EndpointError, ProposalError
+from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse
+from codezero.types import Completion
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string"},
+        "tests": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 16},
+    },
+    "required": ["question", "tests"],
+    "additionalProperties": False,
+}
+_FORMAT = {"type": "json_schema", "json_schema": {"name": "problem", "strict": True, "schema": SCHEMA}}
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    choices: list[_Choice]
+
+
+class OpenAISampler(AbstractContextManager["OpenAISampler"]):
+    """Implements `protocols.GroupSampler` without token ids and log-probs, which a proposal does not need.
+
+    seconds: deadline of one call. requests: most under way at once. structured: ask for constrained output. Raises
+    ConfigError for an address or a key (CODEZERO_PROPOSER_KEY) that cannot be used; sends nothing yet.
+    """
+
+    def __init__(self, url: str, model: str, *, seconds: float, requests: int, structured: bool = True) -> None:
+        self._model, self._constrained = model, structured
+        self._client = EndpointClient[Completion]("proposer", "proposer", url, requests=requests, seconds=seconds)
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def sample(
+        self,
+        prompts: Sequence[str],
+        *,
+        group_size: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator_seed: int,
+        max_prompt_tokens: int | None = None,
+    ) -> list[list[Completion]]:
+        """`group_size` answers to each prompt, in order; the server may or may not honour the seed.
+
+        max_prompt_tokens: left to the server. Raises ProposalError when nothing was answered, or is expected to be.
+        """
+        client = self._client
+        if client.pause:
+            raise ProposalError(f"the proposer at {client.url} {client.failure}; next try in {client.pause:.0f} s")
+        rows = [prompt for prompt in prompts for _ in range(group_size)]
+        seeds = [(generator_seed + place) % 2**31 for place in range(len(rows))]
+        while True:
+            answers = client.ask(
+                [self._request(*row, max_new_tokens, temperature) for row in zip(rows, seeds, strict=True)]
+            )
+            failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
+            if len(failures) < len(answers) or not answers:
+                break
+            if client.failure is not None or not self._constrained:
+                raise ProposalError(f"the proposer at {client.url} {client.failure or failures[0]}") from failures[0]
+            self._constrained = False  # it is alive, and rejects all of them
+            logger.info("the proposer at %s constrains no output; what it writes is parsed", client.url)
+        nothing = Completion("", (), (), False)
+        completions = [nothing if isinstance(answer, EndpointError) else answer for answer in answers.values()]
+        return [completions[at : at + group_size] for at in range(0, len(rows), group_size)]
+
+    def _request(self, prompt: str, seed: int, max_new_tokens: int, temperature: float) -> EndpointRequest[Completion]:
+        body: dict[str, object] = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": max_new_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        if self._constrained:
+            body["response_format"] = _FORMAT
+        return EndpointRequest("/v1/chat/completions", msgspec.json.encode(body), _parse)
+
+
+def _parse(body: bytes) -> Completion:
+    """The text of the first choice, in the fence that a proposal has; constrained output comes without. Raises
+    InvalidResponse."""
+    try:
+        choices = msgspec.json.decode(body, type=_Response).choices
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidResponse("not the JSON that was requested") from error
+    if not choices or choices[0].message.content is None:
+        raise InvalidResponse("no text")
+    text = choices[0].message.content.strip()
+    bare = text.startswith("{") and text.endswith("}")
+    return Completion(f"```json\n{text}\n```" if bare else text, (), (), choices[0].finish_reason == "stop")
