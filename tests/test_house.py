@@ -52,6 +52,7 @@ HOMES: dict[str, set[str]] = {
     "trl": {"solver"},
     "peft": {"models"},
     "psutil": {"models"},
+    "prometheus_client": {"monitor"},
     "vllm": {"models"},
     "llguidance": {"models"},
     "accelerate": {"solver"},

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from codezero.errors import CodeZeroError, LoginError
 from codezero.login.errors import Refusal
-from codezero.login.schema import State
+from codezero.login.schema import LoginState
 from codezero.login.sessions import ClaimCode, Sessions, Tickets
 from codezero.login.store import Folder
 from codezero.login.vault import Method, Owner, Passkey, Proof, Scrypt, Vault, already_claimed, key_of_passphrase
@@ -146,10 +146,10 @@ class Login:
         owner = self.vault.owner()
         return owner.account if owner is not None and self.vault.unlocked else None
 
-    def state(self, token: str) -> State:
+    def state(self, token: str) -> LoginState:
         """As who holds this session's token may know it; empty: no session."""
         owner, expires = self.vault.owner(), self.sessions.expires(token)
-        return State(
+        return LoginState(
             claimed=owner is not None,
             methods=list(METHODS) if owner is None else [owner.method],
             method=None if owner is None else owner.method,

@@ -11,12 +11,12 @@ from codezero.login.guard import COOKIE, LOGIN, PROGRAM, answer, origin_of, read
 from codezero.login.login import Login, PasskeyClaim
 from codezero.login.schema import (
     CodeBody,
+    EmptyBody,
     GivenPasskey,
     GivenPassphrase,
     Logout,
     NewPasskey,
     NewPassphrase,
-    Nothing,
     PasskeyOptions,
 )
 from codezero.login.sessions import CODE, OFTEN, PASSPHRASE, Bucket, Rate
@@ -71,7 +71,7 @@ async def claim_passphrase(request: web.Request) -> web.Response:
 
 
 async def login_passkey_options(request: web.Request) -> web.Response:
-    login, _ = request.app[LOGIN], await read_body(request, Nothing)
+    login, _ = request.app[LOGIN], await read_body(request, EmptyBody)
     _, proof = login.passkey()
     challenge = secrets.token_bytes(32)
     options = passkey.request_options(challenge, proof)

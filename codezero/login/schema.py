@@ -23,7 +23,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a request."""
 
 
-class Nothing(Body, frozen=True):
+class EmptyBody(Body, frozen=True):
     """{}"""
 
 
@@ -97,7 +97,7 @@ class Logout(Body, frozen=True):
     lock: bool
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class LoginState(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /api/session`, and the answer to whatever changes it."""
 
     claimed: bool

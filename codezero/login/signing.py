@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from codezero.login.errors import Refusal
 from codezero.login.guard import LOGIN, answer, read_body
-from codezero.login.schema import Body, Nothing
+from codezero.login.schema import Body, EmptyBody
 from codezero.login.vault import Address, already_claimed
 
 logger = logging.getLogger("codezero.login")
@@ -70,7 +70,7 @@ def signing_routes() -> list[web.RouteDef]:
 
 
 async def new_code(request: web.Request) -> web.Response:
-    await read_body(request, Nothing)
+    await read_body(request, EmptyBody)
     login = request.app[LOGIN]
     if login.vault.owner() is not None:
         raise already_claimed()

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -16,11 +16,8 @@ import msgspec
 from aiohttp import web
 
 from codezero.monitor.api_streams import Shared, Streams
-from codezero.monitor.described import DEFAULT_LIMIT, MAX_ID, MAX_LIMIT, PEER, ROUTES
 from codezero.monitor.errors import UnreadableError
 from codezero.monitor.health import overall
-from codezero.monitor.openapi import Problem, Route, document
-from codezero.monitor.prometheus import CONTENT_TYPE, exposition
 from codezero.monitor.reader import KEY
 from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunView
 
@@ -32,7 +29,11 @@ FRESH_SECONDS = 0.9
 """For which a read serves all who ask; a little less than the pause of a stream."""
 NO_RUN = "there is no such run"
 NO_GROUP = "there is no such run, or no such group in it any more"
-ABOUT = "Everything a node shows of its runs. Served on this machine only, at http://localhost."
+MAX_LIMIT = 100
+DEFAULT_LIMIT = 50
+MAX_ID = 2**53 - 1
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+PEER = "[1-9A-HJ-NP-Za-km-z]{1,128}"
 
 
 class Reader(Protocol):
@@ -56,21 +57,17 @@ class Reader(Protocol):
 
 
 class InvalidRequest(ValueError):
-    """A part of the address is not as the document says."""
+    """A part of the address is not as its route takes it."""
 
 
 class DataApi:
-    """Routes over one reader; who may ask them is others' care. Give the application to `end_with`.
+    """Routes over one reader; who may request them is decided elsewhere. Give the application to `end_with`."""
 
-    described: other routes of the same server, for the document.
-    """
-
-    def __init__(self, reader: Reader, *, described: Sequence[Route] = (), streams: Streams | None = None) -> None:
+    def __init__(self, reader: Reader, *, streams: Streams | None = None) -> None:
         self._reader = reader
         self._streams = streams or Streams()
         self._shared = Shared(FRESH_SECONDS)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="page")
-        self._document = msgspec.json.encode(openapi(described))
 
     @property
     def data(self) -> list[web.RouteDef]:
@@ -89,11 +86,6 @@ class DataApi:
     def probes(self) -> list[web.RouteDef]:
         """What monitoring asks."""
         return [web.get("/healthz", _guarded(self._health)), web.get("/metrics", _guarded(self._metrics))]
-
-    @property
-    def documents(self) -> list[web.RouteDef]:
-        """For everybody."""
-        return [web.get("/openapi.json", _guarded(self._openapi))]
 
     def end_with(self, app: web.Application) -> None:
         """When it stops listening, open streams end; then the threads."""
@@ -166,16 +158,13 @@ class DataApi:
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         _query(request)
 
-        def read() -> str:
+        def read() -> bytes:
+            from codezero.monitor.prometheus import exposition
+
             views = self._reader.watched()
             return exposition(views, overall(views, time.time()))
 
-        told = await self._once("metrics", read)
-        return web.Response(body=told.encode(), headers={"Content-Type": f"{CONTENT_TYPE}; charset=utf-8"})
-
-    async def _openapi(self, request: web.Request) -> web.StreamResponse:
-        _query(request)
-        return _json(self._document)
+        return web.Response(body=await self._once("metrics", read), headers={"Content-Type": PROMETHEUS_TEXT})
 
     async def _viewed(self, key: str) -> bytes | None:
         return await self._once(("view", key), lambda: _encoded(self._reader.view(key)))
@@ -189,14 +178,9 @@ class DataApi:
         return await self._shared.get(question, in_thread)
 
 
-def openapi(extra: Sequence[Route] = ()) -> dict[str, Any]:
-    """The document of the data routes and `extra`."""
-    return document([*ROUTES, *extra], title="CodeZero", version="1", text=ABOUT)
-
-
 def error(status: int, text: str, **headers: str) -> web.Response:
     """One line, as every refusal here."""
-    body = msgspec.json.encode(Problem(" ".join(text.split())[:500]))
+    body = msgspec.json.encode({"error": " ".join(text.split())[:500]})
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 

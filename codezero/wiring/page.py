@@ -30,7 +30,6 @@ from codezero.system.recursion import usual_recursion_limit
 from codezero.system.signals import Stop, end_with_parent
 from codezero.wiring.chain import connect, open_wallet, throws_away
 from codezero.wiring.leaderboard import read_board
-from codezero.wiring.page_routes import OTHER_ROUTES
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -105,12 +104,12 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
     """The whole server; what holds a connection is closed by `stack`."""
     base = Path(config.run.directory)
     reader = RunReader(run or base, RunFiles, lambda: read_board(config.chain, base, lambda _: None))
-    data = DataApi(reader, described=OTHER_ROUTES)
+    data = DataApi(reader)
     legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
     programs = NodeApi(LazyGateway(config, login, stack), lambda: _signer(config, login), legacy)
     app = build_app(
         login,
-        {Access.READABLE: data.data, Access.PROBE: data.probes, Access.OPEN: data.documents},
+        {Access.READABLE: data.data, Access.PROBE: data.probes},
         programs.routes(),
     )
     data.end_with(app)

@@ -1,7 +1,7 @@
 /** Which page is shown: by the session, then by the address. */
 import { useCallback, useEffect, useState } from "react";
 
-import { type Session, State } from "./api/login_contract";
+import { type Session, LoginState } from "./api/login_contract";
 import { get, LOGGED_OUT } from "./api/http";
 import { type Live, useLive } from "./api/live";
 import { getRuns } from "./api/routes";
@@ -21,7 +21,7 @@ import { Frame } from "./frame";
 const SESSION_MS = 60_000;
 const RUNS_MS = 15_000;
 
-const getSession = () => get("/api/session", State);
+const getSession = () => get("/api/session", LoginState);
 
 export function App() {
   const { value, error, reload } = useLoaded(getSession);

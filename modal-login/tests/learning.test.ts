@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { ExamView, RunView } from "../src/api/contract";
 import { headline, runState } from "../src/overview/learning";
 
-function exam(average: number, wide = 0.05, source = "executed"): Exam {
+function exam(average: number, wide = 0.05, source = "executed"): ExamView {
   return { iteration: 0, samples: 8, source, average, low: average - wide, high: average + wide } as ExamView;
 }
 

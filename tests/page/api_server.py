@@ -112,7 +112,7 @@ def served(
     async def start() -> tuple[web.AppRunner, int]:
         api = DataApi(RunReader(base, RunFiles, board), streams=Streams(pause=pause, silence=silence))
         app = web.Application()
-        app.add_routes([*api.data, *api.probes, *api.documents])
+        app.add_routes([*api.data, *api.probes])
         api.end_with(app)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
         await runner.setup()

@@ -12,7 +12,7 @@ from api_server import monitor, served
 
 from codezero.inspection.run_files import RunFiles
 from codezero.monitor.health import LEAST_LIMIT, START_SECONDS, health, limit_seconds, overall
-from codezero.monitor.prometheus import Family, exposition, lines
+from codezero.monitor.prometheus import exposition
 from codezero.monitor.run_types import RunView
 from codezero.system.signals import FAILED
 
@@ -79,21 +79,16 @@ def test_a_killed_run_is_unhealthy_over_http(tmp_path: Path) -> None:
         assert b"codezero_healthy 0.0" in site.get("/metrics").body
 
 
-def test_labels_cannot_break_out_of_their_line() -> None:
+def test_labels_cannot_break_out_of_their_line(view: RunView) -> None:
     evil = 'a"} 1\nfake{x="\\'
-    told = list(lines(Family("name", "help\nme \\", [({"label": evil}, 1.5), ({}, None), ({}, 2)])))
-    assert told == [
-        "# HELP name help\\nme \\\\\n",
-        "# TYPE name gauge\n",
-        'name{label="a\\"} 1\\nfake{x=\\"\\\\"} 1.5\n',
-        "name 2.0\n",
-    ]
-    assert not list(lines(Family("name", "help", [({}, None)])))
+    text = exposition([msgspec.structs.replace(view, tolerated={evil: 2})], health(view, 2000.0)).decode()
+    assert 'codezero_tolerated_total{kind="a\\"} 1\\nfake{x=\\"\\\\",run="one"} 2.0\n' in text
+    assert "# TYPE codezero_tolerated_total counter\n" in text and "codezero_exam" not in text
 
 
 def test_every_line_is_what_prometheus_reads(view: RunView) -> None:
     hostile = msgspec.structs.replace(view, tolerated={'x"}\n1': 2}, latest={"reward": 0.5})
-    text = exposition([hostile], health(hostile, 2000.0))
+    text = exposition([hostile], health(hostile, 2000.0)).decode()
     sample = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*\})? [0-9.e+-]+')
     for line in text.splitlines():
         assert line.startswith("# ") or sample.fullmatch(line), line

@@ -212,6 +212,7 @@ def test_a_fault_of_our_own_tells_nothing(tab: Page, caplog: pytest.LogCaptureFi
 
 def test_what_is_not_there_is_said_as_json(tab: Page) -> None:
     assert "nothing at this address" in tab.get("/api/none").error
+    assert tab.get("/openapi.json").status == 404
     refused = tab.post("/api/session", {})
     assert refused.status == 405 and refused.headers["Allow"]
 

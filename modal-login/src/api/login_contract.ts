@@ -4,7 +4,7 @@ import { type Check, type Checked, flag, list, maybe, number, object, oneOf, tex
 export const METHODS = ["passkey", "passphrase"] as const;
 export type Method = (typeof METHODS)[number];
 
-export const State = object({
+export const LoginState = object({
   claimed: flag,
   methods: list(oneOf(...METHODS)),
   method: maybe(oneOf(...METHODS)),
@@ -14,7 +14,7 @@ export const State = object({
   expires: maybe(number),
   chain_id: maybe(number),
 });
-export type Session = Checked<typeof State>;
+export type Session = Checked<typeof LoginState>;
 
 const anyObject: Check<Record<string, unknown>> = (value, path) => {
   object({})(value, path);

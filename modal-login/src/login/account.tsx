@@ -1,7 +1,7 @@
 /** Who is logged in, until when, and the two ways out. */
 import type { ReactNode } from "react";
 
-import { type Session, State } from "../api/login_contract";
+import { type Session, LoginState } from "../api/login_contract";
 import { post } from "../api/http";
 import { Copyable } from "../parts/copy";
 import { Notice } from "../parts/notice";
@@ -47,7 +47,7 @@ function Row({ name, children }: { name: string; children: ReactNode }) {
 function Out({ lock, action, onSession, children }: { lock: boolean; action: string; onSession: (session: Session) => void; children: ReactNode }) {
   return (
     <section className="way card" aria-label={action}>
-      <Ask action={action} doing="Logging out…" run={() => post("/api/logout", { lock }, State)} onSession={onSession}>
+      <Ask action={action} doing="Logging out…" run={() => post("/api/logout", { lock }, LoginState)} onSession={onSession}>
         <p className="what">{children}</p>
       </Ask>
     </section>

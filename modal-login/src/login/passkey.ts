@@ -2,7 +2,7 @@
  * Passkeys: the browser's half. What the authenticator's PRF gives is the secret that opens the account's key; it goes to
  * this machine's own server in a field of its own, never inside the credential.
  */
-import { PasskeyOptions, type Session, State } from "../api/login_contract";
+import { PasskeyOptions, type Session, LoginState } from "../api/login_contract";
 import { post } from "../api/http";
 
 /** Something on this device or in this browser that the person can do something about. */
@@ -27,7 +27,7 @@ export async function claimByPasskey(code: string): Promise<Session> {
   publicKey.extensions = extensionsOf(prf);
   const made = await ceremony(() => navigator.credentials.create({ publicKey }));
   const secret = secretOf(made) ?? (await askedAgain(made, publicKey.rp.id, prf));
-  return post("/api/claim/passkey/verify", { ticket, credential: stripped(made), prf: secret }, State);
+  return post("/api/claim/passkey/verify", { ticket, credential: stripped(made), prf: secret }, LoginState);
 }
 
 export async function loginByPasskey(): Promise<Session> {
@@ -36,7 +36,7 @@ export async function loginByPasskey(): Promise<Session> {
   const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(plain as unknown as PublicKeyCredentialRequestOptionsJSON);
   publicKey.extensions = extensionsOf(prf);
   const given = await ceremony(() => navigator.credentials.get({ publicKey }));
-  return post("/api/login/passkey/verify", { ticket, credential: stripped(given), prf: secretOf(given) }, State);
+  return post("/api/login/passkey/verify", { ticket, credential: stripped(given), prf: secretOf(given) }, LoginState);
 }
 
 /** Many authenticators give the secret only when the passkey is used, not when it is made. Nothing but the secret is taken from this. */

@@ -1,7 +1,7 @@
 /** A passphrase, typed once or twice. */
 import { useId, useState } from "react";
 
-import { type Session, State } from "../api/login_contract";
+import { type Session, LoginState } from "../api/login_contract";
 import { post } from "../api/http";
 import { Ask } from "./ask";
 
@@ -17,7 +17,7 @@ interface Props {
 export function PassphraseForm({ onSession, claim }: Props) {
   const [passphrase, setPassphrase] = useState("");
   const [again, setAgain] = useState("");
-  const login = () => post("/api/login/passphrase", { passphrase }, State);
+  const login = () => post("/api/login/passphrase", { passphrase }, LoginState);
   if (claim === undefined) {
     return (
       <Ask action="Log in" doing="Opening the key…" run={login} onSession={onSession} primary hindrance={passphrase === "" ? "Type the passphrase first." : null}>
@@ -27,7 +27,7 @@ export function PassphraseForm({ onSession, claim }: Props) {
     );
   }
   const hindrance = claim.hindrance ?? weakness(passphrase, again);
-  const take = () => post("/api/claim/passphrase", { code: claim.code, passphrase }, State);
+  const take = () => post("/api/claim/passphrase", { code: claim.code, passphrase }, LoginState);
   return (
     <Ask action="Claim with a passphrase" doing="Encrypting the key…" run={take} onSession={onSession} hindrance={hindrance}>
       <UserName />
