@@ -26,6 +26,7 @@ from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import clean, percent
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
+from codezero.system.files import write_atomic
 
 MOST_LABEL_BYTES = 1 << 16
 ORIGIN = "forked_from"
@@ -232,9 +233,7 @@ def _dated(base: Path, prefix: str) -> Iterator[Path]:
 
 
 def _write_label(path: Path, label: Mapping[str, Any]) -> None:
-    part = (path / LABEL).with_suffix(".part")
-    part.write_text(json.dumps(dict(label), indent=2) + "\n")
-    os.replace(part, path / LABEL)
+    write_atomic(path / LABEL, json.dumps(dict(label), indent=2) + "\n")
 
 
 MAX_BYTES = 1 << 20

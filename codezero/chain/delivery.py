@@ -1,7 +1,6 @@
 """What is sealed goes to the chain: tried until it is accepted or refused for good, each complaint logged once."""
 
 import logging
-import random
 import sqlite3
 import time
 from typing import Literal
@@ -21,12 +20,12 @@ from codezero.chain.errors import (
 from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
 from codezero.chain.rpc import Receipt
 from codezero.errors import ChainError
+from codezero.system.backoff import Backoff
 
 logger = logging.getLogger(__name__)
-_dice = random.Random()  # the shared one is seeded for training, and is not to be drawn from in other threads
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
-"""Seconds between two tries, doubled each time; each is shortened at random by up to half."""
+"""Seconds between two tries."""
 SECONDS = 15.0
 """For one try of one submission; what was sent by then is looked at again in the next."""
 CONCERNS_ALL = (ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError)
@@ -35,26 +34,6 @@ PATIENCE = 3
 """Tries after which it is worth a complaint that a transaction is not in a block yet."""
 
 Topic = Literal["all", "reward", "vote", "file", "standstill"]
-
-
-class Backoff:
-    """When to try again. time.monotonic()."""
-
-    def __init__(self) -> None:
-        self.tries, self._due = 0, 0.0
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return max(0.0, self._due - time.monotonic())
-
-    def failed(self) -> None:
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self.tries, 20))
-        self.tries += 1
-        self._due = time.monotonic() + _dice.uniform(0.5, 1) * pause
-
-    def succeeded(self) -> None:
-        self.tries, self._due = 0, 0.0
 
 
 class Complaints:
@@ -90,7 +69,7 @@ class Delivery:
 
     def __init__(self, store: OutboxStore, coordinator: Coordinator, peer: str) -> None:
         self.complaints = Complaints(store)
-        self.everything = Backoff()
+        self.everything = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         """For what no submission can get past."""
         self._store, self._coordinator, self._peer = store, coordinator, peer
         self._registered = False
@@ -99,7 +78,7 @@ class Delivery:
     def deliver(self, until: float) -> None:
         """Try everything that is due, oldest first, while time.monotonic() is before `until`. Raises sqlite3.Error."""
         for submission in self._store.unsettled():
-            backoff = self._each.setdefault((submission.round, submission.kind), Backoff())
+            backoff = self._each.setdefault((submission.round, submission.kind), Backoff(FIRST_PAUSE, LONGEST_PAUSE))
             if backoff.left:
                 continue
             if time.monotonic() >= until:
@@ -111,7 +90,7 @@ class Delivery:
                 # Later ones have later nonces: they would have to wait for this one anyway.
                 self._store.explain(submission, str(error))
                 backoff.failed()
-                if backoff.tries >= PATIENCE:
+                if backoff.failures >= PATIENCE:
                     self.complaints.say("all", str(error))
                 return
             except ChainError as error:

@@ -14,9 +14,10 @@ from collections import deque
 from pathlib import Path
 
 from codezero.chain.contract import Coordinator
-from codezero.chain.delivery import Backoff, Delivery
+from codezero.chain.delivery import FIRST_PAUSE, LONGEST_PAUSE, Delivery
 from codezero.chain.outbox_db import OutboxStatus, OutboxStore, lock, read_status
 from codezero.errors import ChainError
+from codezero.system.backoff import Backoff
 
 SETTLE_SECONDS = 60.0
 """For the points of an iteration that began before its round was over."""
@@ -69,7 +70,7 @@ class ChainOutbox:
         self._died: BaseException | None = None
         self._open(path)
         self._delivery = Delivery(self._store, coordinator, peer)
-        self._file = Backoff()
+        self._file = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._thread = threading.Thread(target=self._work, name="chain-outbox", daemon=True)
         self._thread.start()
 

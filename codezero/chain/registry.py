@@ -4,12 +4,12 @@ A registered peer has paid for its place in gas, which is the brake on invented 
 and stays as it is while the chain cannot be read.
 """
 
-import os
 from pathlib import Path
 
 from codezero.chain.contract import Coordinator
 from codezero.chain.history import history
 from codezero.errors import ChainError
+from codezero.system.files import write_atomic
 
 MAX_MEMBERS = 20_000
 EVERY = 5.0
@@ -41,10 +41,8 @@ class Registry:
 
 def write_members(path: Path, members: list[str]) -> None:
     """One a line, all or nothing. Raises ChainError."""
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text("".join(f"{member}\n" for member in members))
-        os.replace(part, path)
+        write_atomic(path, "".join(f"{member}\n" for member in members))
     except OSError as error:
         raise ChainError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,7 +1,6 @@
 """`curve.png`: executed average@n with its 95 % band, and the reward, over iterations."""
 
 # pyright: reportUnknownMemberType=false
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from codezero.monitor.run_types import ExamResult, Series
+from codezero.system.files import replacing
 
 TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
 
@@ -26,10 +26,8 @@ def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Series) -> None
         axes.text(0.02, 0.95, "executed truth: not measured", transform=axes.transAxes, color=INK, va="top")
     _label(axes, ends)
     _tidy(axes)
-    part = path.with_suffix(".part")
-    with part.open("wb") as stream:
+    with replacing(path) as stream:
         canvas.print_png(stream)
-    os.replace(part, path)
 
 
 def _draw_rewards(axes: Axes, rewards: Series) -> tuple[float, float, str, str]:

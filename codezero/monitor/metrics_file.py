@@ -17,7 +17,7 @@ from typing import BinaryIO, Self, cast
 import msgspec
 
 from codezero.errors import DiskFullError
-from codezero.system.files import lacks_room
+from codezero.system.files import lacks_room, replacing
 from codezero.types import Metrics
 
 FILE_NAME = "metrics.jsonl"
@@ -91,12 +91,8 @@ class MetricsFile:
     def truncate_after(self, iteration: int) -> None:
         """Drop the rows of later iterations, which a crashed run did but never saved. Atomic."""
         self._stream.close()
-        part = self.path.with_suffix(".part")
-        with self.path.open("rb") as source, part.open("wb") as target:
+        with self.path.open("rb") as source, replacing(self.path, durable=True) as target:
             target.writelines(_line(row) for row in _rows(source) if cast(int, row["iteration"]) <= iteration)
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(part, self.path)
         self._stream = self.path.open("ab")
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 It claims only what was executed, and says "not measured" where nothing was.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult
 from codezero.monitor.summaries import RunState, ShownAttempt, audit_line, code_of, proposal_lines
 from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
+from codezero.system.files import write_atomic
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
 REAL_MODELS = "./run_swarm.sh model=qwen"
@@ -31,10 +31,8 @@ def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, pict
         draw_curve(curve, fold.exams.items, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
-    page, part = folder / "report.md", folder / "report.part"
-    lines = _page(folder.resolve().name, fold, state, reason, picture)
-    part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    os.replace(part, page)
+    page = folder / "report.md"
+    write_atomic(page, "\n".join(_page(folder.resolve().name, fold, state, reason, picture)) + "\n")
     return page
 
 

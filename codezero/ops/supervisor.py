@@ -1,13 +1,11 @@
 """`--supervise`: a process that does nothing but keep a node alive.
 
-It starts the node, starts it again when it dies, after longer and longer pauses, and gives up when it dies again and
-again without saving an iteration in between. What starting again cannot mend is not tried again: a wrong setting, and
-a node that ended as it was meant to or because somebody asked it to. On a full disk, where every start fails, it
-waits for room, and that death does not count.
+It starts the node again when it dies, after longer and longer pauses, and gives up when it dies again and again without
+saving an iteration in between. A wrong setting, a node that ended as it was meant to, and one that was asked to end are
+final. On a full disk, where every start fails, it waits for room, and that death does not count.
 """
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -20,14 +18,16 @@ from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.runs import CHECKPOINTS
 from codezero.solver.checkpoint import checkpoints_in
+from codezero.system.backoff import backoff
+from codezero.system.child import Child, how_it_ended
 from codezero.system.files import full
 from codezero.system.pidfile import tell
-from codezero.system.signals import LEASH, LEAVING_SECONDS, Answer, Stop
+from codezero.system.signals import LEAVING_SECONDS, Answer, Stop
 
 LONGEST_PAUSE = 300.0
-LOOKING_SECONDS = 0.2
+POLL_SECONDS = 0.2
 ROOM_SECONDS = 2.0
-"""Between two looks whether a full disk has room again."""
+"""Between two checks whether a full disk has room again."""
 DONE, USAGE, INTERRUPTED, TERMINATED = 0, 2, 130, 143
 FINAL = (DONE, USAGE, INTERRUPTED, TERMINATED, -signal.SIGINT, -signal.SIGTERM)
 """Ways to end that are not deaths; a negative one is the signal that did it."""
@@ -45,16 +45,11 @@ class Patience:
         self._first, self._saved, self._jitter = first_pause, saved, jitter
 
     def died(self, saved: int) -> float | None:
-        """Seconds to wait; half as long at least, so that nodes that died together do not come back together.
-
-        None: it is enough.
-        """
+        """Seconds to wait; None: it is given up."""
         if saved > self._saved:
             self._saved, self.deaths = saved, 0
         self.deaths += 1
-        if self.deaths >= self.most:
-            return None
-        return min(self._first * 2 ** min(self.deaths - 1, 32), LONGEST_PAUSE) * self._jitter(0.5, 1.0)
+        return None if self.deaths >= self.most else backoff(self.deaths, self._first, LONGEST_PAUSE, self._jitter)
 
 
 def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -> int:
@@ -72,12 +67,11 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
     def saved() -> int:
         return max((int(path.name) for path in checkpoints_in(folder / CHECKPOINTS)), default=0)
 
-    patience = Patience(config.run.max_deaths, config.run.restart_seconds, saved())
-
     def note(words: str, last: bool) -> None:
         with contextlib.suppress(OSError):  # a full disk, which `status` sees by itself
             tell(folder, words, last=last)
 
+    patience = Patience(config.run.max_deaths, config.run.restart_seconds, saved())
     return keep_alive(command, saved, patience, obstacle=lambda: full(folder), note=note)
 
 
@@ -91,52 +85,52 @@ def keep_alive(
 ) -> int:
     """The exit code of the last process. `command` of the first and of later ones; `saved`: progress that lasts.
 
-    obstacle: what any start would fail at now; empty: nothing. note: is told what becomes of a node that died, and
+    obstacle: what any start would fail at now; empty: nothing. note: receives what becomes of a node that died, and
     whether that is the end.
     """
+    stop, first, running = Stop(), True, list[Child]()
 
-    def say(words: str, *, last: bool = False) -> None:
-        _say(words)
+    def report(words: str, *, last: bool = False) -> None:
+        _print(words)
         note(words, last)
 
-    stop, first, living = Stop(), True, list[subprocess.Popen[bytes]]()
-
-    with stop.on_signals(answer=_passing_on(living)):
+    with stop.on_signals(answer=_passing_on(running)):
         while True:
-            code = _live(command(first), stop, leaving_seconds, living)
+            code = _run(command(first), stop, leaving_seconds, running)
             first = False
             if sys.stdout.isatty():
                 print(end=SHOW_CURSOR, flush=True)  # a view that was killed has hidden it
             if stop or code in FINAL:
-                return _after_asking(stop, code) if stop else as_exit_code(code)
+                return _after_stopping(stop, code) if stop else as_exit_code(code)
             if why := obstacle():
-                say(f"the node {_how(code)}; {why}")
+                report(f"the node {how_it_ended(code)}; {why}")
                 while obstacle() and not stop:
                     stop.wait(ROOM_SECONDS)
                 if stop:
-                    return _after_asking(stop, DONE)
+                    return _after_stopping(stop, DONE)
                 continue
             pause = patience.died(saved())
             if pause is None:
-                say(
-                    f"the node {_how(code)}; it is given up after {patience.deaths} deaths in a row without an "
+                report(
+                    f"the node {how_it_ended(code)}; it is given up after {patience.deaths} deaths in a row without an "
                     "iteration saved between them (run.max_deaths); see its log",
                     last=True,
                 )
                 return as_exit_code(code)
-            say(f"the node {_how(code)}; it is started again in {pause:.1f} s ({patience.deaths} of {patience.most})")
+            deaths = f"{patience.deaths} of {patience.most}"
+            report(f"the node {how_it_ended(code)}; it is started again in {pause:.1f} s ({deaths})")
             if stop.wait(pause):
-                return _after_asking(stop, DONE)
+                return _after_stopping(stop, DONE)
 
 
-def _passing_on(living: Sequence[subprocess.Popen[bytes]]) -> Answer:
-    """The first signal is passed on by `_live`, and a node says itself what it brings about."""
+def _passing_on(running: Sequence[Child]) -> Answer:
+    """`_run` passes the first signal on, and the node itself says what follows."""
 
     def answer(which: signal.Signals, before: int) -> None:
-        for process in living if before else ():
-            process.send_signal(which if before == 1 else signal.SIGKILL)
-        if not living:
-            _say("stopping: no node is running")
+        for child in running if before else ():
+            child.send_signal(which if before == 1 else signal.SIGKILL)
+        if not running:
+            _print("stopping: no node is running")
 
     return answer
 
@@ -146,8 +140,8 @@ def as_exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _after_asking(stop: Stop, code: int) -> int:
-    """Of a node that was asked to stop: as if it had been asked alone."""
+def _after_stopping(stop: Stop, code: int) -> int:
+    """As if the node had received the signal alone."""
     if stop.insisted is not None:
         return 128 + stop.insisted
     if code in FINAL and code != USAGE:  # one that the signal ended had nothing to save yet
@@ -155,47 +149,25 @@ def _after_asking(stop: Stop, code: int) -> int:
     return as_exit_code(code)
 
 
-def _live(command: Sequence[str], stop: Stop, leaving_seconds: float, living: list[subprocess.Popen[bytes]]) -> int:
-    """One process from its start to its end; it is asked to stop when this one is. Its return code.
-
-    living: holds it meanwhile.
-    """
-    leash, held = os.pipe()  # its end is the end of this process, however that comes about
-    # A session of its own: Ctrl-C reaches this process alone, which passes it on once.
-    process = subprocess.Popen(command, start_new_session=True, env=os.environ | {LEASH: str(leash)}, pass_fds=[leash])
-    os.close(leash)
-    living.append(process)
+def _run(command: Sequence[str], stop: Stop, leaving_seconds: float, running: list[Child]) -> int:
+    """One process from its start to its end, in `running` meanwhile; it is stopped when this one is. Its exit code."""
+    child = Child(command, stdin=None)
+    running.append(child)
     try:
-        while process.poll() is None and not stop:
-            stop.wait(LOOKING_SECONDS)
-        if stop.received is not None and process.poll() is None:
-            process.send_signal(stop.received)
-            _wait(process, leaving_seconds)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        living.remove(process)
-        os.close(held)
-    return process.returncode
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    try:
-        process.wait(seconds)
+        while child.poll() is None and not stop:
+            stop.wait(POLL_SECONDS)
+        if stop.received is not None and child.poll() is None:
+            child.send_signal(stop.received)
+            child.wait(leaving_seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        _say(f"the node did not end within {seconds:g} s and is killed; what it did since its last checkpoint is lost")
+        lost = "what it did since its last checkpoint is lost"
+        _print(f"the node did not end within {leaving_seconds:g} s and is killed; {lost}")
+    finally:
+        child.kill()
+        running.remove(child)
+        child.close()
+    return child.returncode
 
 
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
-
-
-def _say(what: str) -> None:
-    print(f"codezero: {what}", file=sys.stderr, flush=True)
+def _print(text: str) -> None:
+    print(f"codezero: {text}", file=sys.stderr, flush=True)

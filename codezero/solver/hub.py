@@ -22,6 +22,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.protocols import Checkpoints, KnownRound, Persistent
+from codezero.system.files import write_atomic
 from codezero.system.signals import LEASH
 
 logger = logging.getLogger(__name__)
@@ -196,9 +197,7 @@ class HubPusher:
             again = " again" if was.problem else ""
             logger.info("%s: pushed%s, round %s: %s", state.repository, again, state.round, state.commit)
         with contextlib.suppress(OSError):  # a full disk: the log has said it
-            part = self._run / f"{STATE}.part"
-            part.write_bytes(msgspec.json.encode(state))
-            os.replace(part, self._run / STATE)
+            write_atomic(self._run / STATE, msgspec.json.encode(state))
 
 
 class PushedCheckpoints:

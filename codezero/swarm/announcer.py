@@ -14,6 +14,7 @@ from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSIO
 from codezero.swarm.serving import Server
 from codezero.swarm.transport import UNANSWERED, Transport
 from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_header, encode_proposals
+from codezero.system.backoff import backoff
 from codezero.types import Problem, RolloutGroup
 
 
@@ -124,7 +125,7 @@ class Pending:
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts to store a record that nobody was seen to have; doubled each time."""
+"""Seconds between two attempts to store a record that nobody was seen to have; as `backoff` has it."""
 DEPOSIT_SECONDS = 60.0
 """Least time between two bodies that an author whom nobody can reach leaves in the DHT."""
 
@@ -139,7 +140,7 @@ class Announcement:
     """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
     confirm: bool = True
     """Is it the first in its place, which is read back?"""
-    pause: float = FIRST_PAUSE
+    failures: int = 0
     not_before: float = 0.0
 
 
@@ -202,10 +203,11 @@ class Announcer:
         self.counts["announcements" if stored else "announcements_in_vain"] += 1
         if stored:
             announcement.expiry, announcement.confirm = expiry, False
-            announcement.pause = FIRST_PAUSE
+            announcement.failures = 0
         else:
-            announcement.not_before = self._clock() + announcement.pause
-            announcement.pause = min(2 * announcement.pause, LONGEST_PAUSE)
+            announcement.failures += 1
+            pause = backoff(announcement.failures, FIRST_PAUSE, LONGEST_PAUSE)
+            announcement.not_before = self._clock() + pause
 
     async def _deposit(self, packed: Packed) -> None:
         self._deposited[packed.kind] = self._clock()

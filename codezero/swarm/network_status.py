@@ -1,7 +1,6 @@
 """What the network process tells people: a small file that it writes anew every few seconds, and its reader."""
 
 import logging
-import os
 import re
 import socket
 from pathlib import Path
@@ -12,6 +11,7 @@ from msgspec import Meta
 
 from codezero.errors import SwarmError
 from codezero.swarm.schema import PeerId
+from codezero.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +68,8 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
 def write_status(folder: Path, status: NetworkStatus) -> None:
     """Replace the file. A failure is a warning."""
     path = folder / FILE
-    part = path.with_name(f"{FILE}.part")
     try:
-        part.write_bytes(msgspec.json.encode(status))
-        os.replace(part, path)
+        write_atomic(path, msgspec.json.encode(status))
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error.strerror)
 

@@ -6,7 +6,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from msgspec import Meta
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
 from codezero.swarm.schema import PeerId
 from codezero.swarm.transport import within
+from codezero.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +64,8 @@ class Neighbourhood:
             Acquaintance(peer.to_base58(), [str(address) for address in addresses[:ADDRESSES_EACH]])
             for peer, addresses in self._known.items()
         ]
-        part = path.with_name(f"{path.name}.part")
         try:
-            part.write_bytes(msgspec.json.encode(Acquaintances(peers)))
-            os.replace(part, path)
+            write_atomic(path, msgspec.json.encode(Acquaintances(peers)))
         except OSError as error:
             logger.warning("the peers met cannot be remembered in %s: %s", path, error.strerror)
 

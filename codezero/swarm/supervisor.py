@@ -35,10 +35,11 @@ from codezero.swarm.messages import (
     port_of,
 )
 from codezero.swarm.network_process import run
+from codezero.system.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.5
+FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 STABLE_SECONDS = 60.0
 """A process that lived this long starts again without a longer pause."""
@@ -135,15 +136,16 @@ class NetworkProcess:
         resource_tracker.ensure_running()  # its start lets signals through again
         # The process inherits this: Ctrl-C is for the trainer, also while the process still loads.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        pause = FIRST_PAUSE
+        deaths = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             began = time.monotonic()
             self._live()
             if self._closing.is_set():
                 return
             self.restarts += 1
-            pause = FIRST_PAUSE if time.monotonic() - began >= STABLE_SECONDS else min(2 * pause, LONGEST_PAUSE)
-            if self._closing.wait(pause):
+            if time.monotonic() - began >= STABLE_SECONDS:
+                deaths.succeeded()
+            if self._closing.wait(deaths.failed()):
                 return
 
     def _live(self) -> None:

@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from codezero.swarm.members import Members
 from codezero.swarm.schema import Digest, PeerId
+from codezero.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -217,12 +218,8 @@ class Trust:
     def save(self, path: Path) -> None:
         """Write the state to `path`, all or nothing, readable by its owner alone. A failure is a warning."""
         raw = msgspec.json.encode(Saved(1, self._clock(), list(self._records.values()), list(self._used)))
-        part = path.with_name(f"{path.name}.part")
         try:
-            part.unlink(missing_ok=True)  # of a node that was killed
-            with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                file.write(raw)  # not forced to the disk: gossip does not wait for that
-            os.replace(part, path)
+            write_atomic(path, raw, private=True)
         except OSError as error:
             logger.warning("what is known of the peers cannot be saved as %s: %s", path, error.strerror)
 

@@ -1,9 +1,4 @@
-"""Files: private ones, written whole and never over another; and whether the disk has room.
-
-Room on the disk: is there none, and was that why something could not be written?
-
-Files that only their owner may read: made whole, never over another, refused when others could read them.
-"""
+"""Files: written whole or not at all, private ones, and whether the disk has room."""
 
 import contextlib
 import errno
@@ -11,7 +6,9 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
+from typing import IO
 
 from codezero.errors import DiskFullError, WalletError
 
@@ -38,6 +35,32 @@ def full(folder: Path) -> str:
     if free >= LEAST:
         return ""
     return f"the disk is full, {free / (1 << 20):.1f} MiB are left for {folder}: make room, and the run goes on"
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, private: bool = False, durable: bool = False) -> Generator[IO[bytes]]:
+    """A file that takes the place of `path` once the block has ended well, and is removed otherwise. For one writer.
+
+    private: mode 0600. durable: on the disk before it takes the place. Raises OSError.
+    """
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600 if private else 0o666)) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_atomic(path: Path, content: bytes | str, *, private: bool = False, durable: bool = False) -> None:
+    """All of `content` or what was there before; text as UTF-8. Raises OSError."""
+    with replacing(path, private=private, durable=durable) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_new(path: Path, content: bytes) -> bool:

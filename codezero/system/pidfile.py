@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from codezero.system.files import write_atomic
+
 PROC = Path("/proc")
 MAX_BYTES = 16_384
 
@@ -41,9 +43,7 @@ def is_there(pid: int, start: int | None = None) -> bool:
 def write_process(path: Path, told: Mapping[str, Any]) -> None:
     """This process, and what else it tells; at once or not at all. Raises OSError."""
     own = {"pid": os.getpid(), "start_ticks": start_of(os.getpid())}
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps({**told, **own}) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    write_atomic(path, json.dumps({**told, **own}) + "\n")
 
 
 def read_process(path: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from codezero.config_model import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models.cpu_only import cpu_only
 from codezero.nano import NANO, weights_directory
+from codezero.system.files import write_atomic
 
 if TYPE_CHECKING:
     import torch
@@ -292,6 +293,4 @@ def _read(path: Path) -> tuple[str, str] | None:
 
 
 def _write(path: Path, profile: str, solver: str) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"profile": profile, "solver": solver}, indent=2) + "\n")
-    part.replace(path)
+    write_atomic(path, json.dumps({"profile": profile, "solver": solver}, indent=2) + "\n")

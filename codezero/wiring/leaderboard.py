@@ -4,7 +4,6 @@ Scanned blocks are remembered beside the embedded chain or in the run directory,
 """
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from codezero.chain.rpc import Rpc
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
 from codezero.monitor.text import clean, readable_name
+from codezero.system.files import write_atomic
 from codezero.wiring.chain import chain_place
 
 MAX_FILE = 16 << 20
@@ -141,10 +141,8 @@ def _remembered(path: Path, chain_id: int, contract: str) -> Board:
 
 
 def _remember(path: Path, board: Board) -> None:
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(msgspec.json.encode(board))
-        os.replace(part, path)
+        write_atomic(path, msgspec.json.encode(board))
     except OSError as error:
         raise ChainError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,168 @@
+"""Child processes that never outlive this one, and whole messages between the two.
+
+A child belongs to its parent through a pipe that nobody writes to: its end is the end of the parent, also after
+kill -9. PR_SET_PDEATHSIG would not do: it fires when the starting thread ends, and macOS has none.
+"""
+
+import math
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from codezero.system.signals import LEASH
+
+CLOSE_SECONDS = 5.0
+LAST_WORDS = 4000
+"""Bytes at the end of a child's error output that are read for its last line."""
+MAX_MESSAGE = 64 << 20
+_LENGTH = struct.Struct("!I")
+T = TypeVar("T")
+
+
+class Child(subprocess.Popen[bytes]):
+    """A process that gets SIGTERM when this one is gone, provided that it calls `signals.end_with_parent`.
+
+    It has a session of its own: Ctrl-C in the terminal reaches this process alone.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+        stdout: int | IO[bytes] | None = None,
+        stderr: int | IO[bytes] | None = None,
+    ) -> None:
+        """env: in place of this process's. Raises OSError."""
+        self._stopped = False
+        inherited, self._parent_pipe = os.pipe()
+        try:
+            super().__init__(
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env={**(os.environ if env is None else env), LEASH: str(inherited)},
+                pass_fds=[inherited],
+                start_new_session=True,
+            )
+        except BaseException:
+            self._release()
+            raise
+        finally:
+            os.close(inherited)
+
+    def stop(self) -> None:
+        """Send SIGTERM, once however often this is called: a second one would cut short what the first began."""
+        if not self._stopped:
+            self._stopped = True
+            self.terminate()
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> int:
+        """Stop it, kill it after `seconds`, and reap it; its exit code, negative for a signal. May be called again."""
+        self.stop()
+        try:
+            self.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.wait()
+        self._release()
+        return self.returncode
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+        super().__exit__(kind, error, at)
+
+    def _release(self) -> None:
+        if self._parent_pipe >= 0:
+            os.close(self._parent_pipe)
+            self._parent_pipe = -1
+
+
+class Channel:
+    """Messages over one end of a socket pair, as msgpack behind their length.
+
+    Raises EOFError when nobody holds the other end any more, and TimeoutError at a deadline, a time.monotonic(); after
+    either the channel is of no further use.
+    """
+
+    def __init__(self, end: socket.socket, most: int = MAX_MESSAGE) -> None:
+        """most: bytes of a message that is received."""
+        self._end, self._most = end, most
+
+    def send(self, message: object, deadline: float = math.inf) -> None:
+        """Raises what msgspec raises for a message that has no form in msgpack."""
+        body = msgspec.msgpack.encode(message)
+        self._wait_until(deadline)
+        try:
+            self._end.sendall(_LENGTH.pack(len(body)) + body)
+        except ConnectionError as error:
+            raise EOFError from error
+
+    def receive(self, kind: type[T], deadline: float = math.inf) -> T:
+        """The next message. Raises msgspec.MsgspecError when it is no `kind`, EOFError when it is too large."""
+        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
+        if length > self._most:
+            raise EOFError(f"a message of {length} bytes, above {self._most}")
+        return msgspec.msgpack.decode(self._exactly(length, deadline), type=kind)
+
+    def close(self) -> None:
+        """The other side reads to the end of what was sent, then EOFError."""
+        self._end.close()
+
+    def _exactly(self, count: int, deadline: float) -> bytearray:
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            self._wait_until(deadline)
+            try:
+                size = self._end.recv_into(view)
+            except ConnectionError as error:
+                raise EOFError from error
+            if not size:
+                raise EOFError
+            view = view[size:]
+        return data
+
+    def _wait_until(self, deadline: float) -> None:
+        """For the next call on the socket. A deadline that is over still takes what is there already."""
+        self._end.settimeout(None if deadline == math.inf else max(1e-3, deadline - time.monotonic()))
+
+
+def spawn(command: Sequence[str], **options: Any) -> tuple[Child, Channel]:
+    """A child whose standard input is the other end of the channel (`parent_channel`). Raises OSError."""
+    own, inherited = socket.socketpair()
+    try:
+        with inherited:
+            return Child(command, stdin=inherited.fileno(), **options), Channel(own)
+    except BaseException:
+        own.close()
+        raise
+
+
+def parent_channel(most: int = MAX_MESSAGE) -> Channel:
+    """The child's end of the channel."""
+    return Channel(socket.socket(fileno=0), most)
+
+
+def how_it_ended(code: int, errors: IO[bytes] | None = None) -> str:
+    """For a person, with the last line of what it wrote to `errors`, a seekable file."""
+    if code < 0:
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was ended by signal {-code}"
+    last = ""
+    if errors is not None:
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - LAST_WORDS))
+        last = next(iter(errors.read().decode(errors="replace").strip().splitlines()[-1:]), "")
+    return f"ended with code {code}" + (f": {last}" if last else "")
