@@ -21,8 +21,7 @@ from eth_account import Account
 from web3 import Web3
 
 from codezero.chain.artifacts import coordinator_artifact
-from codezero.chain.devchain import start
-from codezero.chain.devchain_files import DATABASE
+from codezero.chain.devchain_process import DATABASE, start
 
 
 def say(text: str) -> None:

@@ -233,7 +233,7 @@ def test_a_chain_and_a_judge_that_are_away_are_failures(tmp_path: Path) -> None:
 
 
 def test_the_right_chain_answers_and_the_wrong_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codezero.chain.devchain_handle import start
+    from codezero.chain.devchain_process import start
 
     monkeypatch.setattr(services, "CHAIN_SECONDS", 60.0)  # a busy machine is not the question
     with start(tmp_path / "chain") as served:

@@ -36,7 +36,7 @@ def test_no_generated_code_is_ever_executed(tmp_path: Path):
     guards = {one for one in started if one[0] == python and one[1].startswith(f'"-I", "-c", "{guard._RUN_CHILD}"')}
     assert len(started) == len({line.split("execve", 1)[-1] for line in lines})  # every line was understood
     page = {one for one in started if one[0] == python and one[1].startswith('"-m", "codezero", "dashboard", "--json"')}
-    chain = {one for one in started if one[0] == python and one[1].startswith('"-m", "codezero.chain.devchain"')}
+    chain = {one for one in started if one[0] == python and one[1].startswith('"-m", "codezero.chain.devchain_server"')}
     assert page and guards and chain and MONTY in started
     assert started == {node, MONTY, *page, *chain, *guards}
     assert not any("def " in arguments for _, arguments in started)

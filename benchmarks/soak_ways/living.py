@@ -235,7 +235,7 @@ class Living:
     def on_chain(self, rounds: Sequence[int]) -> dict[int, int | None]:
         """What the contract holds for each round, asked by a reader that is no part of the node."""
         from codezero.chain.contract import Coordinator
-        from codezero.chain.devchain import start
+        from codezero.chain.devchain_process import start
         from codezero.chain.embedded import founded
         from codezero.chain.rpc import Rpc
         from codezero.swarm.identity import Identity

@@ -106,7 +106,7 @@ def _progress(doing: str) -> Generator[Callable[[float], None]]:
 def chain_dev(options: argparse.Namespace) -> int:
     import signal
 
-    from codezero.chain.devchain import run_devchain
+    from codezero.chain.devchain_server import run_devchain
 
     ended = run_devchain(options.data, port=options.port, as_json=options.json)
     return INTERRUPTED if ended == signal.SIGINT else DONE

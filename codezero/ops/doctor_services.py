@@ -61,7 +61,7 @@ def chain(config: ChainConfig) -> Finding:
 
 
 def _embedded(config: ChainConfig) -> Finding:
-    from codezero.chain.devchain_files import ChainDirectory, answers
+    from codezero.chain.devchain_process import ChainDirectory, answers
 
     directory = Path(config.directory)
     endpoint = ChainDirectory(directory).endpoint() if directory.is_dir() else None

@@ -57,7 +57,7 @@ def build_chain(
     """
     if config.kind == "clock":
         return ChainParts(ClockCoordinator(config.round_seconds), NoOutbox())
-    from codezero.chain.devchain_files import Lock
+    from codezero.chain.devchain_process import Lock
     from codezero.chain.outbox import ChainOutbox
     from codezero.chain.registry import EVERY, Registry
     from codezero.chain.rounds import Repeating
@@ -218,7 +218,7 @@ def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
 
 def _serve(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int]:
     """The embedded chain, which stays while any node of this machine uses it and is started anew when it dies."""
-    from codezero.chain.devchain_handle import start
+    from codezero.chain.devchain_process import start
     from codezero.chain.rounds import Repeating
 
     handle = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))

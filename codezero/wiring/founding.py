@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codezero.chain.contract import Coordinator, deploy
-from codezero.chain.devchain_files import ChainDirectory
+from codezero.chain.devchain_process import ChainDirectory
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import (
     BOOTNODE,
@@ -158,7 +158,7 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
     chain = invitation.chain
     with contextlib.ExitStack() as stack:
         if _serves(config, chain.id):
-            from codezero.chain.devchain_handle import start
+            from codezero.chain.devchain_process import start
 
             stack.enter_context(start(Path(config.chain.directory), port=config.chain.port))
         rpc = Rpc(chain.rpc, chain.id, plain_http=config.chain.plain_http)

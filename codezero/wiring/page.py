@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.devchain_files import ChainDirectory, Lock
+from codezero.chain.devchain_process import ChainDirectory, Lock
 from codezero.chain.throw_away import ThrowAway
 from codezero.chain.wallet import KeystoreWallet, Transaction
 from codezero.config import NodeConfig

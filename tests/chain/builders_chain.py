@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codezero.chain.contract import Coordinator, deploy
-from codezero.chain.devchain import start
+from codezero.chain.devchain_process import start
 from codezero.chain.rpc import Question, Rpc
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet

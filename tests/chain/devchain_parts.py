@@ -10,7 +10,7 @@ from typing import Any
 
 from eth_account import Account
 
-from codezero.chain.devchain import DevChainHandle
+from codezero.chain.devchain_process import DevChainHandle
 
 GWEI = 10**9
 TOPIC = 0x11

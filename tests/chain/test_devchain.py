@@ -32,8 +32,8 @@ from eth_account import Account
 from web3 import AsyncHTTPProvider, AsyncWeb3, HTTPProvider, Web3
 from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicError, TransactionNotFound, Web3RPCError
 
-from codezero.chain.devchain import DevChain, DevChainHandle, start
-from codezero.chain.devchain_files import FAUCET_KEY
+from codezero.chain.devchain_process import FAUCET_KEY, DevChainHandle, start
+from codezero.chain.devchain_server import serve
 from codezero.errors import ChainError, ConfigError
 
 ETHER = 10**18
@@ -343,7 +343,7 @@ def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
         assert chain.chain_id == 4242
 
 
-@pytest.mark.parametrize("bad", [{"host": "0.0.0.0"}, {"port": 70000}, {"chain_id": 0}, {"chain_id": 2**60}])
+@pytest.mark.parametrize("bad", [{"port": 70000}, {"chain_id": 0}, {"chain_id": 2**60}])
 def test_bad_settings_are_named(tmp_path: Path, bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
-        DevChain(tmp_path, **bad)
+        serve(tmp_path, lambda _: None, **bad)

@@ -19,15 +19,13 @@ import psutil
 import pytest
 from devchain_parts import WRITE, Asked, Client, Sender, argument, write_in_parallel, written
 
-from codezero.chain.devchain import DevChainHandle, start
-from codezero.chain.devchain_files import DATABASE, ENDPOINT, FAUCET_KEY
-from codezero.chain.devchain_handle import BUSY
+from codezero.chain.devchain_process import BUSY, DATABASE, ENDPOINT, FAUCET_KEY, DevChainHandle, start
 from codezero.errors import ChainError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from codezero.chain.devchain import start
+from codezero.chain.devchain_process import start
 handle = start(Path(sys.argv[1]))
 print(handle.pid, flush=True)
 time.sleep(600)
@@ -152,7 +150,7 @@ def test_a_second_process_on_one_directory_is_refused_in_one_line(tmp_path: Path
         done = subprocess.run(command(tmp_path), capture_output=True, text=True)
         assert done.returncode == 1 and not done.stdout and done.stderr.count("\n") == 1
         assert f"is already served at {chain.url} (process {chain.pid})" in done.stderr
-        again = [sys.executable, "-m", "codezero.chain.devchain", str(tmp_path)]
+        again = [sys.executable, "-m", "codezero.chain.devchain_server", str(tmp_path), "0", "0"]
         assert subprocess.run(again, check=False).returncode == BUSY
         assert chain.alive()
 

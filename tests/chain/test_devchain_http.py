@@ -9,7 +9,7 @@ from devchain_parts import Asked, Client, Sender
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codezero.chain.devchain import start
+from codezero.chain.devchain_process import start
 from codezero.chain.devchain_rpc import METHODS
 
 QUIET = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

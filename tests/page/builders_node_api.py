@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from builders_login import page
 
 from codezero.chain.contract import Coordinator
-from codezero.chain.devchain import start
+from codezero.chain.devchain_process import start
 from codezero.chain.embedded import fund, own_contract
 from codezero.chain.gateway import ContractGateway
 from codezero.chain.rpc import Rpc
