@@ -30,7 +30,6 @@ from judge_cost import Report, costs, say
 
 from codezero.code.parsing import extract_code
 from codezero.code.worker import StaticGuard
-from codezero.compose import compose
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
 from codezero.evaluator.types import Program, request
@@ -39,6 +38,7 @@ from codezero.models.sampler import Sampler
 from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
+from codezero.settings import compose
 from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import Problem, RolloutGroup, ScoredGroup, Status

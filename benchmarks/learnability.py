@@ -26,11 +26,11 @@ from typing import Any
 
 import torch
 
-from codezero.compose import compose
 from codezero.config import NodeConfig
 from codezero.proposer.difficulty import BandTS
 from codezero.proposer.rewards import judged_learnability
 from codezero.protocols import Evaluator, Proposer, Solver
+from codezero.settings import compose
 from codezero.stats import mean_interval
 from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.models import build_learner, build_sampler, load_judge, load_policy

@@ -1,22 +1,43 @@
-"""Every knob: its type, unit, bounds and default. Imports nothing heavy.
+"""Every setting: its type, unit, bounds and default. Imports nothing heavy.
 
-YAML under `configs/` holds values only; these classes are the schema that `compose.py` checks it against.
+YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
+`config_learning.py` has the sections of the models and of what they learn from.
 """
 
+import dataclasses
+import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
 
-from codezero.config_data import DataConfig
-from codezero.config_hub import HubConfig
-from codezero.config_model import ModelConfig
-from codezero.config_model import bounded as _bounded
-from codezero.config_monitor import MonitorConfig
-from codezero.config_proposer import ProposerConfig
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from codezero.config_learning import (
+    AuditConfig,
+    DataConfig,
+    EvalsConfig,
+    EvaluatorConfig,
+    ExternalConfig,
+    ModelConfig,
+    ProposerConfig,
+    RewardConfig,
+    SolverConfig,
+    one_of,
+)
+from codezero.errors import ConfigError
 
 RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")
 """Of a run's folder: one path component that is not hidden."""
-QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
-"""What a judge can be asked."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+SIGNS = {"ge": "at least", "gt": "more than", "le": "at most"}
+
+
+def _repository(name: str) -> str:
+    if name and not REPOSITORY.fullmatch(name):
+        raise ValueError(f"={name} is no repository of the hub; write OWNER/NAME")
+    return name
 
 
 @dataclass(kw_only=True)
@@ -26,141 +47,32 @@ class RunConfig:
     name: str = ""
     """Folder below `directory`; empty: the newest run there is resumed, or one is made from the date."""
     directory: str = "runs"
-    max_iterations: int = _bounded(0, ge=0)
+    max_iterations: Annotated[int, Field(ge=0)] = 0
     """Stop after this many iterations in all; 0: no limit."""
-    max_minutes: float = _bounded(0.0, ge=0)
+    max_minutes: Annotated[float, Field(ge=0)] = 0.0
     """Stop after this many minutes of this process; 0: no limit."""
     logs: str = "logs"
     """Folder of the log files."""
     resume: bool = True
     """Go on from the newest checkpoint; False refuses a folder that has one. `codezero run --fresh` begins anew."""
-    checkpoint_seconds: float = _bounded(0.0, ge=0)
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
-    keep_checkpoints: int = _bounded(2, ge=1)
-    max_failures: int = _bounded(20, ge=1, le=1000)
+    keep_checkpoints: Annotated[int, Field(ge=1)] = 2
+    max_failures: Annotated[int, Field(ge=1, le=1000)] = 20
     """In a row, after which the node stops: iterations in which judging its own attempts, or with role=proposer
     proposing, failed."""
-    max_deaths: int = _bounded(15, ge=1, le=1000)
+    max_deaths: Annotated[int, Field(ge=1, le=1000)] = 15
     """With --supervise: in a row, without an iteration saved between them, after which the node is given up. With the
     pauses 15 take about half an hour, in which a judge or a chain that was away at a start may come back."""
-    restart_seconds: float = _bounded(1.0, ge=0, le=300)
+    restart_seconds: Annotated[float, Field(ge=0, le=300)] = 1.0
     """With --supervise: from the first of them to the next start; twice as long each time, up to 300."""
-
-
-@dataclass(kw_only=True)
-class SolverConfig:
-    """Sampling and GRPO."""
-
-    group_size: int = _bounded(8, ge=2, le=64)
-    """G: completions sampled for each problem."""
-    problems_per_iteration: int = _bounded(16, ge=1, le=1024)
-    max_new_tokens: int = _bounded(48, ge=1, le=32768)
-    max_prompt_tokens: int = _bounded(256, ge=16, le=131072)
-    temperature: float = _bounded(1.0, gt=0, le=2)
-    learning_rate: float = _bounded(5e-4, gt=0, le=0.1)
-    settle_steps: int = _bounded(0, ge=0)
-    """The rate falls as 1 / (1 + steps / settle_steps), so that the policy comes to rest; 0: it stays."""
-    minibatches: int = _bounded(2, ge=1, le=64)
-    """Optimiser steps an iteration's rows are divided into."""
-    micro_batch_rows: int = _bounded(64, ge=1)
-    """Rows in one forward pass; bounds memory, not the gradient."""
-    loss: str = _bounded("dapo", one_of=("dapo", "grpo", "dr_grpo", "bnpo", "cispo"))
-    clip_low: float = _bounded(0.2, gt=0, le=1)
-    clip_high: float = _bounded(0.28, gt=0, le=10)
-    scale_rewards: str = _bounded("none", one_of=("none", "group"))
-    """group: divide advantages by the group's standard deviation."""
-    kl_beta: float = _bounded(0.0, ge=0, le=10)
-    """Weight of the KL leash to the initial model; 0: none is loaded."""
-    grad_clip: float = _bounded(1.0, gt=0)
-    """Largest gradient norm."""
-    refill: float = _bounded(2.0, ge=1, le=8)
-    """Most that is sampled in an iteration to replace groups without spread, in batches of problems_per_iteration;
-    1: they are not replaced."""
-    passes: int = _bounded(1, ge=1, le=16)
-    """Times an iteration's rows are learned from; from the second on weighed by `stale`."""
-    replay: float = _bounded(0.0, ge=0, le=4)
-    """Rows of earlier iterations in an update, for each fresh one; weighed by `stale`."""
-    stale: str = _bounded("tis", one_of=("tis", "m2po"))
-    """How tokens count that an earlier policy wrote. tis: by their probability ratio, at most 2 times. m2po: by the
-    ratio, without those that drifted furthest."""
-
-
-@dataclass(kw_only=True)
-class ExternalConfig:
-    """What is learned from peers' attempts, which the own judge has judged anew."""
-
-    policy: str = _bounded("positives", one_of=("positives", "sapo", "off"))
-    """positives: attempts better than their group are pushed up, others are left alone. sapo: worse ones are pushed
-    down too. off: nothing is."""
-    gate: bool = True
-    """Learn from a peer only while the own judge finds its attempts at least as good as the own ones?"""
-    groups: int = _bounded(16, ge=0, le=1024)
-    """Most peers' groups in one update."""
-    share: float = _bounded(0.5, ge=0, le=0.95)
-    """Most of an update's attempts, own ones that teach nothing included, that may be of peers."""
-
-
-@dataclass(kw_only=True)
-class EvaluatorConfig:
-    """The frozen judge."""
-
-    kind: str = _bounded("local", one_of=("local", "openai", "ollama"))
-    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
-    model: str = "nano"
-    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
-    url: str = ""
-    """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
-    seconds: float = _bounded(20.0, gt=0, le=3600)
-    """Deadline of everything asked of an endpoint for one batch; what is not answered by then is unavailable."""
-    requests: int = _bounded(8, ge=1, le=256)
-    """Requests under way at an endpoint at once."""
-    questions: list[str] = field(default_factory=lambda: list(QUESTIONS))
-    """What the judge is asked: any of these; calibration then weighs each by its proven skill."""
-    canaries: int = _bounded(400, ge=80, le=20000)
-    """Known right and wrong solutions that calibration rests on; the newest count."""
-    canaries_from: str = ""
-    """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: synthetic ones."""
-    canaries_per_iteration: int = _bounded(16, ge=0, le=1024)
-    """Fresh ones judged in each iteration, unmarked among the others."""
-    refit_every: int = _bounded(50, ge=0)
-    """Iterations between two calibrations; 0: only at the start."""
-    on_alarm: str = _bounded("tighten", one_of=("tighten", "warn", "stop"))
-    """When the judge is found exploited. tighten: calibrate anew at once, and stop when that does not help."""
-    batch_rows: int = _bounded(128, ge=1)
-    guard_seconds: float = _bounded(2.0, gt=0)
-    """CPU seconds of the static pass for one completion; four times as long on the clock."""
-    guard_memory_mib: int = _bounded(512, ge=128)
-
-
-@dataclass(kw_only=True)
-class RewardConfig:
-    """What a completion earns: cap * (the four parts, weighted; weights are divided by their sum)."""
-
-    mode: str = _bounded("judge", one_of=("judge", "rlvr"))
-    """judge: nothing is executed. rlvr: correctness is the outcome of running the tests in a sandbox."""
-    correctness: float = _bounded(0.70, ge=0, le=1)
-    structure: float = _bounded(0.15, ge=0, le=1)
-    adherence: float = _bounded(0.10, ge=0, le=1)
-    format: float = _bounded(0.05, ge=0, le=1)
-
-
-@dataclass(kw_only=True)
-class AuditConfig:
-    """Execution of a sample of the judged attempts, outside the reward, to see how far the judge can be believed."""
-
-    share: float = _bounded(0.0, ge=0, le=1)
-    """Of the judged attempts; 0: nothing is executed."""
-    sandbox: str = _bounded("auto", one_of=("auto", "monty", "bubblewrap"))
-    """auto: the Monty interpreter, and bubblewrap where that could not tell and the kernel allows it."""
-    window: int = _bounded(2000, ge=50, le=100_000)
-    """Newest executed attempts that the figures are of."""
 
 
 @dataclass(kw_only=True)
 class SwarmConfig:
     """How nodes find and hear each other."""
 
-    kind: str = _bounded("local", one_of=("local", "hivemind"))
+    kind: Annotated[str, one_of("local", "hivemind")] = "local"
     name: str = "codezero"
     """Nodes with different names never mix."""
     identity: str = "swarm.pem"
@@ -169,7 +81,7 @@ class SwarmConfig:
     """Multiaddresses of nodes to join; empty: found a swarm."""
     host: str = "127.0.0.1"
     """Interface the peer-to-peer daemon listens on; 0.0.0.0 to be reachable from other machines."""
-    port: int = _bounded(0, ge=0, le=65535)
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
     """TCP port of the peer-to-peer daemon; 0: any free one."""
     members: str = ""
     """Text file with the peer ids that belong to a private swarm, one a line, read again when it changes; `registry`:
@@ -177,14 +89,14 @@ class SwarmConfig:
     announce: list[str] = field(default_factory=list[str])
     """Multiaddresses that others are told, for example [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty:
     those that the daemon sees."""
-    reachable: str = _bounded("auto", one_of=("auto", "yes", "no"))
+    reachable: Annotated[str, one_of("auto", "yes", "no")] = "auto"
     """Can others dial this node? auto: neighbours are asked to try. no: it looks for a relay, and leaves its rollouts
     in the DHT."""
     relay: bool = True
     """May nodes that cannot be reached be reached through this one?"""
-    poll_seconds: float = _bounded(1.0, gt=0, le=600)
+    poll_seconds: Annotated[float, Field(gt=0, le=600)] = 1.0
     """Pause between two looks for peers' announcements; up to eight times that, or 8, while nothing is new."""
-    pull_groups: int = _bounded(32, ge=0, le=1024)
+    pull_groups: Annotated[int, Field(ge=0, le=1024)] = 32
     """Most peers' groups pulled from one iteration to the next."""
 
 
@@ -192,21 +104,21 @@ class SwarmConfig:
 class ChainConfig:
     """Who keeps the round, and where points go."""
 
-    kind: str = _bounded("embedded", one_of=("embedded", "rpc", "clock"))
+    kind: Annotated[str, one_of("embedded", "rpc", "clock")] = "embedded"
     """embedded: a chain of this machine's own, served on loopback and started when it is needed. rpc: any EVM chain.
     clock: none; rounds go by the clock, at the same moments on every node, and points are not counted."""
-    round_seconds: float = _bounded(60.0, gt=0, le=31_536_000)
+    round_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 60.0
     """How long whoever may open rounds lets one last; less, when everybody has submitted."""
-    submit_after: float = _bounded(45.0, ge=0, le=31_536_000)
+    submit_after: Annotated[float, Field(ge=0, le=31_536_000)] = 45.0
     """Seconds after its first points at which a round's points are submitted, though it is still open; points that come
     later count in the next one. 0: when it is over."""
     directory: str = "runs/chain"
     """Of the embedded chain."""
-    port: int = _bounded(0, ge=0, le=65535)
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
     """TCP port of the embedded chain; 0: the one it had last time, or any free one."""
     rpc_urls: list[str] = field(default_factory=list[str])
     """Endpoints of the chain, tried in turn."""
-    chain_id: int = _bounded(0, ge=0, le=2**53 - 1)
+    chain_id: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
     """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
     contract: str = ""
     """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
@@ -240,41 +152,61 @@ class ChainConfig:
 class LoginConfig:
     """The page on this machine: it shows what the node does, and logs its owner in."""
 
-    page: str = _bounded("auto", one_of=("auto", "on", "off"))
+    page: Annotated[str, one_of("auto", "on", "off")] = "auto"
     """auto: served, unless nobody is to see anything (monitor.view=off)."""
-    port: int = _bounded(3000, ge=1, le=65535)
+    port: Annotated[int, Field(ge=1, le=65535)] = 3000
     """On 127.0.0.1 and ::1, and nowhere else."""
     publish: bool = False
     """For a container: also where a port that its engine publishes arrives, and there for the host alone."""
     directory: str = "runs/login"
     """Where it keeps who the owner is, and his account's key as cipher text."""
-    days: float = _bounded(30.0, gt=0, le=3650)
+    days: Annotated[float, Field(gt=0, le=3650)] = 30.0
     """How long a login lasts, for the browser and for the node."""
     legacy_clients: bool = False
     """Answer programs of the original's, which know no token, on the routes of the original?"""
 
 
 @dataclass(kw_only=True)
-class EvalsConfig:
-    """Executed truth, beside the reward."""
+class HubConfig:
+    """Pushing the policy, with a card of the run's own figures. It never delays or stops the training."""
 
-    every: int = _bounded(25, ge=0)
-    """Iterations between two exams; 0: never. Two more come after a fifth and two fifths of the first ones."""
-    problems: int = _bounded(200, ge=5, le=10000)
-    """Held-out problems, spread evenly over the five levels."""
-    samples: int = _bounded(8, ge=1, le=256)
-    """n: attempts at each held-out problem."""
-    seed: int = _bounded(20_000, ge=0)
-    """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
+    repository: Annotated[str, AfterValidator(_repository)] = ""
+    """OWNER/NAME on the hub; made when it is not there. Empty: nothing is pushed."""
+    every: Annotated[int, Field(ge=1, le=1_000_000)] = 10
+    """Rounds from one push to the next."""
+    private: bool = True
+    """May only its owner read it? A repository that is public already is then refused, not written to."""
+    token_file: str = ""
+    """File that nobody else may read, with a token that may write there; empty: see the next."""
+    token_variable: str = "HF_TOKEN"
+    """Name of the environment variable with the token. Tokens that the hub's own tools saved are neither read nor
+    changed."""
+    seconds: Annotated[float, Field(gt=0, le=86_400)] = 600.0
+    """Deadline of one push."""
+
+
+@dataclass(kw_only=True)
+class MonitorConfig:
+    """metrics.jsonl is always written. Where else measurements go never delays or stops the training."""
+
+    view: Annotated[str, one_of("auto", "live", "plain", "off")] = "auto"
+    """auto: live on a terminal, plain lines elsewhere."""
+    log_format: Annotated[str, one_of("text", "json")] = "text"
+    """Of logs/swarm.log. json: one object a line, with time, level, logger, message and the kind of error."""
+    wandb: str = ""
+    """Project of Weights & Biases, PROJECT or ENTITY/PROJECT; its key is WANDB_API_KEY, and without one everything
+    stays in logs/wandb. Empty: none. Needs the extra `wandb`."""
+    tensorboard: bool = False
+    """Event files for TensorBoard in the run's folder? Needs the extra `tensorboard`."""
 
 
 @dataclass(kw_only=True)
 class NodeConfig:
     """One node."""
 
-    role: str = _bounded("node", one_of=("node", "proposer"))
+    role: Annotated[str, one_of("node", "proposer")] = "node"
     """node: attempts, judges, learns, proposes. proposer: only proposes, for a swarm (`codezero propose`)."""
-    seed: int = _bounded(0, ge=0)
+    seed: Annotated[int, Field(ge=0)] = 0
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
@@ -290,3 +222,79 @@ class NodeConfig:
     hub: HubConfig = field(default_factory=HubConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
+
+
+def check(config: NodeConfig) -> None:
+    """Raise ConfigError for the first setting outside its bounds or choices, or at odds with another."""
+    try:
+        _adapter().validate_python(dataclasses.asdict(config))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key, context = ".".join(map(str, wrong["loc"])), wrong.get("ctx", {})
+        bounds = [f"{SIGNS[name]} {bound:g}" for name, bound in context.items() if name in SIGNS]
+        why = f"={wrong['input']} is out of bounds; it must be {bounds[0]}" if bounds else context["error"]
+        raise ConfigError(f"{key}{why}") from error
+    for contradiction in (*_of_endpoints(config), *_of_a_run(config), *_of_proposing(config)):
+        raise ConfigError(contradiction)
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[NodeConfig]:
+    return TypeAdapter(NodeConfig)
+
+
+def _of_endpoints(config: NodeConfig) -> Iterator[str]:
+    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
+        url = settings.url
+        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
+            yield f"{section}.url must hold no password; its key comes from an environment variable"
+        if settings.kind != "local" and settings.model != "off" and not url.startswith(("http://", "https://")):
+            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
+
+
+def _of_a_run(config: NodeConfig) -> Iterator[str]:
+    """vLLM decodes for one rank, and not in the greedy limit. A run has a folder of its own."""
+    reward, run, model, temperature = config.reward, config.run, config.model, config.solver.temperature
+    if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
+        yield "reward: all four weights are 0; give reward.correctness at least some weight"
+    if model.backend == "vllm" and model.gpus != 1:
+        what = f"model.gpus={model.gpus} with model.backend=vllm: the engine decodes on one card"
+        yield f"{what}; set model.gpus=1, or model.backend=own"
+    if model.backend == "vllm" and temperature < 0.01:
+        what = f"solver.temperature={temperature:g} is below 0.01, where vLLM does not go"
+        yield f"{what}; raise it, or set model.backend=own"
+    taken = (Path(config.chain.directory), Path(config.login.directory))
+    if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
+        yield (
+            f"run.name={run.name!r} cannot name a run; use one folder name of letters, digits, `.`, `_` and `-` that "
+            "is neither the chain's nor the login's (run.directory says where the folder lies)"
+        )
+
+
+def _of_proposing(config: NodeConfig) -> Iterator[str]:
+    """A node that only proposes needs a model and a swarm; a proposer that learns needs weights at hand, and enough
+    attempts at its proposals to compare them."""
+    proposer, off = config.proposer, config.proposer.model == "off"
+    if config.role == "proposer":
+        if off:
+            yield "role=proposer with proposer.model=off would do nothing; name a model"
+        if proposer.train:
+            yield "role=proposer attempts nothing that a proposer could learn from; drop proposer.train"
+        if config.swarm.kind == "local":
+            yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
+    if not proposer.train:
+        return
+    if proposer.kind != "local":
+        what = f"needs a model in this process, and proposer.kind={proposer.kind} is behind an endpoint"
+        yield f"proposer.train=true {what}; set proposer.kind=local or drop proposer.train"
+    if off or not proposer.problems_per_iteration:
+        idle = "proposer.model=off" if off else "proposer.problems_per_iteration=0"
+        yield f"proposer.train=true with {idle} has nothing to train; drop one of them"
+    if proposal_places(config) * min(proposer.every, proposer.wait) < 2:
+        keys = "data.proposer_share, solver.problems_per_iteration, proposer.every or proposer.wait"
+        yield f"proposer.train=true needs two proposals attempted to compare them; raise {keys}"
+
+
+def proposal_places(config: NodeConfig) -> int:
+    """Most proposals that an iteration's problems hold."""
+    return int(config.solver.problems_per_iteration * config.data.proposer_share)

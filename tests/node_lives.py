@@ -23,7 +23,7 @@ import os, sys
 import transformers, trl, codezero.cli, codezero.wiring.node
 import codezero.code.worker, codezero.evals.exam, codezero.evaluator.judge, codezero.models.sampler
 import codezero.proposer.proposer, codezero.sandbox.monty, codezero.solver.learner, hydra, matplotlib.pyplot
-from codezero.compose import compose
+from codezero.settings import compose
 compose()
 from codezero.cli import main
 words = sys.stdin

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from codezero.compose import compose, config_directory, keys, quoted
 from codezero.config import NodeConfig
-from codezero.config_data import source_weights
+from codezero.config_learning import source_weights
 from codezero.errors import ConfigError
-from codezero.origins import as_yaml, trace
+from codezero.settings import as_yaml, compose, config_directory, keys, quoted, trace
 
 SHIPPED = sorted(config_directory().glob("*/*.yaml"))
 
@@ -30,7 +29,7 @@ def test_shipped_files_hold_values_only() -> None:
         ("solver.learning_rat=1", "did you mean solver.learning_rate?"),
         ("solvr.learning_rate=1", "did you mean solver.learning_rate?"),
         ("solver.learning_rate=fast", "solver.learning_rate=fast: Value 'fast'"),
-        ("solver.learning_rate=nan", "must be more than 0"),
+        ("solver.learning_rate=nan", "must be at most 0.1"),
         ("solver.learning_rate=-1", "must be more than 0"),
         ("solver.group_size=1", "must be at least 2"),
         ("solver.group_size=2.5", "could not be converted to Integer"),

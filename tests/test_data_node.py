@@ -16,7 +16,7 @@ from builders_data import contest, contests, mbpp, sanitized, write
 from hub_server import serving
 from test_hub import a_hub
 
-from codezero.compose import compose
+from codezero.settings import compose
 
 CONTESTS = [
     *contests(50),

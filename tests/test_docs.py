@@ -29,8 +29,8 @@ from documents import (
 )
 
 from codezero.cli import parse
-from codezero.compose import compose, keys
 from codezero.config import NodeConfig
+from codezero.settings import compose, keys
 from codezero.swarm.messages import network_settings
 
 NAMES = {path.name: path for path in PAGES}

@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).parents[1] / "codezero"
 ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals"}
 ROWS = [
     {"errors", "stats"},
-    {"types", "config", "config_model", "config_data", "config_proposer", "config_hub", "config_monitor"},
-    {"protocols", "compose", "local_settings", "origins", "system"},
+    {"types", "config", "config_learning"},
+    {"protocols", "settings", "system"},
     {"code", "models", "sandbox"},
     ROLES,
     {"nano", "runs", "runner"},
@@ -31,16 +31,8 @@ ROWS = [
     {"cli"},
     {"__main__"},
 ]
-INSIDE = {
-    "config": {"config_model", "config_data", "config_proposer", "config_hub", "config_monitor"},
-    "config_data": {"config_model"},
-    "config_proposer": {"config_model"},
-    "config_hub": {"config_model"},
-    "config_monitor": {"config_model"},
-    "compose": {"local_settings"},
-    "origins": {"local_settings", "compose"},
-}
-"""Rooms of one row that are still to become one file."""
+INSIDE = {"config": {"config_learning"}}
+"""Rooms of one row that import each other."""
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
 HOMES: dict[str, set[str]] = {
     "benchmarks": set(),
@@ -63,9 +55,10 @@ HOMES: dict[str, set[str]] = {
     "httpx2": {"models", "problems"},
     "openai": {"models"},
     "huggingface_hub": {"models", "solver", "ops"},
-    "hydra": {"compose", "origins"},
-    "omegaconf": {"compose", "local_settings"},
-    "yaml": {"local_settings", "origins"},
+    "hydra": {"settings"},
+    "omegaconf": {"settings"},
+    "yaml": {"settings"},
+    "pydantic": {"config", "config_learning"},
     "pydantic_monty": {"sandbox"},
     "pyflakes": {"code"},
     "rich": {"monitor", "nano", "wiring", "inspection", "ops", "commands"},
@@ -133,12 +126,12 @@ def test_only_wiring_names_parts_of_several_roles() -> None:
 
 
 def test_the_config_loads_no_heavy_library() -> None:
-    assert not loaded_by("from codezero.compose import compose; compose()") & HEAVY
+    assert not loaded_by("from codezero.settings import compose; compose()") & HEAVY
 
 
 def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
     code = "from codezero.cli import build_parser; build_parser().format_help()"
-    assert not loaded_by(code) & (HEAVY | {"hydra", "omegaconf", "rich"})
+    assert not loaded_by(code) & (HEAVY | {"hydra", "omegaconf", "pydantic", "rich"})
 
 
 BUDGETS = {

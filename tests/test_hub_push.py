@@ -12,8 +12,8 @@ import hub_writer
 import pytest
 from hub_writer import TOKEN, Hub
 
-from codezero.compose import compose
 from codezero.errors import ConfigError
+from codezero.settings import compose
 from codezero.solver.hub import STATE, HubPusher, Target, read_state, stage
 from codezero.solver.hub_card import Facts, Measured, model_card
 from codezero.wiring.hub import token_of

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from codezero.cli import main
-from codezero.compose import compose
 from codezero.errors import ConfigError
-from codezero.local_settings import DEFAULT, MAX_BYTES, VARIABLE
-from codezero.origins import trace
+from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, compose, trace
 
 MINE = """
 profile: peer
@@ -31,8 +29,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file, in a folder in which everything is started."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE)
-    DEFAULT.parent.mkdir()
-    return DEFAULT
+    LOCAL.parent.mkdir()
+    return LOCAL
 
 
 def test_they_win_over_the_shipped_values_and_lose_to_the_command_line(own: Path) -> None:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from codezero.cli import main
-from codezero.compose import compose
 from codezero.errors import SwarmError
 from codezero.monitor.logs import BACKUPS, MARK, MAX_BYTES, setup_logging
 from codezero.monitor.secrets import HIDDEN, Secrets, known_secrets
 from codezero.runner import log_survived
+from codezero.settings import compose
 from codezero.system.files import set_aside
 from codezero.wiring.monitor import secrets_of
 

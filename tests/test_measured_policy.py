@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from codezero.compose import compose
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
+from codezero.settings import compose
 from codezero.wiring.policies import find_policy, load_found
 
 

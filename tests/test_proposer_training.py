@@ -13,7 +13,6 @@ import pytest
 import torch
 from builders_models import tiny_policy
 
-from codezero.compose import compose
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.sampler import Sampler
@@ -23,6 +22,7 @@ from codezero.problems.synthetic.tasks import make_task
 from codezero.proposer.rewards import judged_learnability, learnability, reward
 from codezero.proposer.training import Groups, TrainedProposer, groups_per_round
 from codezero.protocols import Proposer
+from codezero.settings import compose
 from codezero.solver.learner import TrlLearner
 from codezero.solver.rewarded import RewardedLearner
 from codezero.types import (

@@ -23,7 +23,7 @@ from builders_models import random_rows, tiny_policy
 from test_run import command, rows, run, wait_for_iteration
 
 from codezero.config import NodeConfig, SolverConfig
-from codezero.config_model import ModelConfig
+from codezero.config_learning import ModelConfig
 from codezero.errors import ConfigError, RankError
 from codezero.models.dealt import deal as deal_prompts
 from codezero.models.load import LoadedModel

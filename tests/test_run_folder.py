@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from codezero.compose import compose, quoted
 from codezero.config import NodeConfig, RunConfig
 from codezero.errors import ConfigError, IdentityError
 from codezero.runs import AUTOMATIC, open_run_folder
+from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
 from codezero.wiring.swarm import build_swarm
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from codezero.config_monitor import MonitorConfig
+from codezero.config import MonitorConfig
 from codezero.errors import ConfigError
 from codezero.monitor.metrics_file import read_metrics
 from codezero.monitor.monitor import RunMonitor

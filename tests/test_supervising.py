@@ -39,7 +39,7 @@ sys.exit(keep_alive(lambda first: [sys.executable, "-c", sys.argv[1]], lambda: 0
 OF_A_RUN = """
 import sys
 from pathlib import Path
-from codezero.compose import compose
+from codezero.settings import compose
 from codezero.ops.supervisor import run_supervised
 sys.executable = "false"  # the node
 sys.exit(run_supervised(compose(sys.argv[2:]), Path(sys.argv[1]), []))

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from codezero.compose import compose
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError
 from codezero.models import vllm_engine as vllm_loop
@@ -22,6 +21,7 @@ from codezero.models.load import LoadedModel, load_model
 from codezero.models.lora import add_adapter, plain_weights, save_merged
 from codezero.models.sampler import Sampler
 from codezero.models.vllm_engine import Changes, VllmLoop, drawn, requests, require_vllm
+from codezero.settings import compose
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 from codezero.wiring.models import load_policy

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from codezero.compose import compose
 from codezero.config import ExternalConfig, NodeConfig
 from codezero.monitor.monitor import NODE_FILE, RunMonitor
+from codezero.settings import compose
 from codezero.wiring.node import build_stream
 from codezero.wiring.swarm import pulled_groups
 

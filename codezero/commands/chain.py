@@ -37,7 +37,7 @@ def add(command: Command) -> None:
 
 
 def wallet_show(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.settings import compose
     from codezero.wiring.chain import open_wallet, with_login
 
     config = with_login(compose(options.overrides))
@@ -56,7 +56,7 @@ def wallet_import(options: argparse.Namespace) -> int:
 
 def _new_wallet(options: argparse.Namespace, key: bytes | None) -> int:
     from codezero.chain.wallet import KeystoreWallet
-    from codezero.compose import compose
+    from codezero.settings import compose
     from codezero.wiring.chain import passphrase_of
 
     config = compose(options.overrides)
@@ -70,7 +70,7 @@ def _tell_wallet(address: str, path: str, options: argparse.Namespace) -> int:
 
 
 def leaderboard(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     overrides = list(options.overrides)
     config = compose(overrides)

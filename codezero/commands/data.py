@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from codezero.compose import compose
 from codezero.config import NodeConfig
-from codezero.config_data import source_weights
+from codezero.config_learning import source_weights
 from codezero.errors import ProblemError
 from codezero.problems.dedup import Novelty
 from codezero.problems.filters import Refusal, malformed
@@ -20,6 +19,7 @@ from codezero.problems.hub import SETS, open_rows
 from codezero.problems.rows import read_row
 from codezero.problems.shelf import Shelf, usable
 from codezero.problems.stream import SYNTHETIC, MixedStream
+from codezero.settings import compose
 from codezero.types import Problem
 
 DONE, FAILED = 0, 1

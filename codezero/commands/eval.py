@@ -3,10 +3,13 @@
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, OVERRIDES, Command, say, take_json
-from codezero.config import NodeConfig
 from codezero.errors import ConfigError
+
+if TYPE_CHECKING:
+    from codezero.config import NodeConfig
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
 codeforces (DeepCoder's). The published ones are read from files of this machine, as their authors wrote them: JSONL,
@@ -43,7 +46,7 @@ def add(command: Command) -> None:
 
 
 def sit_exam(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     words = options.overrides
     name = words.pop(0) if words and "=" not in words[0] else None
@@ -82,7 +85,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
         raise ConfigError(f"--k={text} is no list of whole numbers, as 1,8 is") from error
 
 
-def _sit_once(config: NodeConfig, as_json: bool) -> int:
+def _sit_once(config: "NodeConfig", as_json: bool) -> int:
     from codezero.wiring.node import examine
 
     measured = examine(config, say)

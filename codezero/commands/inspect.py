@@ -27,8 +27,8 @@ def add(command: Command) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
     from codezero.inspection.status import as_json, newest_run, print_status, read_run
+    from codezero.settings import compose
 
     config = compose(options.overrides)
     if options.watch:
@@ -45,8 +45,8 @@ def status(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or could not be told."""
-    from codezero.compose import compose
     from codezero.ops.doctor import as_object, checks, diagnose, healthy, show
+    from codezero.settings import compose
 
     config = compose(options.overrides)
     findings: list[Finding] = []

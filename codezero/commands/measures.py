@@ -50,7 +50,7 @@ def add(command: Command) -> None:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     config = compose(options.overrides)
     from codezero.commands.evaluate import evaluate
@@ -77,7 +77,7 @@ def data(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Run the file as `python FILE` does, its folder first on the path."""
-    from codezero.compose import beside_package
+    from codezero.settings import beside_package
 
     folder = beside_package("benchmarks")
     if not folder.is_dir():

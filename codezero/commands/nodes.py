@@ -78,8 +78,8 @@ def add(command: Command) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from codezero.compose import check_directories, compose
     from codezero.runs import begin
+    from codezero.settings import check_directories, compose
 
     config = compose(options.overrides)
     check_directories(config)
@@ -100,8 +100,8 @@ def propose(options: argparse.Namespace) -> int:
 
 
 def swarm_up(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
     from codezero.runs import refuse_options
+    from codezero.settings import compose
 
     refuse_options("up", fresh=options.fresh, fork=options.fork)
 
@@ -114,8 +114,8 @@ def swarm_up(options: argparse.Namespace) -> int:
 
 
 def swarm_create(options: argparse.Namespace) -> int:
-    from codezero.compose import PUBLISHED, compose
     from codezero.runs import refuse_options
+    from codezero.settings import PUBLISHED, compose
 
     refuse_options("create", fresh=options.fresh, fork=options.fork)
 
@@ -130,7 +130,7 @@ def swarm_create(options: argparse.Namespace) -> int:
 
 
 def swarm_join(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     config = compose(["network=peer", *options.overrides])
     from codezero.wiring.founding import joined
@@ -140,7 +140,7 @@ def swarm_join(options: argparse.Namespace) -> int:
 
 
 def swarm_bootnode(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     config = compose(["network=peer", *options.overrides])
     from codezero.commands.bootnode import run_bootnode
@@ -150,8 +150,8 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 
 def swarm_peers(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
     from codezero.inspection.peers import newest_status, print_peers
+    from codezero.settings import compose
 
     config = compose(options.overrides)
     status = newest_status(Path(config.run.directory), config.run.name)

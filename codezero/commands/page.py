@@ -37,9 +37,9 @@ def dashboard(options: argparse.Namespace) -> int:
     """Serves the page until it is told to stop. A node starts this with --json."""
     import msgspec
 
-    from codezero.compose import compose
     from codezero.errors import LoginError
     from codezero.login.page_process import Ready, invitation
+    from codezero.settings import compose
 
     words = options.overrides
     folder = Path(words.pop(0)) if words and "=" not in words[0] else None
@@ -63,7 +63,7 @@ def dashboard(options: argparse.Namespace) -> int:
 
 def login(options: argparse.Namespace) -> int:
     from codezero.commands.login import wait_for_login
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     config = compose(options.overrides)
     account = wait_for_login(config, options.overrides, options.minutes, say)
@@ -72,8 +72,8 @@ def login(options: argparse.Namespace) -> int:
 
 
 def logout(options: argparse.Namespace) -> int:
-    from codezero.compose import compose
     from codezero.login.login import log_out
+    from codezero.settings import compose
 
     config = compose(options.overrides)
     was_open = log_out(Path(config.login.directory))

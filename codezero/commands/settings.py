@@ -49,7 +49,7 @@ def nano_build(options: argparse.Namespace) -> int:
 
 
 def config_show(options: argparse.Namespace) -> int:
-    from codezero.origins import as_json, as_yaml, trace
+    from codezero.settings import as_json, as_yaml, trace
 
     told = trace(options.overrides)
     print(as_json(told) + "\n" if options.json else as_yaml(told), end="")
@@ -77,7 +77,7 @@ def identity_import(options: argparse.Namespace) -> int:
 
 
 def identity_path(options: argparse.Namespace) -> Path:
-    from codezero.compose import compose
+    from codezero.settings import compose
 
     return Path(compose(options.overrides).swarm.identity)
 

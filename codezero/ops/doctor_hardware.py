@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.compose import compose
 from codezero.config import NodeConfig
 from codezero.errors import ModelError
 from codezero.ops.doctor_machine import Finding, fail, ok
+from codezero.settings import compose
 
 GIB = 2**30
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
-from codezero.config_data import source_weights
+from codezero.config_learning import source_weights
 from codezero.errors import ChainError, EvaluatorError
 from codezero.monitor.text import readable_name
 from codezero.nano import NANO

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import SwarmError
 from codezero.login.page_process import Page, announce, wanted
@@ -23,6 +22,7 @@ from codezero.monitor.swarm_view import SwarmView, summarise
 from codezero.monitor.text import clean
 from codezero.monitor.text import count as many
 from codezero.runs import LABEL
+from codezero.settings import quoted
 from codezero.swarm.network_status import ADDRESSES
 from codezero.system.child import Child
 from codezero.system.files import set_aside

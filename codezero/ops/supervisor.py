@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.runs import CHECKPOINTS
+from codezero.settings import quoted
 from codezero.solver.checkpoint import checkpoints_in
 from codezero.system.backoff import backoff
 from codezero.system.child import Child, how_it_ended

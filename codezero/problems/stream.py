@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.config_data import MAX_SOURCES
+from codezero.config_learning import MAX_SOURCES
 from codezero.errors import CheckpointError
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, Recent
 from codezero.problems.filters import is_exam

@@ -29,11 +29,11 @@ from codezero.chain.invitation import (
 from codezero.chain.rpc import Rpc
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
-from codezero.compose import quoted
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, InviteError
 from codezero.models.digest import weights_digest
 from codezero.nano import NANO, weights_directory
+from codezero.settings import quoted
 from codezero.swarm.identity import Identity
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.wiring.chain import chain_access, open_wallet, with_login

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from codezero.compose import compose
 from codezero.config import NodeConfig
-from codezero.config_model import EVERY_LINEAR
+from codezero.config_learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models.cpu_only import cpu_only
 from codezero.nano import NANO, weights_directory
+from codezero.settings import compose
 from codezero.system.files import write_atomic
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from codezero.config import NodeConfig
-from codezero.config_monitor import MonitorConfig
+from codezero.config import MonitorConfig, NodeConfig
 from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.secrets import Secrets, known_secrets

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from codezero.chain.late import LateChain
 from codezero.config import NodeConfig
-from codezero.config_data import source_weights
+from codezero.config_learning import source_weights
 from codezero.login.page_process import Page, announce, wanted
 from codezero.models.ranks import Crew
 from codezero.monitor.monitor import RunMonitor

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codezero.compose import proposal_places
-from codezero.config import NodeConfig, SolverConfig
+from codezero.config import NodeConfig, SolverConfig, proposal_places
 from codezero.errors import ModelError
 from codezero.node import ProposerNode
 from codezero.proposer.difficulty import BandTS

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart, signed, write_invitation
 from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
-from codezero.compose import compose, quoted
 from codezero.errors import ConfigError, InviteError
-from codezero.local_settings import DEFAULT, VARIABLE
+from codezero.settings import DEFAULT, VARIABLE, compose, quoted
 from codezero.wiring.founding import joined
 
 SECRET = "hf_PlantedSecret0123456789"

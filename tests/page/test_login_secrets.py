@@ -10,9 +10,9 @@ import pytest
 from authenticator import Authenticator, decode
 from builders_login import PASSPHRASE, Page, page
 
-from codezero.compose import compose, quoted
 from codezero.login.page_process import Page as PageProcess
 from codezero.login.signing import Transaction
+from codezero.settings import compose, quoted
 
 
 def spellings(secret: bytes | str) -> set[bytes]:

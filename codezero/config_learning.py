@@ -1,0 +1,284 @@
+"""Settings of what learns and what it learns from: models, solver, judge, reward, proposer, data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+EVERY_LINEAR = "all-linear"
+"""As a target of LoRA: every linear layer but the output head."""
+QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
+"""What a judge can be asked."""
+DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests")
+"""Sources of problems that have a name."""
+MAX_SOURCES = 16
+
+
+def one_of(*choices: str) -> AfterValidator:
+    """A text that is one of these. Not a Literal, which OmegaConf knows only from 2.4 on."""
+
+    def check(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"={value} is unknown; choose one of: {', '.join(choices)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _questions(names: list[str]) -> list[str]:
+    unknown = [name for name in names if name not in QUESTIONS]
+    if unknown or not names:
+        what = f" has the unknown {unknown[0]}" if unknown else " is empty"
+        raise ValueError(f"{what}; choose some of: {', '.join(QUESTIONS)}")
+    return names
+
+
+def source_weights(sources: Sequence[str]) -> dict[str, float]:
+    """`NAME` or `NAME:WEIGHT` -> weight by name. Raises ValueError that says what is wrong with which."""
+    weights: dict[str, float] = {}
+    for text in sources:
+        name, colon, given = text.rpartition(":")
+        try:
+            weight = float(given) if colon else 1.0
+        except ValueError:
+            name, weight = text, 1.0  # a path may hold a colon
+        name = name if colon and name else text
+        if name.partition("@")[0] not in DATA_SETS and "/" not in name and not name.endswith((".jsonl", ".parquet")):
+            raise ValueError(f"{name} is unknown; choose some of: {', '.join(DATA_SETS)}, or a path with a / in it")
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"{text} has no weight above 0")
+        if name in weights:
+            raise ValueError(f"{name} is named twice")
+        weights[name] = weight
+    if not 0 < len(weights) <= MAX_SOURCES:
+        raise ValueError(f"{len(weights)} sources, not 1 to {MAX_SOURCES}")
+    return weights
+
+
+def _sources(sources: list[str]) -> list[str]:
+    try:
+        source_weights(sources)
+    except ValueError as error:
+        raise ValueError(f": {error}") from error
+    return sources
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The policy that learns, how much of it does, and where models run."""
+
+    solver: str = "nano"
+    """`nano` (embedded), a directory, a Hugging Face id, or `auto`: by the memory of the device, once for each run."""
+    profile: str = ""
+    """Which of `configs/profile/` describes this hardware; each of them says so here. `auto`: the largest that fits,
+    once for each run."""
+    device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
+    """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
+    gpus: Annotated[int, Field(ge=0, le=64)] = 1
+    """Cards of this machine that compute together, each with a process of its own; 0: every visible one. Without a
+    card: so many processes on the CPU."""
+    precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
+    """auto: bfloat16 on CUDA cards that compute in it, float32 elsewhere."""
+    threads: Annotated[int, Field(ge=0)] = 0
+    """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
+    backend: Annotated[str, one_of("own", "vllm")] = "own"
+    """Who decodes the solver's attempts. vllm: an engine in this process, for larger models; needs the extra `vllm`."""
+    backend_share: Annotated[float, Field(gt=0, le=0.95)] = 0.3
+    """Of the device's memory, what vLLM takes for its own copy of the weights and for keys and values."""
+    train: Annotated[str, one_of("full", "lora")] = "full"
+    """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
+    lora_rank: Annotated[int, Field(ge=1, le=1024)] = 16
+    lora_alpha: Annotated[float, Field(gt=0, le=4096)] = 32.0
+    """The adapter's output is multiplied by alpha / rank."""
+    lora_targets: list[str] = field(default_factory=lambda: [EVERY_LINEAR])
+    """Names of the linear layers that get one, for example [q_proj,v_proj]; `all-linear`: all but the output head."""
+    activation_checkpointing: Annotated[str, one_of("auto", "on", "off")] = "auto"
+    """Compute activations twice instead of keeping them; auto: from 200 million parameters on."""
+    memory_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of the device's memory, what this node may count on: several nodes on one device share it."""
+    preflight: Annotated[str, one_of("refuse", "warn")] = "refuse"
+    """What is done when the estimated memory is more than there is."""
+
+
+@dataclass(kw_only=True)
+class SolverConfig:
+    """Sampling and GRPO."""
+
+    group_size: Annotated[int, Field(ge=2, le=64)] = 8
+    """G: completions sampled for each problem."""
+    problems_per_iteration: Annotated[int, Field(ge=1, le=1024)] = 16
+    max_new_tokens: Annotated[int, Field(ge=1, le=32768)] = 48
+    max_prompt_tokens: Annotated[int, Field(ge=16, le=131072)] = 256
+    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
+    learning_rate: Annotated[float, Field(gt=0, le=0.1)] = 5e-4
+    settle_steps: Annotated[int, Field(ge=0)] = 0
+    """The rate falls as 1 / (1 + steps / settle_steps), so that the policy comes to rest; 0: it stays."""
+    minibatches: Annotated[int, Field(ge=1, le=64)] = 2
+    """Optimiser steps an iteration's rows are divided into."""
+    micro_batch_rows: Annotated[int, Field(ge=1)] = 64
+    """Rows in one forward pass; bounds memory, not the gradient."""
+    loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo")] = "dapo"
+    clip_low: Annotated[float, Field(gt=0, le=1)] = 0.2
+    clip_high: Annotated[float, Field(gt=0, le=10)] = 0.28
+    scale_rewards: Annotated[str, one_of("none", "group")] = "none"
+    """group: divide advantages by the group's standard deviation."""
+    kl_beta: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Weight of the KL leash to the initial model; 0: none is loaded."""
+    grad_clip: Annotated[float, Field(gt=0)] = 1.0
+    """Largest gradient norm."""
+    refill: Annotated[float, Field(ge=1, le=8)] = 2.0
+    """Most that is sampled in an iteration to replace groups without spread, in batches of problems_per_iteration;
+    1: they are not replaced."""
+    passes: Annotated[int, Field(ge=1, le=16)] = 1
+    """Times an iteration's rows are learned from; from the second on weighed by `stale`."""
+    replay: Annotated[float, Field(ge=0, le=4)] = 0.0
+    """Rows of earlier iterations in an update, for each fresh one; weighed by `stale`."""
+    stale: Annotated[str, one_of("tis", "m2po")] = "tis"
+    """How tokens count that an earlier policy wrote. tis: by their probability ratio, at most 2 times. m2po: by the
+    ratio, without those that drifted furthest."""
+
+
+@dataclass(kw_only=True)
+class ExternalConfig:
+    """What is learned from peers' attempts, which the own judge has judged anew."""
+
+    policy: Annotated[str, one_of("positives", "sapo", "off")] = "positives"
+    """positives: attempts better than their group are pushed up, others are left alone. sapo: worse ones are pushed
+    down too. off: nothing is."""
+    gate: bool = True
+    """Learn from a peer only while the own judge finds its attempts at least as good as the own ones?"""
+    groups: Annotated[int, Field(ge=0, le=1024)] = 16
+    """Most peers' groups in one update."""
+    share: Annotated[float, Field(ge=0, le=0.95)] = 0.5
+    """Most of an update's attempts, own ones that teach nothing included, that may be of peers."""
+
+
+@dataclass(kw_only=True)
+class EvaluatorConfig:
+    """The frozen judge."""
+
+    kind: Annotated[str, one_of("local", "openai", "ollama")] = "local"
+    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
+    model: str = "nano"
+    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
+    url: str = ""
+    """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 20.0
+    """Deadline of everything asked of an endpoint for one batch; what is not answered by then is unavailable."""
+    requests: Annotated[int, Field(ge=1, le=256)] = 8
+    """Requests under way at an endpoint at once."""
+    questions: Annotated[list[str], AfterValidator(_questions)] = field(default_factory=lambda: list(QUESTIONS))
+    """What the judge is asked: any of these; calibration then weighs each by its proven skill."""
+    canaries: Annotated[int, Field(ge=80, le=20000)] = 400
+    """Known right and wrong solutions that calibration rests on; the newest count."""
+    canaries_from: str = ""
+    """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: synthetic ones."""
+    canaries_per_iteration: Annotated[int, Field(ge=0, le=1024)] = 16
+    """Fresh ones judged in each iteration, unmarked among the others."""
+    refit_every: Annotated[int, Field(ge=0)] = 50
+    """Iterations between two calibrations; 0: only at the start."""
+    on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
+    """When the judge is found exploited. tighten: calibrate anew at once, and stop when that does not help."""
+    batch_rows: Annotated[int, Field(ge=1)] = 128
+    guard_seconds: Annotated[float, Field(gt=0)] = 2.0
+    """CPU seconds of the static pass for one completion; four times as long on the clock."""
+    guard_memory_mib: Annotated[int, Field(ge=128)] = 512
+
+
+@dataclass(kw_only=True)
+class RewardConfig:
+    """What a completion earns: cap * (the four parts, weighted; weights are divided by their sum)."""
+
+    mode: Annotated[str, one_of("judge", "rlvr")] = "judge"
+    """judge: nothing is executed. rlvr: correctness is the outcome of running the tests in a sandbox."""
+    correctness: Annotated[float, Field(ge=0, le=1)] = 0.70
+    structure: Annotated[float, Field(ge=0, le=1)] = 0.15
+    adherence: Annotated[float, Field(ge=0, le=1)] = 0.10
+    format: Annotated[float, Field(ge=0, le=1)] = 0.05
+
+
+@dataclass(kw_only=True)
+class AuditConfig:
+    """Execution of a sample of the judged attempts, outside the reward, to see how far the judge can be believed."""
+
+    share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Of the judged attempts; 0: nothing is executed."""
+    sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
+    """auto: the Monty interpreter, and bubblewrap where that could not tell and the kernel allows it."""
+    window: Annotated[int, Field(ge=50, le=100_000)] = 2000
+    """Newest executed attempts that the figures are of."""
+
+
+@dataclass(kw_only=True)
+class EvalsConfig:
+    """Executed truth, beside the reward."""
+
+    every: Annotated[int, Field(ge=0)] = 25
+    """Iterations between two exams; 0: never. Two more come after a fifth and two fifths of the first ones."""
+    problems: Annotated[int, Field(ge=5, le=10000)] = 200
+    """Held-out problems, spread evenly over the five levels."""
+    samples: Annotated[int, Field(ge=1, le=256)] = 8
+    """n: attempts at each held-out problem."""
+    seed: Annotated[int, Field(ge=0)] = 20_000
+    """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
+
+
+@dataclass(kw_only=True)
+class ProposerConfig:
+    """Who writes new problems."""
+
+    kind: Annotated[str, one_of("local", "openai")] = "local"
+    """local: in this process. openai: an OpenAI-compatible endpoint (vLLM and others), constrained where it can be."""
+    model: str = "nano"
+    """`nano` (embedded), a directory, a Hugging Face id, or `off`; for an endpoint the name it serves."""
+    url: str = ""
+    """Base address of the endpoint; a key for it comes from CODEZERO_PROPOSER_KEY."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    """Deadline of one try at an endpoint."""
+    requests: Annotated[int, Field(ge=1, le=256)] = 4
+    """Requests under way at an endpoint at once."""
+    taken: Annotated[int, Field(ge=0, le=64)] = 12
+    """Names of the last problems that are shown as taken, and refused when they come again; 0: none."""
+    problems_per_iteration: Annotated[int, Field(ge=0, le=64)] = 2
+    every: Annotated[int, Field(ge=1)] = 4
+    """Propose each this many iterations."""
+    rest_seconds: Annotated[float, Field(ge=0, le=3600)] = 15.0
+    """With role=proposer: from the beginning of one iteration to that of the next."""
+    max_new_tokens: Annotated[int, Field(ge=16, le=8192)] = 256
+    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
+    attempts: Annotated[int, Field(ge=1, le=16)] = 2
+    """Tries for one problem before it is left out this time; with `train` one."""
+    vetting: Annotated[int, Field(ge=0, le=64)] = 4
+    """The solver's attempts at an own problem before it is offered: it is dropped when the judge, or execution with
+    reward.mode=rlvr, finds its tests contradicted. 0: offered unseen. A judge that is never shown tests cannot tell."""
+    structured: Annotated[str, one_of("auto", "off")] = "auto"
+    """auto: a model in this process is held to the form of a proposal where its tokenizer allows that, and an endpoint
+    is asked for it. off: what is written is only parsed, as it is in any case. A model that learns (`train`) is never
+    held to a form: what it draws has to be its own."""
+    train: bool = False
+    """Does it learn to write problems that teach the solver most? For a model in this process; `model.train` says
+    whether all of it learns or an adapter. A checkpoint goes on only with the same choice."""
+    group_size: Annotated[int, Field(ge=2, le=32)] = 8
+    """K: with `train`, proposals sampled for each level asked for, which are compared with each other."""
+    wait: Annotated[int, Field(ge=1, le=1000)] = 8
+    """With `train`, iterations until a group is learned from though not all its proposals were attempted."""
+    learning_rate: Annotated[float, Field(gt=0, le=0.1)] = 1e-4
+    """With `train`."""
+    kl_beta: Annotated[float, Field(ge=0, le=10)] = 0.01
+    """With `train`, weight of the KL leash to the initial model; 0: none is loaded."""
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """Where problems come from."""
+
+    proposer_share: Annotated[float, Field(ge=0, le=1)] = 0.25
+    """Share of an iteration's problems taken from proposers when there are enough."""
+    sources: Annotated[list[str], AfterValidator(_sources)] = field(default_factory=lambda: ["synthetic"])
+    """Where the rest comes from, each with its weight behind a colon, 1 without: synthetic, mbpp, mbpp_sanitized,
+    code_contests, or a path: a JSONL or Parquet file with rows in the form of these sets, or a directory of such files.
+    For example [mbpp:3,synthetic]. NAME@REVISION reads another commit of a set of the hub. Where none of them can be
+    read, synthetic problems stand in."""
+    wait_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""

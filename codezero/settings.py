@@ -1,0 +1,292 @@
+"""Overrides -> checked settings: the values of `configs/`, then `configs/local.yaml`, then the command line's.
+
+`configs/local.yaml` lies in the folder a command is started in, beside swarm.pem and runs/, and every command reads it.
+It may choose groups (`profile: peer`), which Hydra's own `optional` entries cannot do: its values become overrides.
+Whatever is wrong is reported in one line that names the key and the nearest right one.
+"""
+
+import dataclasses
+import difflib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from codezero.config import NodeConfig, check
+from codezero.errors import ConfigError
+
+MAIN = "node.yaml"
+LOCAL = Path("configs", "local.yaml")
+VARIABLE = "CODEZERO_LOCAL"
+"""Names another file; set and empty: no file is read."""
+MAX_BYTES = 1 << 20
+PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
+"""Settings that other people see. Their values are written out: no resolver may put the environment into them."""
+
+
+def beside_package(name: str) -> Path:
+    """A folder of the checkout, or its copy inside an installed package."""
+    package = Path(__file__).resolve().parent
+    beside = package.parent / name
+    return beside if beside.is_dir() and (package.parent / "pyproject.toml").is_file() else package / name
+
+
+def config_directory() -> Path:
+    return beside_package("configs")
+
+
+def check_directories(config: NodeConfig) -> None:
+    """Models that are named by a path are there. Raises ConfigError."""
+    models = {
+        "model.solver": config.model.solver,
+        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
+        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
+    }
+    for key, name in models.items():
+        if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
+            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
+
+
+def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
+    """Every dotted key of the schema, groups included."""
+    for spec in dataclasses.fields(schema):
+        yield prefix + spec.name
+        if dataclasses.is_dataclass(spec.type):
+            yield from keys(spec.type, prefix + spec.name + ".")
+
+
+def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISHED) -> NodeConfig:
+    """The shipped values, the user's own, then `overrides`, as checked dataclasses.
+
+    published: keys whose values must not hold an interpolation. Raises ConfigError with one line that names the key
+    and the nearest right one, and the user's file if the mistake is there.
+    """
+    for override in overrides:
+        _check_key(override)
+    own = own_overrides(overrides)
+    try:
+        return _checked([*own, *overrides], published)
+    except ConfigError as error:
+        if own and _mistake(own) == str(error):
+            raise ConfigError(f"{local_file()}: {error}") from error
+        raise
+
+
+def own_overrides(overrides: Sequence[str]) -> list[str]:
+    """The user's own file as overrides, without the keys that `overrides` give. Raises ConfigError."""
+    path, typed = local_file(), {_key(override) for override in overrides}
+    if path is None or (path == LOCAL and not path.exists()):
+        return []
+    own, sections = list[str](), {key.rpartition(".")[0] for key in keys()}
+    values = dict(_flat(_read_yaml(path)))
+    try:
+        for key, value in values.items():
+            _check_key(f"{key}=")
+            if value is None and key not in sections:  # a section may have all its lines commented out
+                raise ConfigError(f"{key} has no value; write one, or drop the line")
+            if isinstance(value, list) and any(isinstance(item, dict | list) for item in cast("list[object]", value)):
+                raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
+            if value is not None and key not in typed:
+                own.append(f"{key}={_right_hand_side(cast(object, value))}")
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return own
+
+
+def _checked(overrides: Sequence[str], published: Sequence[str] = ()) -> NodeConfig:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    composed = _hydra_composed(overrides)
+    raw = dict(_flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False))))
+    for key in published:
+        if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
+            raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
+    try:
+        config = cast(NodeConfig, OmegaConf.to_object(composed))
+    except OmegaConfBaseException as error:
+        raise ConfigError(_one_line(error, overrides)) from error
+    check(config)
+    return config
+
+
+def _mistake(overrides: Sequence[str]) -> str:
+    """Why these alone are refused; empty when they are not."""
+    try:
+        _checked(overrides, PUBLISHED)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _hydra_composed(overrides: Sequence[str], *, with_hydra: bool = False) -> Any:
+    """What Hydra makes of the shipped values and `overrides`; with_hydra: and its own notes. Raises ConfigError."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    ConfigStore.instance().store(name="schema", node=NodeConfig)
+    try:
+        with initialize_config_dir(str(config_directory()), version_base=None):
+            return hydra_compose("node", overrides=list(overrides), return_hydra_config=with_hydra)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error, overrides)) from error
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
+def _check_key(override: str) -> None:
+    """Name the nearest right key for a misspelt one, which Hydra does not."""
+    key = _key(override)
+    known = sorted({*keys(), *(path.name for path in config_directory().iterdir() if path.is_dir())})
+    if "=" not in override:
+        raise ConfigError(f"'{override}' is not an override; write key=value, for example solver.learning_rate=1e-5")
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+        raise ConfigError(f"{key} is not a setting; did you mean {near[0]}? `codezero config show` lists them all")
+
+
+def _one_line(error: Exception, overrides: Sequence[str]) -> str:
+    """Hydra's and OmegaConf's many-line messages as one line that names the key."""
+    lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
+    key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
+    what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
+    given = next((override for override in reversed(overrides) if key and override.startswith(key + "=")), key)
+    return f"{given}: {what}" if given else what
+
+
+def _right_hand_side(value: object) -> str:
+    """A value of the user's own file as an override's right-hand side; its interpolations stay alive."""
+    if isinstance(value, list):
+        return f"[{','.join(_right_hand_side(item) for item in cast('list[object]', value))}]"
+    return _in_quotes(value) if isinstance(value, str) else str(value).lower()
+
+
+def quoted(value: object) -> str:
+    """`value` as an override's right-hand side that composes to exactly this text, whatever it holds.
+
+    Interpolations are escaped, so that text of a stranger never reaches a resolver. One text has no such form: `???`,
+    which OmegaConf reads as a missing value and `compose` therefore refuses.
+    """
+    return _in_quotes(re.sub(r"(\\*)\$\{", lambda run: f"{run[1] * 2}\\${{", str(value)))
+
+
+def _in_quotes(text: str) -> str:
+    """Hydra's quoted string: backslashes count only where they stand before a quote."""
+    return "'" + re.sub(r"(\\*)('|$)", lambda run: run[1] * 2 + run[2].replace("'", "\\'"), text) + "'"
+
+
+def local_file() -> Path | None:
+    """Where the user's own settings are looked for; None: nowhere."""
+    named = os.environ.get(VARIABLE)
+    return LOCAL if named is None else Path(named) if named else None
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    """The settings in a file of values, nested as they were written. Raises ConfigError."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        with path.open(encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_size > MAX_BYTES:
+                raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; settings are a page at most")
+            read: object = OmegaConf.to_container(OmegaConf.load(stream), resolve=False)  # knows 1e-4, as YAML does not
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); mend or remove it") from error
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(read, dict):
+        raise ConfigError(f"{path} holds no settings; write key: value, for example solver.learning_rate: 1e-4")
+    return cast("dict[str, Any]", read)
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values; None for one that was written without."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Every setting by dotted key, in the schema's order, and where its value comes from."""
+
+    values: Mapping[str, object]
+    origins: Mapping[str, str]
+    """default, node.yaml, GROUP=CHOICE, the path of the user's own file, or command line; the last that gave it."""
+    groups: Mapping[str, str]
+    """What was chosen of each group of files."""
+    local: Path | None
+    """Where the user's own file is looked for."""
+    local_found: bool
+
+
+def trace(overrides: Sequence[str]) -> Provenance:
+    """Every setting that `overrides` and the user's own file lead to. Raises ConfigError."""
+    values, own = dict(_flat(dataclasses.asdict(compose(overrides)))), own_overrides(overrides)
+    chosen = _hydra_composed([*own, *overrides], with_hydra=True).hydra.runtime.choices
+    directory, local = config_directory(), local_file()
+    entries = cast("list[object]", _read_yaml(directory / MAIN)["defaults"])
+    order = [name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, str]", entry)]
+    groups = {name: str(chosen[name]) for name in order}
+    files = [(f"{name}={choice}", directory / name / f"{choice}.yaml") for name, choice in groups.items()]
+    origins = dict.fromkeys(values, "default")
+    for origin, path in [*files, (MAIN, directory / MAIN)]:
+        origins |= dict.fromkeys((key for key, _ in _flat(_read_yaml(path))), origin)
+    origins |= dict.fromkeys(_keys_of(own), str(local)) | dict.fromkeys(_keys_of(overrides), "command line")
+    found = local is not None and local.exists()
+    return Provenance(values=values, origins=origins, groups=groups, local=local, local_found=found)
+
+
+def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
+    """The dotted keys that overrides give a value; of `solver={learning_rate: 1e-4}` the one inside."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        value: object = override.value()
+        if isinstance(value, dict):
+            yield from (key for key, _ in _flat({override.key_or_group: value}))
+        else:
+            yield override.key_or_group
+
+
+def as_yaml(settings: Provenance) -> str:
+    """YAML that is a config of its own, with the origin of each value behind it."""
+    rows: list[tuple[str, str]] = []
+    section = ""
+    for key, value in settings.values.items():
+        of, _, name = key.rpartition(".")
+        if of != section:
+            rows.append((f"{of}:", ""))
+            section = of
+        rows.append((f"{'  ' if of else ''}{name}: {_scalar(value)}", settings.origins[key]))
+    width = max(min(len(line), 48) for line, _ in rows)
+    where = f"{settings.local or 'none'}{'' if settings.local_found or not settings.local else ' (not there)'}"
+    groups = " ".join(f"{group}={choice}" for group, choice in settings.groups.items())
+    lines = [f"{line:{width}}  # {origin}\n" if origin else f"{line}\n" for line, origin in rows]
+    return f"# {groups}; your own settings: {where}\n{''.join(lines)}"
+
+
+def as_json(settings: Provenance) -> str:
+    """One object: `settings` by dotted key, each with value and origin; `groups`; `local`, the user's file or null."""
+    values = {key: {"value": value, "origin": settings.origins[key]} for key, value in settings.values.items()}
+    local = str(settings.local) if settings.local_found else None
+    return json.dumps({"settings": values, "groups": dict(settings.groups), "local": local})
+
+
+def _scalar(value: object) -> str:
+    """A value in one line of YAML."""
+    from yaml import safe_dump
+
+    return safe_dump([value], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
