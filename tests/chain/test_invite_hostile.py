@@ -22,7 +22,7 @@ from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkP
 from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
 from codezero.errors import ConfigError, InviteError
-from codezero.settings import DEFAULT, VARIABLE, compose, quoted
+from codezero.settings import LOCAL, VARIABLE, compose, quoted
 from codezero.wiring.founding import joined
 
 SECRET = "hf_PlantedSecret0123456789"
@@ -145,7 +145,7 @@ def test_the_users_own_settings_may_name_the_environment(tmp_path: Path, monkeyp
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE)
-    DEFAULT.parent.mkdir()
-    DEFAULT.write_text(f"chain:\n  rpc_urls: ['https://rpc.example/{LEAK}']\n")
+    LOCAL.parent.mkdir()
+    LOCAL.write_text(f"chain:\n  rpc_urls: ['https://rpc.example/{LEAK}']\n")
     assert compose([]).chain.rpc_urls == [f"https://rpc.example/{SECRET}"]
     assert compose([f"evaluator.url='http://judge/{LEAK}'"]).evaluator.url == f"http://judge/{SECRET}"
