@@ -54,7 +54,7 @@ HOMES: dict[str, set[str]] = {
     "hivemind": {"swarm"},
     "httpx2": {"models", "problems"},
     "openai": {"models"},
-    "huggingface_hub": {"models", "solver", "ops"},
+    "huggingface_hub": {"models", "solver", "wiring", "ops"},
     "hydra": {"settings"},
     "omegaconf": {"settings"},
     "yaml": {"settings"},

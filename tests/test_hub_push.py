@@ -10,13 +10,15 @@ from pathlib import Path
 
 import hub_writer
 import pytest
+from builders_monitor import exam_row, folded, row
 from hub_writer import TOKEN, Hub
 
+from codezero.config import HubConfig
 from codezero.errors import ConfigError
+from codezero.monitor.run_state import Fold
 from codezero.settings import compose
-from codezero.solver.hub import STATE, HubPusher, Target, read_state, stage
-from codezero.solver.hub_card import Facts, Measured, model_card
-from codezero.wiring.hub import token_of
+from codezero.solver.hub_push import STATE, HubPusher, read_state, stage
+from codezero.wiring.hub import model_card, token_of
 
 SAVED = "hf_saved_by_the_user"
 
@@ -46,9 +48,9 @@ def policy_in(folder: Path, *, salt: bytes = b"x") -> Path:
 
 def pusher(run: Path, *, seconds: float = 60.0, private: bool = True, clock: list[float] | None = None) -> HubPusher:
     run.mkdir(exist_ok=True)
-    target = Target(repository="me/mine", private=private, token=TOKEN, every=10, seconds=seconds)
-    told = clock or [0.0]
-    return HubPusher(target, run, lambda iteration: f"# card of {iteration}\n", clock=lambda: told[0])
+    settings = HubConfig(repository="me/mine", private=private, every=10, seconds=seconds)
+    now = clock or [0.0]
+    return HubPusher(settings, TOKEN, run, lambda iteration: f"# card of {iteration}\n", clock=lambda: now[0])
 
 
 def done(one: HubPusher) -> None:
@@ -73,7 +75,7 @@ def test_a_policy_is_pushed_whole_and_private_with_the_runs_own_token(hub: Hub, 
     assert state and (state.round, state.iteration, state.problem) == (3, 7, "") and "/commit/" in state.commit
     assert sorted(path.name for path in policy.iterdir()) == ["config.json", "model.safetensors"]
     one.close()
-    assert TOKEN not in (tmp_path / "run" / STATE).read_text() and TOKEN not in repr(one._target)  # pyright: ignore
+    assert TOKEN not in (tmp_path / "run" / STATE).read_text() and TOKEN not in repr(one)
 
 
 def test_it_is_pushed_every_so_many_rounds_a_restart_included(hub: Hub, tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_refusal_is_logged_once_and_tried_again_later(
     clock = [0.0]
     one, policy = pusher(tmp_path / "run", clock=clock), policy_in(tmp_path / "p")
     hub.refuses = True
-    with caplog.at_level(logging.INFO, "codezero.solver.hub"):
+    with caplog.at_level(logging.INFO, "codezero.solver.hub_push"):
         for tried in range(3):
             one.saved(policy, tried, 5)
             done(one)
@@ -117,7 +119,7 @@ def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_a_push_is_cut_off_when_the_run_ends(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codezero.solver.hub.LEAVE_SECONDS", 1.0)
+    monkeypatch.setattr("codezero.solver.hub_push.LEAVE_SECONDS", 1.0)
     hub.hangs = True
     one = pusher(tmp_path / "run", seconds=600.0)
     one.saved(policy_in(tmp_path / "p"), 1, 1)
@@ -162,12 +164,16 @@ def test_a_damaged_state_is_none(tmp_path: Path) -> None:
 
 
 def test_the_card_says_how_each_figure_was_measured() -> None:
-    measured = [Measured("average@8", "executed", 25, 0.5, 0.4, 0.6), Measured("mean reward", "judged", 30, 0.7)]
-    facts = Facts("mine", "/home/me/m|odel", "nano", False, 30, {"loss": "dapo"}, measured)
-    card = model_card(facts)
-    assert "| average@8 | executed | 25 | 0.500 | 0.400 to 0.600 |" in card and "| judged | 30 | 0.700 |  |" in card
+    fold = folded(*(row(at, 0.7) | exam_row(at, 0.5, reach=0.1) for at in (20, 25, 30)), row(31, 0.9))
+    config = compose(["hub.repository=me/mine", "model.solver='/home/me/m|odel'", "solver.loss=dapo"])
+    card = model_card(config, fold, 30)
+    for at in (20, 30):
+        assert f"| average@8 | executed | {at} | 0.500 | 0.400 to 0.600 |\n" in card
+    assert "| mean reward | judged | 30 | 0.700 |  |\n\n*executed*" in card and "| 25 |" not in card
+    assert "\n| seed | 0 |\n" in card + "\n" and "Nothing has been measured" not in card
     assert "/home" not in card and "m/odel" in card and "base_model" not in card
-    assert "base_model: Qwen/Q" in model_card(Facts("m", "Qwen/Q", "nano", True, 1, {}, []))
+    first = model_card(compose(["hub.repository=me/m", "model.solver=Qwen/Q"]), Fold(), 1)
+    assert "base_model: Qwen/Q" in first and "Nothing has been measured" in first
 
 
 @pytest.mark.parametrize(
@@ -179,15 +185,15 @@ def test_a_token_file_that_is_open_or_empty_is_refused(mode: int, held: str, sai
     path.write_text(held)
     path.chmod(mode)
     with pytest.raises(ConfigError, match=said):
-        token_of(compose(["hub.repository=me/mine", f"hub.token_file={path}"]))
+        token_of(HubConfig(repository="me/mine", token_file=str(path)))
 
 
 def test_a_token_comes_from_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", f" {TOKEN}\n")
-    assert token_of(compose(["hub.repository=me/mine", "hub.token_variable=MINE"])) == TOKEN
+    assert token_of(HubConfig(repository="me/mine", token_variable="MINE")) == TOKEN
     monkeypatch.delenv("MINE")
     with pytest.raises(ConfigError, match="the variable MINE has none"):
-        token_of(compose(["hub.repository=me/mine", "hub.token_variable=MINE"]))
+        token_of(HubConfig(repository="me/mine", token_variable="MINE"))
 
 
 @pytest.mark.parametrize("name", ["mine", "a/b/c", "a b/c", "../x", "/x"])

@@ -23,7 +23,7 @@ from codezero.monitor.reader import find_runs
 from codezero.monitor.run_state import whole
 from codezero.monitor.summaries import proposal_lines
 from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
-from codezero.solver.hub import HubState, read_state
+from codezero.solver.hub_push import HubState, read_state
 from codezero.system.files import full
 
 MAX_BYTES = 1 << 20
