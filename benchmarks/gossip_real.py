@@ -97,11 +97,11 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
     from codezero.swarm.hivemind_dht import create_node, start_daemon
     from codezero.swarm.hivemind_transport import HivemindTransport
     from codezero.swarm.identity import Identity
-    from codezero.swarm.messages import Heard, Publish
-    from codezero.swarm.peer_store import Neighbourhood
+    from codezero.swarm.messages import Publish, ReceivedBody
+    from codezero.swarm.peer_store import PeerStore
     from codezero.swarm.records import PeerRecordValidator
     from codezero.swarm.schema import GROUPS
-    from codezero.swarm.trust import Trust
+    from codezero.swarm.trust import PeerTrust
     from codezero.swarm.wire import encode_body
 
     first: list[str] = []
@@ -109,7 +109,7 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
     class Node:
         def __init__(self, number: int) -> None:
             self.number, self.random = number, Random(number)
-            self.heard: list[Heard] = []
+            self.heard: list[ReceivedBody] = []
 
         async def start(self) -> "Node":
             path = folder / f"{self.number}.pem"
@@ -120,27 +120,27 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
             self.exchange = Exchange(
                 HivemindTransport(node, validator, SWARM),
                 validator,
-                Trust(validator.member),
+                PeerTrust(validator.member),
                 swarm=SWARM,
                 pull_groups=options.want,
-                on_heard=self.heard.append,
+                on_body=self.heard.append,
                 random=self.random,
             )
             await self.exchange.start()
             if not first:
                 first.extend(str(address) for address in await self.p2p.get_visible_maddrs())
-            self.neighbourhood = Neighbourhood(node, first[:1])
+            self.neighbourhood = PeerStore(node, first[:1])
             await self.neighbourhood.rejoin()
             return self
 
         async def play(self, number: int) -> int:
             group = attempts(self.identity.peer_id, number, options.body, self.random)
             body = encode_body([group], peer=self.identity.peer_id, round_number=number)
-            self.exchange.play(number)
+            self.exchange.open_round(number)
             self.exchange.publish(Publish(GROUPS, number, body, [0.5], TOKENIZER))
             wanted, before = min(options.want, options.nodes - 1), len(self.heard)
             while True:
-                await self.exchange.look()
+                await self.exchange.poll()
                 heard = len(self.heard) - before
                 if heard >= wanted:
                     return heard

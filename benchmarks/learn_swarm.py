@@ -59,7 +59,7 @@ class Node:
 
 def run(case: Case, starts: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Play all rounds. `curve` is [round, mean executed average@8, of each honest node], before any training first."""
-    from codezero.swarm.local import LocalHub
+    from simulation.hub import LocalHub
 
     began, hub, judge = time.monotonic(), LocalHub(), Remembering()
     honest = case.nodes - (POISONED if case.scenario in ("poisoned", "absent") else 0)
@@ -101,6 +101,8 @@ def look(number: int, nodes: Sequence[Node]) -> Any:
 
 
 def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Path) -> Node:
+    from simulation.hub import HubSwarm
+
     from codezero.code.parsing import extract_code
     from codezero.config import ExternalConfig, SolverConfig
     from codezero.evals.exam import HeldOutExam
@@ -110,7 +112,6 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
     from codezero.sandbox.monty import MontySandbox
     from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver, solver_prompt
-    from codezero.swarm.local import LocalSwarm
 
     name = peer_id(index)
     settings = SolverConfig(
@@ -140,7 +141,7 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
         prompt=solver_prompt,
         extract=lambda text: extract_code(text).code,
     )
-    swarm = LocalSwarm(name, hub)
+    swarm = HubSwarm(name, hub)
     return Node(name, solver, exam, swarm, stream(case, index))
 
 
@@ -160,11 +161,12 @@ def stream(case: Case, index: int) -> Iterator[Any]:
 
 def liar(case: Case, index: int, hub: Any) -> Callable[[int], None]:
     """Publishes groups in which the best attempt is a wrong program: half near misses, half rubbish."""
+    from simulation.hub import HubSwarm
+
     from codezero.problems.synthetic.tasks import fence, make_task, mutants
-    from codezero.swarm.local import LocalSwarm
     from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
-    swarm = LocalSwarm(peer_id(index), hub)
+    swarm = HubSwarm(peer_id(index), hub)
     chance = Random(f"liar {case.seed} {index}")
     sure = Verdict(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, Status.JUDGED)
 

@@ -122,7 +122,7 @@ def train_verifier(folder: Path) -> None:
 
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
-    from codezero.nano.train import train_on
+    from codezero.nano.train import train
 
     loaded = load_model(str(weights_directory("judge")), device="cpu", role="judge", for_training=True)
     torch.set_num_threads(1)
@@ -137,7 +137,7 @@ def train_verifier(folder: Path) -> None:
         if not (step := next(done)) % 50:
             say(f"step {step} of {VERIFIER_STEPS}")
 
-    loss = train_on(model, verifier_batches(loaded.tokenizer), steps=VERIFIER_STEPS, on_step=tell)
+    loss = train(model, verifier_batches(loaded.tokenizer), steps=VERIFIER_STEPS, on_step=tell)
     say(f"its loss is {loss:.3f} nats an answer")
     model.save_pretrained(folder)
     loaded.tokenizer.save_pretrained(folder)

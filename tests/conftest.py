@@ -2,6 +2,8 @@
 
 import logging
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,9 @@ LONG = {
 }  # fmt: skip
 """Files whose tests run whole nodes, for a minute or more."""
 
+ROOT = str(Path(__file__).parents[1])
+sys.path.insert(0, ROOT)  # the tree that these tests lie in, wherever codezero is installed from
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))
 os.environ["CODEZERO_LOCAL"] = ""  # whose machine this is has settings of their own, for nodes and not for tests
 
 settings.register_profile("codezero", deadline=None)  # machines are busy; a test never asserts a duration

@@ -23,7 +23,7 @@ RIGHT = "def f(x):\n    return x * 2"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[BubblewrapSandbox]:
-    reason = BubblewrapSandbox.why_not()
+    reason = jail.why_not()
     if reason:
         pytest.skip(reason)
     with BubblewrapSandbox(seconds=1, memory_mib=160) as sandbox:
@@ -203,7 +203,7 @@ def test_a_machine_without_bubblewrap_says_so(
         program.write_text(f"#!{shutil.which('sh')}\necho bubblewrap 0.6.1\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert says in BubblewrapSandbox.why_not() or sys.platform != "linux"
+    assert says in jail.why_not() or sys.platform != "linux"
     with pytest.raises(SandboxError):
         BubblewrapSandbox()
 

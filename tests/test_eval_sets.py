@@ -13,8 +13,8 @@ import pytest
 
 from codezero.errors import ConfigError, ProblemError
 from codezero.evals import program_sets, rows
-from codezero.evals.grading import Executor
-from codezero.evals.ledger import Attempt
+from codezero.evals.evaluation_log import SampledAttempt
+from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import jobs, program, well_known_imports
 from codezero.sandbox.base import Outcome
@@ -23,9 +23,9 @@ from codezero.sandbox.tiered import open_sandbox
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[Executor]:
+def grader() -> Iterator[SandboxGrader]:
     with open_sandbox("monty") as sandbox:
-        yield Executor(sandbox)
+        yield SandboxGrader(sandbox)
 
 
 def read(name: str, path: Path) -> list[Any]:
@@ -41,19 +41,21 @@ def test_a_set_is_the_same_in_every_format(name: str, suffix: str, tmp_path: Pat
 
 @pytest.mark.parametrize("right", [True, False])
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_right_answers_pass_and_wrong_ones_do_not(name: str, right: bool, tmp_path: Path, executor: Executor) -> None:
+def test_right_answers_pass_and_wrong_ones_do_not(
+    name: str, right: bool, tmp_path: Path, grader: SandboxGrader
+) -> None:
     tasks = read(name, small.write_rows(tmp_path / "rows.jsonl", small.SETS[name]))
-    tried = [[Attempt(text, True)] for text in small.answers(name, right=right)]
-    marks = executor.mark(tasks, tried)
-    assert [[mark.passed for mark in one] for one in marks] == [[right]] * 5, marks
+    tried = [[SampledAttempt(text, True)] for text in small.answers(name, right=right)]
+    grades = grader.grade(tasks, tried)
+    assert [[grade.passed for grade in one] for one in grades] == [[right]] * 5, grades
 
 
-def test_the_whole_of_a_tasks_tests_is_run(tmp_path: Path, executor: Executor) -> None:
+def test_the_whole_of_a_tasks_tests_is_run(tmp_path: Path, grader: SandboxGrader) -> None:
     """The sandbox runs 20 cases of a program; here the 42nd is the one that shows it."""
     task = read("livecodebench", small.write_rows(tmp_path / "r.jsonl", small.LIVECODEBENCH))[0]
     cheat = "a, b = map(int, input().split())\nprint(a + b if a < 38 else 0)"
-    ((mark,),) = executor.mark([task], [[Attempt(f"```python\n{cheat}\n```", True)]])
-    assert len(task.tests) == 43 and mark.passed is False
+    ((grade,),) = grader.grade([task], [[SampledAttempt(f"```python\n{cheat}\n```", True)]])
+    assert len(task.tests) == 43 and grade.passed is False
 
 
 def test_code_that_equals_anything_is_not_believed_inside_a_loop(tmp_path: Path) -> None:

@@ -15,16 +15,16 @@ import pytest
 
 from codezero.code.parsing import extract_code
 from codezero.errors import ConfigError
-from codezero.evals.figures import Outcome, compare, figures_of
-from codezero.evals.grading import Executor, Judge, Mark
-from codezero.evals.ledger import Attempt, Choices, Ledger, Marked, Sampled
+from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
+from codezero.evals.figures import TaskOutcome, compare, figures_of
+from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
 from codezero.evals.pass_at_k import paired_bootstrap
-from codezero.evals.run import BATCH, Sat, Sitting, batch_seed
-from codezero.evals.task import Task
-from codezero.sandbox.base import ALL_HOLD, Execution, Job, failed, unknown
+from codezero.evals.run import BATCH, EvalRun, EvalTotals, batch_seed
+from codezero.evals.task import EvalTask
+from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
-TASKS = [Task(f"t{number}", f"prompt {number}", ("assert f(1) == 1",), "f") for number in range(20)]
+TASKS = [EvalTask(f"t{number}", f"prompt {number}", ("assert f(1) == 1",), "f") for number in range(20)]
 CHOICES = Choices(set="s", tasks="t", model="m", samples=2, max_new_tokens=8, temperature=1.0, seed=0)
 
 
@@ -49,79 +49,79 @@ class Sampler:
 
 
 @dataclass
-class Marker:
+class Grader:
     label: str = "executed"
     dies_at: int = 99
     marked: int = 0
 
-    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
         self.marked += 1
         if self.marked > self.dies_at:
             raise Killed
-        return [[Mark(True), Mark(None, "cannot tell")] for _ in tasks]
+        return [[Grade(True), Grade(None, "cannot tell")] for _ in tasks]
 
 
-def sit(folder: Path, sampler: Sampler, marker: Marker, tasks: Sequence[Task] = TASKS, by: str = "executed") -> Sat:
-    with Ledger(folder, CHOICES, by) as ledger:
-        return Sitting(
-            lambda: tasks, CHOICES, ledger, lambda: sampler, lambda: marker, lambda _: True, lambda _: None
-        ).sit()
+def sit(
+    folder: Path, sampler: Sampler, grader: Grader, tasks: Sequence[EvalTask] = TASKS, by: str = "executed"
+) -> EvalTotals:
+    with EvaluationLog(folder, CHOICES, by) as log:
+        return EvalRun(lambda: tasks, CHOICES, log, lambda: sampler, lambda: grader, lambda _: None).run()
 
 
 def test_an_eval_that_is_killed_goes_on_and_samples_nothing_twice(tmp_path: Path) -> None:
-    whole = sit(tmp_path / "whole", Sampler(), Marker())
+    whole = sit(tmp_path / "whole", Sampler(), Grader())
     sampler = Sampler()
     for _ in range(3):
         with pytest.raises(Killed):
-            sit(tmp_path / "killed", sampler, Marker(dies_at=0))
-        assert len(sampler.asked) == 1  # its attempts are there; only the marks are missing
+            sit(tmp_path / "killed", sampler, Grader(dies_at=0))
+        assert len(sampler.asked) == 1  # its attempts are there; only the grades are missing
     with pytest.raises(Killed):
-        sit(tmp_path / "killed", sampler, Marker(dies_at=1))
-    resumed = sit(tmp_path / "killed", sampler, Marker())
+        sit(tmp_path / "killed", sampler, Grader(dies_at=1))
+    resumed = sit(tmp_path / "killed", sampler, Grader())
     assert resumed == whole and sampler.asked == [batch_seed(0, number) for number in range(3)]
 
 
 def test_a_finished_eval_needs_neither_model_nor_marker(tmp_path: Path) -> None:
-    first = sit(tmp_path, Sampler(), Marker())
-    sampler, marker = Sampler(), Marker()
-    assert sit(tmp_path, sampler, marker) == first and sampler.asked == [] and marker.marked == 0
+    first = sit(tmp_path, Sampler(), Grader())
+    sampler, grader = Sampler(), Grader()
+    assert sit(tmp_path, sampler, grader) == first and sampler.asked == [] and grader.marked == 0
 
 
 def test_the_judge_marks_the_attempts_that_were_executed(tmp_path: Path) -> None:
-    sit(tmp_path, Sampler(), Marker())
-    sampler, judge = Sampler(), Marker()
+    sit(tmp_path, Sampler(), Grader())
+    sampler, judge = Sampler(), Grader()
     sit(tmp_path, sampler, judge, by="judged")
     assert sampler.asked == [] and judge.marked == 3
 
 
 @pytest.mark.parametrize("cut", [1, 40, -1])
 def test_a_line_that_was_being_written_is_dropped(cut: int, tmp_path: Path) -> None:
-    whole = sit(tmp_path, Sampler(), Marker())
+    whole = sit(tmp_path, Sampler(), Grader())
     (file,) = tmp_path.iterdir()
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-1]) + lines[-1][:cut])
-    assert sit(tmp_path, Sampler(), Marker()) == whole
+    assert sit(tmp_path, Sampler(), Grader()) == whole
     assert file.read_bytes().splitlines(keepends=True) == lines
 
 
 def test_a_damaged_ledger_is_refused_with_the_line(tmp_path: Path) -> None:
-    sit(tmp_path, Sampler(), Marker())
+    sit(tmp_path, Sampler(), Grader())
     (file,) = tmp_path.iterdir()
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join([*lines[:2], b'{"type": "sampled"}\n', *lines[3:]]))
     with pytest.raises(ConfigError, match="line 3, cannot be read"):
-        sit(tmp_path, Sampler(), Marker())
+        sit(tmp_path, Sampler(), Grader())
 
 
 def test_a_ledger_of_other_tasks_is_refused(tmp_path: Path) -> None:
-    sit(tmp_path, Sampler(), Marker())
+    sit(tmp_path, Sampler(), Grader())
     with pytest.raises(ConfigError, match="of other tasks"):
-        sit(tmp_path, Sampler(), Marker(), TASKS[1:])
+        sit(tmp_path, Sampler(), Grader(), TASKS[1:])
 
 
 def test_two_evals_do_not_share_a_ledger(tmp_path: Path) -> None:
-    with Ledger(tmp_path, CHOICES, "x"), pytest.raises(ConfigError, match="in use by another eval"):
-        Ledger(tmp_path, CHOICES, "x")
+    with EvaluationLog(tmp_path, CHOICES, "x"), pytest.raises(ConfigError, match="in use by another eval"):
+        EvaluationLog(tmp_path, CHOICES, "x")
 
 
 def test_other_choices_have_another_ledger() -> None:
@@ -133,14 +133,14 @@ def _fields(choices: Choices) -> dict[str, Any]:
 
 
 def test_undecided_attempts_are_shown_and_counted_nowhere(tmp_path: Path) -> None:
-    sat = sit(tmp_path, Sampler(), Marker())
+    sat = sit(tmp_path, Sampler(), Grader())
     assert sat.undecided == {"cannot tell": 20} and sat.attempts == 40 and sat.truncated == 20
     (average, one) = figures_of(sat.outcomes, samples=2, ks=(1, 2), label="executed", seed=0)
     assert average.value == one.value == 1.0 and one.problems == 20  # pass@2 has no problem with two decided attempts
 
 
 def test_pass_at_k_is_the_unbiased_estimate() -> None:
-    outcomes = [Outcome("a", (True, False, False, False)), Outcome("b", (False,) * 4)]
+    outcomes = [TaskOutcome("a", (True, False, False, False)), TaskOutcome("b", (False,) * 4)]
     average, one, two = figures_of(outcomes, samples=4, ks=(1, 2), label="judged", seed=0)
     assert [average.value, one.value, two.value] == pytest.approx([0.125, 0.125, 0.25])
     assert {figure.label for figure in (average, one, two)} == {"judged"} and average.low <= 0.125 <= average.high
@@ -168,14 +168,14 @@ def test_p_is_small_as_often_as_it_says_when_nothing_differs() -> None:
 
 
 def test_two_are_compared_on_what_both_have_decided() -> None:
-    a = [Outcome("x", (True, True)), Outcome("y", (None, None)), Outcome("z", (False, False))]
-    b = [Outcome("x", (True, False)), Outcome("y", (True, True)), Outcome("z", (True, None))]
+    a = [TaskOutcome("x", (True, True)), TaskOutcome("y", (None, None)), TaskOutcome("z", (False, False))]
+    b = [TaskOutcome("x", (True, False)), TaskOutcome("y", (True, True)), TaskOutcome("z", (True, None))]
     told = compare(a, b, samples=2, label="executed", seed=0)
     assert told is not None and (told.problems, told.a, told.b, told.difference) == (2, 0.5, 0.75, 0.25)
     assert compare(a[1:2], b, samples=2, label="executed", seed=0) is None
 
 
-class Scripted:
+class Scripted(Sandbox):
     """A sandbox that says what it was told to, job by job."""
 
     def __init__(self, *says: Execution) -> None:
@@ -185,14 +185,11 @@ class Scripted:
         self.jobs.append(job)
         return self.says.pop(0)
 
-    def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
-        return [self.run(job) for job in jobs]
-
     def close(self) -> None: ...
 
 
-LONG = Task("long", "p", tuple(f'{{"input": "{n}", "output": ""}}' for n in range(12)))
-TRY = [[Attempt("```python\nx\n```", True)]]
+LONG = EvalTask("long", "p", tuple(f'{{"input": "{n}", "output": ""}}' for n in range(12)))
+TRY = [[SampledAttempt("```python\nx\n```", True)]]
 
 
 @pytest.mark.parametrize(
@@ -207,19 +204,19 @@ TRY = [[Attempt("```python\nx\n```", True)]]
 )
 def test_one_failure_decides_and_a_doubt_leaves_it_open(says: Any, passed: bool | None, run: int) -> None:
     sandbox = Scripted(*says)
-    ((mark,),) = Executor(sandbox).mark([LONG], TRY)
-    assert mark.passed is passed and len(sandbox.jobs) == run
+    ((grade,),) = SandboxGrader(sandbox).grade([LONG], TRY)
+    assert grade.passed is passed and len(sandbox.jobs) == run
 
 
 def test_an_attempt_that_takes_too_long_is_undecided() -> None:
     clock: Callable[[], float] = iter([0.0, 0.0, 500.0]).__next__
-    ((mark,),) = Executor(Scripted(ALL_HOLD), clock=clock).mark([LONG], TRY)
-    assert mark.passed is None and "120 seconds" in mark.reason
+    ((grade,),) = SandboxGrader(Scripted(ALL_HOLD), clock=clock).grade([LONG], TRY)
+    assert grade.passed is None and "120 seconds" in grade.reason
 
 
 def test_equal_answers_are_run_once() -> None:
     sandbox = Scripted(failed("no"))
-    ((a, b, c),) = Executor(sandbox).mark([LONG], [[*TRY[0], *TRY[0], Attempt("no code", True)]])
+    ((a, b, c),) = SandboxGrader(sandbox).grade([LONG], [[*TRY[0], *TRY[0], SampledAttempt("no code", True)]])
     assert (a.passed, b.passed, c.passed) == (False, False, False) and c.reason == "no single Python fence"
 
 
@@ -236,22 +233,28 @@ class Believer:
 
 
 def test_the_judge_reads_the_whole_program() -> None:
-    task = Task("t", "p", ("{}",), after="print(Solution())")
-    tried = [[Attempt("```python\nx\n```", True), Attempt("nothing", True), Attempt("```python\nodd\n```", True)]]
-    (marks,) = Judge(Believer()).mark([task], tried)  # pyright: ignore[reportArgumentType]
-    assert [mark.passed for mark in marks] == [True, False, None]
+    task = EvalTask("t", "p", ("{}",), after="print(Solution())")
+    tried = [
+        [
+            SampledAttempt("```python\nx\n```", True),
+            SampledAttempt("nothing", True),
+            SampledAttempt("```python\nodd\n```", True),
+        ]
+    ]
+    (grades,) = JudgeGrader(Believer()).grade([task], tried)  # pyright: ignore[reportArgumentType]
+    assert [grade.passed for grade in grades] == [True, False, None]
 
 
 def test_a_batch_in_the_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
-    sampled = Sampled(3, ["a"], [[Attempt("x\n é", True), Attempt("", False)]])
-    marked = Marked(3, "me", ["a"], [[True, None]], 1, 0, ["why"])
-    with Ledger(tmp_path, CHOICES, "me") as ledger:
-        ledger.write(sampled)
-        ledger.write(marked)
-    with Ledger(tmp_path, CHOICES, "me") as ledger:
-        assert ledger.sampled(3) == sampled and ledger.marked(3) == marked and ledger.sampled(0) is None
-    with Ledger(tmp_path, CHOICES, "another") as ledger:
-        assert ledger.sampled(3) == sampled and ledger.marked(3) is None
+    sampled = SampledBatch(3, ["a"], [[SampledAttempt("x\n é", True), SampledAttempt("", False)]])
+    marked = GradedBatch(3, "me", ["a"], [[True, None]], 1, 0, ["why"])
+    with EvaluationLog(tmp_path, CHOICES, "me") as log:
+        log.write(sampled)
+        log.write(marked)
+    with EvaluationLog(tmp_path, CHOICES, "me") as log:
+        assert log.sampled(3) == sampled and log.graded(3) == marked and log.sampled(0) is None
+    with EvaluationLog(tmp_path, CHOICES, "another") as log:
+        assert log.sampled(3) == sampled and log.graded(3) is None
 
 
 def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.gaps import silent_gap
@@ -91,7 +92,7 @@ def monty() -> Iterator[MontySandbox]:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[TieredSandbox]:
-    reason = BubblewrapSandbox.why_not()
+    reason = jail.why_not()
     if reason:
         pytest.skip(reason)
     with open_sandbox("auto") as sandbox:

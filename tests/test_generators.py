@@ -12,7 +12,7 @@ from msgspec import json
 from codezero.errors import CheckpointError
 from codezero.problems.synthetic.tasks import make_task
 from codezero.solver.rng_state import GlobalGenerators, to_restore
-from codezero.swarm.local import LocalSwarm
+from codezero.swarm.proposals import LocalSwarm
 
 
 def drawn() -> list[float]:

@@ -18,8 +18,7 @@ from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import ROLES, build, corpus, measure, weights_directory
-from codezero.nano.tokenizer import build_tokenizer
-from codezero.nano.train import Shape, new_model, rate, train
+from codezero.nano.train import NanoShape, batches_of, build_tokenizer, new_model, rate, train
 from codezero.problems.synthetic.tasks import Split, fence, is_held_out, make_task, mutants, parse_question
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
@@ -27,7 +26,7 @@ from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc
 
 TOKENIZER = build_tokenizer(0)
-TINY = Shape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
+TINY = NanoShape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +177,7 @@ def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.M
 
     def made(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
         model = new_model(TINY, TOKENIZER, 3)
-        loss = train(model, TOKENIZER, corpus.judge_pairs(Random(3)), steps=steps, seed=3)
+        loss = train(model, batches_of(TOKENIZER, corpus.judge_pairs(Random(3)), Random(3)), steps=steps)
         return loss, model.state_dict()
 
     short, long, again = made(2), made(40), made(40)

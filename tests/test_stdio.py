@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
+from codezero.sandbox import jail
 from codezero.sandbox.base import MAX_CASE_BYTES, MAX_CASES, Execution, Job, Outcome, Sandbox, read_cases, same_output
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.monty import MontySandbox
@@ -22,7 +23,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         with MontySandbox(seconds=0.5, memory_mib=32) as monty:
             yield monty
         return
-    reason = BubblewrapSandbox.why_not()
+    reason = jail.why_not()
     if reason:
         pytest.skip(reason)
     with BubblewrapSandbox(seconds=1, memory_mib=160) as bubblewrap:

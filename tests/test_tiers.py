@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from codezero.errors import SandboxError
+from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
-from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.monty import MontySandbox
 from codezero.sandbox.tiered import TieredSandbox, open_sandbox
 
@@ -28,7 +28,7 @@ def test_the_first_decides_and_the_second_is_not_even_started() -> None:
 
 
 def test_the_second_tells_what_the_first_cannot(caplog: pytest.LogCaptureFixture) -> None:
-    reason = BubblewrapSandbox.why_not()
+    reason = jail.why_not()
     if reason:
         pytest.skip(reason)
     stdio = Job("import heapq\nprint(heapq.nsmallest(1, [2, 1]))", (json.dumps({"input": "", "output": "[1]"}),), True)

@@ -21,7 +21,7 @@ from codezero.swarm.schema import (
     MAX_TEXT,
     MAX_TOKENS,
     Header,
-    Refusal,
+    WireRefusal,
 )
 from codezero.swarm.wire import (
     decode_body,
@@ -79,7 +79,7 @@ def header(**change: Any) -> Header:
 
 
 def reason(data: bytes) -> str:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(WireRefusal) as refused:
         decode_body(data)
     return refused.value.reason
 
@@ -205,7 +205,7 @@ def test_feedback_says_how_many_attempts_were_judged_and_how_they_went() -> None
 def test_what_could_not_be_judged_says_nothing() -> None:
     unavailable = judged("a", 0.0, status=Status.UNAVAILABLE)
     assert len(decode_feedback(encode_feedback([unavailable, judged("b", 1.0)], round_number=0)).outcomes) == 1
-    with pytest.raises(Refusal):
+    with pytest.raises(WireRefusal):
         encode_feedback([unavailable], round_number=0)
 
 
@@ -220,14 +220,14 @@ def test_the_fullest_feedback_fits_its_bound() -> None:
 def test_feedback_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
     raw = msgspec.msgpack.decode(encode_feedback([judged("a", 1.0)], round_number=1))
     raw["outcomes"][0] |= change
-    with pytest.raises(Refusal):
+    with pytest.raises(WireRefusal):
         decode_feedback(msgspec.msgpack.encode(raw))
 
 
 def test_a_newer_version_is_told_from_a_broken_one() -> None:
     assert reason(packed({"v": 2, "anything": [1, 2, 3]})) == "version"
     assert reason(packed({"anything": 1})) == "schema"
-    with pytest.raises(Refusal, match="version"):
+    with pytest.raises(WireRefusal, match="version"):
         decode_header(msgspec.msgpack.encode({"v": 2}))
 
 
@@ -324,5 +324,5 @@ def test_the_fullest_header_fits_its_bound_and_comes_back() -> None:
                                     {"digest": bytes(31)}, {"codec": "zstd"}, {"kind": "b"}, {"reward": math.nan},
                                     {"reward": 1.5}, {"time": math.inf}, {"problems": [bytes(16)] * 17}])  # fmt: skip
 def test_a_header_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(WireRefusal):
         decode_header(msgspec.msgpack.encode(header(**change)))

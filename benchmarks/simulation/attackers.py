@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from codezero.swarm.records import LIFETIME, Place, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, VERSION, Header, Refusal
+from codezero.swarm.records import LIFETIME, RecordPlace, shard_of
+from codezero.swarm.schema import GROUPS, MAX_BODY, VERSION, Header, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Call
 from codezero.swarm.wire import body_digest, decode_header, encode_body, encode_header
@@ -57,11 +57,11 @@ class Attacker:
     async def mischief(self) -> None:
         """What else it does."""
 
-    def place(self, peer: str) -> Place:
+    def place(self, peer: str) -> RecordPlace:
         """Where `peer` announces in this round, if it judges the crowd as the first node does."""
-        shards = self.swarm.nodes[0].exchange.crowd.shards
+        shards = self.swarm.nodes[0].exchange.sharding.shards
         shard = shard_of(self.swarm.round, peer, shards)
-        return Place(SWARM, GROUPS, self.swarm.round, shards, shard)
+        return RecordPlace(SWARM, GROUPS, self.swarm.round, shards, shard)
 
     async def announce(self, payload: bytes) -> None:
         try:
@@ -124,7 +124,7 @@ class Thief(Attacker):
 
     async def payload(self, round_number: int) -> bytes:
         try:
-            found = await self.node.transport.headers([Place(SWARM, GROUPS, round_number)], thorough=False)
+            found = await self.node.transport.headers([RecordPlace(SWARM, GROUPS, round_number)], thorough=False)
             others = [one for records in found.values() for one in records if one.peer != self.node.peer]
             if not others:
                 return b""
@@ -132,7 +132,7 @@ class Thief(Attacker):
             digest = decode_header(victim.payload).digest
             request = msgspec.msgpack.encode(ChunkRequest(digest, 0))
             self._stolen = await self.node.transport.ask(victim.peer, "chunk", request)
-        except (*UNANSWERED, Refusal):
+        except (*UNANSWERED, WireRefusal):
             return b""
         return encode_header(header(round_number, digest, len(self._stolen))) if self._stolen else b""
 

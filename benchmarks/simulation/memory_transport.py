@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from codezero.errors import UnreachableError
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
+from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
 from codezero.swarm.transport import Answer, Call, Found
 
 pack = msgspec.msgpack.encode
@@ -51,7 +51,7 @@ class Board:
         return [opened(record, validator) for record in place.values() if validator.validate(record)]
 
 
-def signed(place: Place | BodyPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator) -> Record:
+def signed(place: RecordPlace | BodyPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator) -> Record:
     """The record that `by` would store."""
     by.declare(place)
     bare = Record(place.id, pack(peer), pack(payload), expiry)
@@ -81,11 +81,11 @@ class MemoryTransport:
     async def serve(self, answer: Answer) -> None:
         self._board.answers[self._me] = answer
 
-    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+    async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         stored = self._board.store(signed(place, self._me, header, expiry, self._validator), self._validator)
         return stored and (not confirm or self.neighbours > 0)
 
-    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
         return {place: self._board.read(place.id, self._validator) for place in places}
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:

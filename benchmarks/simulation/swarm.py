@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Heard, Publish
+from codezero.swarm.messages import Publish, ReceivedBody
 from codezero.swarm.schema import GROUPS
-from codezero.swarm.trust import Trust
+from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import body_digest, encode_body
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
 from simulation.kademlia import DHTNode
@@ -98,7 +98,7 @@ class SimulatedNode:
         self.peer = self.identity.peer_id
         self.number, self.reachable = number, reachable
         self.random = Random(f"{swarm.seed} {number}")
-        self.trust = Trust(lambda _peer: True, swarm.loop.clock)
+        self.trust = PeerTrust(lambda _peer: True, swarm.loop.clock)
         """It outlives the node, as its file does."""
         self.counts: Counter[str] = Counter()
         self.heard_of_round: Counter[int] = Counter()
@@ -122,7 +122,7 @@ class SimulatedNode:
             self.trust,
             swarm=SWARM,
             pull_groups=settings.pull_groups,
-            on_heard=self._hear,
+            on_body=self._hear,
             clock=swarm.loop.clock,
             random=self.random,
         )
@@ -154,10 +154,10 @@ class SimulatedNode:
         group = attempts(self.peer, round_number, self._swarm.settings.body_bytes, self.random)
         body = encode_body([group], peer=self.peer, round_number=round_number)
         self._swarm.published[self.peer, round_number] = body_digest(body)
-        self.exchange.play(round_number)
+        self.exchange.open_round(round_number)
         self.exchange.publish(Publish(GROUPS, round_number, body, [0.5], TOKENIZER))
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: ReceivedBody) -> None:
         self.heard_of_round[heard.round] += 1
         self._swarm.note(self, heard)
 
@@ -171,13 +171,13 @@ class SimulatedNode:
     async def _look(self) -> None:
         """As the network process does, and no more in a round of which enough was heard."""
         settings = self._swarm.settings
-        await self.exchange.look()
+        await self.exchange.poll()
         self.looks += 1
         self.counts.update(self.exchange.take_counts())
         # nodes that do everything at the same instant would be a worse case than there is
         await asyncio.sleep(self.exchange.pause(settings.poll_seconds) * self.random.uniform(0.9, 1.1))
         if not settings.slow:
-            self.exchange.listener.feed()
+            self.exchange.listener.refill()
 
     async def _rejoin(self) -> None:
         while True:
@@ -253,7 +253,7 @@ class Swarm:
             await asyncio.sleep(self.settings.round_seconds)
             self._check()
 
-    def note(self, reader: SimulatedNode, heard: Heard) -> None:
+    def note(self, reader: SimulatedNode, heard: ReceivedBody) -> None:
         """`reader` hands a body to its trainer."""
         genuine = self.published.get((heard.peer, heard.round)) == body_digest(heard.body)
         seconds = self.loop.time() - self._began[heard.round]

@@ -9,7 +9,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from codezero.errors import UnreachableError
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
+from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
 from simulation.kademlia import WORKERS, DHTNode, node_id
 from simulation.kademlia import Found as Kept
@@ -57,10 +57,10 @@ class SimulatedTransport:
     async def serve(self, answer: Answer) -> None:
         self._node.answer = answer
 
-    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+    async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
 
-    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
         found = await asyncio.gather(*(self._read(place, thorough=thorough) for place in places))
         if places and all(records is None for records in found):
             raise UnreachableError("the DHT did not answer")
@@ -90,19 +90,19 @@ class SimulatedTransport:
             raise UnreachableError("the DHT did not answer")
         return next((one.payload for one in found if one.peer == peer), None)
 
-    async def _read(self, place: Place | BodyPlace, *, thorough: bool) -> list[Found] | None:
+    async def _read(self, place: RecordPlace | BodyPlace, *, thorough: bool) -> list[Found] | None:
         key, workers, beam = int.from_bytes(place.id, "big"), *((WORKERS, WIDE_BEAM) if thorough else (1, BEAM))
         found = await self._node.read(key, workers=workers, beam=beam, thorough=thorough, seconds=READ_SECONDS)
         return None if found is None else [opened(record, self._validator) for record in found]
 
-    async def _store(self, place: Place | BodyPlace, payload: bytes, expiry: float) -> bool:
+    async def _store(self, place: RecordPlace | BodyPlace, payload: bytes, expiry: float) -> bool:
         record = signed(place, self.me, payload, expiry, self._validator)
         try:
             return await within(STORE_SECONDS, self._node.store(record))
         except TimeoutError as error:
             raise UnreachableError("the DHT did not answer") from error
 
-    async def _is_elsewhere(self, place: Place) -> bool:
+    async def _is_elsewhere(self, place: RecordPlace) -> bool:
         """Was our record read back from another node?"""
         key = int.from_bytes(place.id, "big")
         for node in self._node.table.nearest(key, WITNESSES):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import BodyPlace, DHTRecord, Envelope, PeerRecordValidator, Place, parse_key
-from codezero.swarm.schema import Refusal
+from codezero.swarm.records import BodyPlace, DHTRecord, Envelope, PeerRecordValidator, RecordPlace, parse_key
+from codezero.swarm.schema import WireRefusal
 from simulation.memory_transport import Record
 
 ACCEPTED = 1 << 16
@@ -18,7 +18,7 @@ class Accepted:
     """Records that some node's validator accepted, and where each lies. Only what all nodes agree on is remembered."""
 
     def __init__(self) -> None:
-        self.places: OrderedDict[Record, tuple[Place | BodyPlace, str]] = OrderedDict()
+        self.places: OrderedDict[Record, tuple[RecordPlace | BodyPlace, str]] = OrderedDict()
 
 
 class SharedValidator(PeerRecordValidator):
@@ -42,8 +42,8 @@ class SharedValidator(PeerRecordValidator):
         place, peer = known
         self._check_expiry(record.expiration_time)
         if not self.member(peer):
-            raise Refusal("member")
-        if isinstance(place, Place):
+            raise WireRefusal("member")
+        if isinstance(place, RecordPlace):
             self._check_round(place.round)
         else:
             self._check_quota(peer, place.digest, record.expiration_time)

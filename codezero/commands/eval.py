@@ -62,9 +62,9 @@ def sit_exam(options: argparse.Namespace) -> int:
     config = compose(words)
     if name is None:
         return _sit_once(config, options.json)
-    from codezero.wiring.evals import Asked, as_json, lines, measure
+    from codezero.wiring.evals import EvalRequest, as_json, lines, measure
 
-    asked = Asked(
+    request = EvalRequest(
         set=name,
         files=tuple(options.file),
         samples=config.evals.samples if options.samples is None else options.samples,
@@ -73,7 +73,7 @@ def sit_exam(options: argparse.Namespace) -> int:
         judged=options.judged,
         into=options.into,
     )
-    report = measure(config, asked, say)
+    report = measure(config, request, say)
     print(as_json(report) if options.json else "\n".join(lines(report)))
     return DONE
 

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from codezero.code.assertions import parse_tests
 from codezero.errors import ProblemError
-from codezero.evals.task import Task
+from codezero.evals.task import EvalTask
 
 MAX_TEXT = 1 << 20
 """Characters of one text. HumanEval's longest test has less than 100,000."""
@@ -52,11 +52,11 @@ class MbppRow(msgspec.Struct, frozen=True):
     """Only for the name of the function, where the tests leave it open."""
 
 
-def human_eval(row: HumanEvalRow) -> Task:
+def human_eval(row: HumanEvalRow) -> EvalTask:
     """Raises ProblemError."""
     before = _before(row.prompt, row.entry_point)
     imports = [node for node in before if isinstance(node, (ast.Import, ast.ImportFrom))]
-    return Task(
+    return EvalTask(
         name=row.task_id,
         prompt=f"Complete this function:\n\n{row.prompt.rstrip()}\n\nANSWER FORMAT: one ```python block with the "
         f"whole function {row.entry_point} and nothing after it.",
@@ -66,7 +66,7 @@ def human_eval(row: HumanEvalRow) -> Task:
     )
 
 
-def mbpp(row: MbppRow) -> Task | None:
+def mbpp(row: MbppRow) -> EvalTask | None:
     """None for a row of another split. Raises ProblemError."""
     if row.task_id not in MBPP_TEST:
         return None
@@ -77,7 +77,7 @@ def mbpp(row: MbppRow) -> Task | None:
     tests = tuple(f"{setup}\n{test}" if setup else test for test in row.test_list)
     entry = parse_tests(tests, reference=row.code).entry_point
     shown = "\n".join(row.test_list)
-    return Task(
+    return EvalTask(
         name=f"mbpp/{row.task_id}",
         prompt=f"{question}\n\nIt must pass:\n{shown}\n\nANSWER FORMAT: one ```python block that defines {entry} and "
         "nothing after it.",
@@ -122,7 +122,7 @@ def _assertions(test: str, entry: str, imports: Sequence[ast.Import | ast.Import
     if check is None or len(check.args.args) != 1:
         raise ProblemError("test has no function check(candidate)")
     used = {node.id for node in ast.walk(check) if isinstance(node, ast.Name)}
-    shared = [one for one in imports if used & {alias.asname or alias.name for alias in one.names}]
+    shared = [node for node in imports if used & {alias.asname or alias.name for alias in node.names}]
     others = [*shared, *(node for node in tree.body if node is not check and not _says_nothing(node))]
     body = [node for node in check.body if not _says_nothing(node)]
     try:

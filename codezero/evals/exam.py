@@ -13,17 +13,15 @@ from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.protocols import Evaluator, GroupSampler
 from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.stats import auroc
-from codezero.types import Metrics, Problem, RolloutGroup, Style
+from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, Style
 
 LEVELS = (1, 2, 3, 4, 5)
-BELIEF = 0.5
-"""Judged correctness from which the judge is taken to say "right"."""
 EXAMINED = "exam"
 """Peer id of the exam's rollout groups: they belong to no peer and are never published."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ExamAttempt:
     """What execution and the judge say of one completion."""
 
     problem: int
@@ -34,42 +32,31 @@ class Attempt:
     """Judged correctness; None: the judge could not tell."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutExam:
-    """Implements `protocols.Exam` on a fixed set of problems with fixed sampling noise, so that sittings compare."""
+    """Implements `protocols.Exam` on a fixed set of problems with fixed sampling noise, so that exams compare.
 
-    def __init__(
-        self,
-        *,
-        problems: Sequence[Problem],
-        sampler: GroupSampler,
-        sandbox: Sandbox,
-        evaluator: Evaluator,
-        samples: int,
-        max_new_tokens: int,
-        temperature: float,
-        every: int,
-        seed: int,
-        prompt: Callable[[Problem], str],
-        extract: Callable[[str], str | None],
-    ) -> None:
-        """`samples` attempts at each problem, each `every` iterations (0: never).
+    Raises ProblemError when there is no problem.
+    """
 
-        `extract` finds the code in a completion; None, no code, is a failed attempt. Raises ProblemError when there
-        is no problem.
-        """
-        if not problems:
+    problems: Sequence[Problem]
+    sampler: GroupSampler
+    sandbox: Sandbox
+    evaluator: Evaluator
+    samples: int
+    """Attempts at each problem."""
+    max_new_tokens: int
+    temperature: float
+    every: int
+    """Iterations between two exams; 0: never."""
+    seed: int
+    prompt: Callable[[Problem], str]
+    extract: Callable[[str], str | None]
+    """Finds the code in a completion; None, no code, is a failed attempt."""
+
+    def __post_init__(self) -> None:
+        if not self.problems:
             raise ProblemError("the held-out exam has no problem")
-        self.problems = tuple(problems)
-        self.sampler = sampler
-        self.sandbox = sandbox
-        self.evaluator = evaluator
-        self.samples = samples
-        self.max_new_tokens = max_new_tokens
-        self.temperature = temperature
-        self.every = every
-        self.seed = seed
-        self.prompt = prompt
-        self.extract = extract
 
     def due(self, iteration: int) -> bool:
         """Before the first iteration and after every `every`-th; and after one and two fifths of the first `every`.
@@ -80,17 +67,15 @@ class HeldOutExam:
         return self.every > 0 and (iteration % self.every == 0 or iteration in (early, 2 * early))
 
     def sit(self) -> Metrics:
-        """Attempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
+        """ExamAttempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
         began = time.monotonic()
         attempts = self._attempts()
-        self.evaluator.witness(
-            [(a.judged, a.passed) for a in attempts if a.judged is not None and a.passed is not None]
-        )
+        self.evaluator.witness(compared(attempts))
         measured = executed_metrics(attempts, self.problems, samples=self.samples, seed=self.seed)
         measured |= judge_metrics(attempts)
         return measured | {"eval/seconds": time.monotonic() - began}
 
-    def _attempts(self) -> list[Attempt]:
+    def _attempts(self) -> list[ExamAttempt]:
         """[P * G], by problem."""
         sampled = self.sampler.sample(
             [self.prompt(problem) for problem in self.problems],
@@ -110,7 +95,7 @@ class HeldOutExam:
             for verdict in scored.verdicts
         ]
         owners = [index for index, group in enumerate(groups) for _ in group.completions]
-        return [Attempt(*facts) for facts in zip(owners, passed, judged, strict=True)]
+        return [ExamAttempt(*facts) for facts in zip(owners, passed, judged, strict=True)]
 
     def _execute(self, groups: Sequence[RolloutGroup]) -> list[bool | None]:
         """[P * G]; a completion without code fails without being run."""
@@ -126,7 +111,9 @@ class HeldOutExam:
         return [False if job is None else TRUTH[executions[job].outcome] for job in jobs]
 
 
-def executed_metrics(attempts: Sequence[Attempt], problems: Sequence[Problem], *, samples: int, seed: int) -> Metrics:
+def executed_metrics(
+    attempts: Sequence[ExamAttempt], problems: Sequence[Problem], *, samples: int, seed: int
+) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals."""
     decided: list[list[bool]] = [[] for _ in problems]
     for attempt in attempts:
@@ -159,12 +146,12 @@ def executed_metrics(attempts: Sequence[Attempt], problems: Sequence[Problem], *
     return measured
 
 
-def compared(attempts: Sequence[Attempt]) -> list[tuple[float, bool]]:
+def compared(attempts: Sequence[ExamAttempt]) -> list[tuple[float, bool]]:
     """(judged correctness, passed) of the attempts that both the judge and the sandbox could decide."""
     return [(a.judged, a.passed) for a in attempts if a.judged is not None and a.passed is not None]
 
 
-def judge_metrics(attempts: Sequence[Attempt]) -> Metrics:
+def judge_metrics(attempts: Sequence[ExamAttempt]) -> Metrics:
     """How far the judge can be believed on the attempts that both it and the sandbox could decide.
 
     `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share

@@ -1,16 +1,13 @@
 """The figures of an eval and of a comparison of two: each with its interval, its label, and what it is a share of."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, paired_bootstrap, pass_at_k
 
-SHOWN_REASONS = 8
-
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What became of the attempts at one task."""
 
     task: str
@@ -19,7 +16,7 @@ class Outcome:
 
     @property
     def decided(self) -> tuple[bool, ...]:
-        return tuple(one for one in self.passed if one is not None)
+        return tuple(passed for passed in self.passed if passed is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Result:
     policy: str
     label: str
     by: str
-    """Who marked the attempts."""
+    """Who graded the attempts."""
     model: str
     """Digest of the policy."""
     tasks: str
@@ -85,24 +82,28 @@ class Difference:
     problems: int
 
 
-def figures_of(outcomes: Sequence[Outcome], *, samples: int, ks: Sequence[int], label: str, seed: int) -> list[Figure]:
+def figures_of(
+    outcomes: Sequence[TaskOutcome], *, samples: int, ks: Sequence[int], label: str, seed: int
+) -> list[Figure]:
     """average@samples, then pass@k for each k. A figure that no problem has enough decided attempts for is missing.
 
     An undecided attempt is no attempt: average@samples is over those that are left, pass@k needs k of them.
     """
     decided = [outcome.decided for outcome in outcomes]
-    averages = [average_at_k(one) for one in decided if one]
-    made = [_figure(f"average@{samples}", label, averages, seed)]
+    averages = [average_at_k(passed) for passed in decided if passed]
+    figures = [_figure(f"average@{samples}", label, averages, seed)]
     for k in ks:
-        chances = [pass_at_k(len(one), sum(one), k) for one in decided if len(one) >= k]
-        made.append(_figure(f"pass@{k}", label, chances, seed))
-    return [one for one in made if one is not None]
+        chances = [pass_at_k(len(passed), sum(passed), k) for passed in decided if len(passed) >= k]
+        figures.append(_figure(f"pass@{k}", label, chances, seed))
+    return [figure for figure in figures if figure is not None]
 
 
-def compare(a: Sequence[Outcome], b: Sequence[Outcome], *, samples: int, label: str, seed: int) -> Difference | None:
+def compare(
+    a: Sequence[TaskOutcome], b: Sequence[TaskOutcome], *, samples: int, label: str, seed: int
+) -> Difference | None:
     """None when there is no problem that both have decided attempts at."""
     there = {outcome.task: outcome.decided for outcome in b if outcome.decided}
-    pairs = [(one.decided, there[one.task]) for one in a if one.decided and one.task in there]
+    pairs = [(outcome.decided, there[outcome.task]) for outcome in a if outcome.decided and outcome.task in there]
     if not pairs:
         return None
     of_a, of_b = ([average_at_k(pair[side]) for pair in pairs] for side in (0, 1))
@@ -118,10 +119,6 @@ def compare(a: Sequence[Outcome], b: Sequence[Outcome], *, samples: int, label: 
         p=paired.p,
         problems=len(pairs),
     )
-
-
-def most_frequent(reasons: Counter[str]) -> dict[str, int]:
-    return dict(reasons.most_common(SHOWN_REASONS))
 
 
 def _figure(name: str, label: str, values: Sequence[float], seed: int) -> Figure | None:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from codezero.code.assertions import MAX_CASE
 from codezero.code.parsing import extract_code, fence
-from codezero.evals.ledger import Attempt
-from codezero.evals.task import Task, jobs, program
+from codezero.evals.evaluation_log import SampledAttempt
+from codezero.evals.task import EvalTask, jobs, program
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
 from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Status, problem_id
@@ -26,7 +26,7 @@ EXAMINED = "exam"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Grade:
     """What became of one attempt."""
 
     passed: bool | None
@@ -34,17 +34,17 @@ class Mark:
     """Why not True, in a phrase."""
 
 
-class Marker(Protocol):
-    """Marks attempts."""
+class Grader(Protocol):
+    """Grades attempts."""
 
     label: str
 
-    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
         """[tasks, samples] Raises SandboxError or EvaluatorError."""
         ...
 
 
-class Executor:
+class SandboxGrader:
     """By running it. An attempt passes when every test of its task holds."""
 
     label = EXECUTED
@@ -52,20 +52,20 @@ class Executor:
     def __init__(self, sandbox: Sandbox, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sandbox, self._clock = sandbox, clock
 
-    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
-        return [self._mark(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
+        return [self._grade(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
 
-    def _mark(self, task: Task, attempts: Sequence[Attempt]) -> list[Mark]:
+    def _grade(self, task: EvalTask, attempts: Sequence[SampledAttempt]) -> list[Grade]:
         known: dict[str | None, Execution] = {None: failed("no single Python fence")}
-        marks: list[Mark] = []
+        grades: list[Grade] = []
         for attempt in attempts:
             code = extract_code(attempt.text).code
             if code not in known:
                 known[code] = self._run(task, code or "")
-            marks.append(Mark(TRUTH[known[code].outcome], known[code].reason))
-        return marks
+            grades.append(Grade(TRUTH[known[code].outcome], known[code].reason))
+        return grades
 
-    def _run(self, task: Task, code: str) -> Execution:
+    def _run(self, task: EvalTask, code: str) -> Execution:
         """One failure decides; until then, one test that could not be told leaves the attempt undecided."""
         ends, doubt = self._clock() + ATTEMPT_SECONDS, None
         for job in jobs(task, code):
@@ -79,7 +79,7 @@ class Executor:
         return doubt or ALL_HOLD
 
 
-class Judge:
+class JudgeGrader:
     """By reading it. An attempt passes when the judge rather believes it than not."""
 
     label = JUDGED
@@ -87,11 +87,11 @@ class Judge:
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
 
-    def mark(self, tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]]) -> list[list[Mark]]:
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
         groups = [_group(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
         return [
             [
-                Mark(
+                Grade(
                     verdict.correctness >= BELIEF if verdict.status in _DECIDED else None,
                     ", ".join(verdict.reasons[:1]),
                 )
@@ -104,7 +104,7 @@ class Judge:
 _DECIDED = (Status.JUDGED, Status.CERTAIN_FAILURE)
 
 
-def _group(task: Task, attempts: Sequence[Attempt]) -> RolloutGroup:
+def _group(task: EvalTask, attempts: Sequence[SampledAttempt]) -> RolloutGroup:
     tests = _fitting(task.tests)
     problem = Problem(
         problem_id(task.prompt, tests),
@@ -114,11 +114,11 @@ def _group(task: Task, attempts: Sequence[Attempt]) -> RolloutGroup:
         Source.MBPP if task.entry_point else Source.CODE_CONTESTS,
         level=task.level,
     )
-    completions = tuple(Completion(_whole(task, one.text), (), (), one.finished) for one in attempts)
+    completions = tuple(Completion(_whole(task, attempt.text), (), (), attempt.finished) for attempt in attempts)
     return RolloutGroup(problem, completions, peer_id=EXAMINED, round=0, policy_step=0)
 
 
-def _whole(task: Task, text: str) -> str:
+def _whole(task: EvalTask, text: str) -> str:
     """The judge reads the very program that would be run."""
     code = extract_code(text).code
     return text if code is None or not (task.before or task.after or task.imports) else fence(program(task, code))

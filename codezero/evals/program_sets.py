@@ -1,14 +1,13 @@
 """LiveCodeBench and DeepCoder's Codeforces: sets whose answers are programs that read stdin, or a class to fill in.
 
-LiveCodeBench's private tests: JSON text as one pickled string, compressed by zlib, in base64.
+LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: question_title, question_content, platform,
+question_id, difficulty, starter_code, metadata, public_test_cases (JSON text), private_test_cases (the same as one
+pickled string, compressed by zlib, in base64). Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type stdin are a
+program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of `Solution`,
+which is compared as a value.
 
 A pickle is a program, and nothing of a stranger's is run here. Of its operations those are known that write down one
 string; a pickle with any other is refused by name.
-
-LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: question_title, question_content, platform,
-question_id, difficulty, starter_code, metadata, public_test_cases (JSON text), private_test_cases (the same, packed).
-Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type stdin are a program's; of type functional they are the
-arguments, a JSON value a line, and the answer of a method of `Solution`, which is compared as a value.
 
 DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
 problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
@@ -27,7 +26,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import ProblemError
-from codezero.evals.task import Task
+from codezero.evals.task import EvalTask
 
 MAX_UNPACKED = 256 << 20
 """Bytes."""
@@ -54,24 +53,24 @@ def unpack(text: str) -> str:
 
 def pickled_string(data: bytes) -> str:
     """The one string that a pickle of a string holds, read and not executed. Raises ProblemError."""
-    at, found = 0, None
+    at, text = 0, None
     while at < len(data):
         operation, at = data[at : at + 1], at + 1
-        if operation == _STOP and found is not None and at == len(data):
+        if operation == _STOP and text is not None and at == len(data):
             try:
-                return found.decode("utf-8", "surrogatepass")
+                return text.decode("utf-8", "surrogatepass")
             except UnicodeDecodeError as error:
                 raise ProblemError("is pickled text that is not UTF-8") from error
         if operation == _PROTO and at == 1:
             at += 1
         elif operation == _FRAME:
             at += 8
-        elif operation in _MEMOS and found is not None:
+        elif operation in _MEMOS and text is not None:
             at += _MEMOS[operation]
-        elif operation in _LENGTHS and found is None:
+        elif operation in _LENGTHS and text is None:
             start = at + _LENGTHS[operation]
             at = start + int.from_bytes(data[at:start], "little")
-            found = data[start:at]
+            text = data[start:at]
         else:
             raise ProblemError(f"is a pickle of more than one string (operation {operation!r}), which is never run")
     raise ProblemError("is a pickle that is cut off")
@@ -142,7 +141,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     func_name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
-def live_code_bench(row: LiveCodeBenchRow) -> Task:
+def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
     """Raises ProblemError."""
     tests = [
         *_tests(row.public_test_cases, "public_test_cases"),
@@ -153,7 +152,7 @@ def live_code_bench(row: LiveCodeBenchRow) -> Task:
     level = _LEVELS.get(row.difficulty)
     if kinds == {"functional"}:
         return _method(row, name, level, tests)
-    return Task(
+    return EvalTask(
         name=f"{row.platform}/{name}",
         prompt=f"{row.question_content.strip()}\n\n{FORM}",
         tests=_stdin_tests(tests),
@@ -161,20 +160,20 @@ def live_code_bench(row: LiveCodeBenchRow) -> Task:
     )
 
 
-def codeforces(row: CodeforcesRow) -> Task:
+def codeforces(row: CodeforcesRow) -> EvalTask:
     """Named after its text, because the published rows have no id. Raises ProblemError."""
     tests = _stdin_tests(_tests(row.tests, "tests"))
     title = " ".join(row.problem.split())[:60]
-    return Task(name=title, prompt=f"{row.problem.strip()}\n\n{FORM}", tests=tests)
+    return EvalTask(name=title, prompt=f"{row.problem.strip()}\n\n{FORM}", tests=tests)
 
 
-def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence[_Test]) -> Task:
+def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence[_Test]) -> EvalTask:
     try:
         method = msgspec.json.decode(row.metadata or "", type=_Metadata).func_name
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProblemError(f"metadata does not name the function that functional tests call: {error}") from error
     starter = (row.starter_code or "").strip()
-    return Task(
+    return EvalTask(
         name=f"{row.platform}/{name}",
         prompt=f"{row.question_content.strip()}\n\nComplete this:\n\n{starter}\n\nANSWER FORMAT: one ```python block "
         "with the whole class Solution and nothing after it.",
@@ -232,5 +231,5 @@ def _same(value: object) -> object:
     if isinstance(value, float) and abs(value) < 1e15 and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_same(one) for one in cast("list[object]", value)]
+        return [_same(item) for item in cast("list[object]", value)]
     return value

@@ -32,8 +32,8 @@ def find_files(given: Sequence[Path]) -> list[Path]:
     """The files themselves, and of folders those with rows in them. Raises ProblemError when there is none."""
     files: list[Path] = []
     for path in given:
-        found = sorted(path.rglob("*")) if path.is_dir() else [path]
-        fitting = [one for one in found if one.is_file() and one.name.endswith(SUFFIXES)]
+        there = sorted(path.rglob("*")) if path.is_dir() else [path]
+        fitting = [file for file in there if file.is_file() and file.name.endswith(SUFFIXES)]
         if not fitting:
             raise ProblemError(f"{path} is neither a {', '.join(SUFFIXES)} file nor a folder with one")
         files += fitting
@@ -94,9 +94,9 @@ def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:
 
     try:
         with parquet.ParquetFile(path) as file:
-            told: Any = file.metadata
-            for group in range(told.num_row_groups):
-                if told.row_group(group).total_byte_size > MAX_GROUP:
+            metadata: Any = file.metadata
+            for group in range(metadata.num_row_groups):
+                if metadata.row_group(group).total_byte_size > MAX_GROUP:
                     raise ProblemError(f"row group {group} says it has more than {MAX_GROUP >> 30} GiB")
             there = [name for name in fields if name in file.schema_arrow.names]
             for batch in file.iter_batches(batch_size=1, columns=there):
@@ -110,5 +110,5 @@ def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:
 
 
 def _first_line(error: BaseException) -> str:
-    said = str(error).strip() or type(error).__name__
-    return said.splitlines()[0][:200]
+    message = str(error).strip() or type(error).__name__
+    return message.splitlines()[0][:200]

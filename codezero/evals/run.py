@@ -1,7 +1,7 @@
-"""An eval: tasks in batches, attempted, marked and written down one batch at a time.
+"""An eval: tasks in batches, attempted, graded and written down one batch at a time.
 
-Memory is that of one batch, whatever the set's size. What a ledger holds already is not done again; the model and
-the marker are not even loaded when there is nothing left for them.
+Memory is that of one batch, whatever the set's size. What an evaluation log holds already is not done again; the model
+and the grader are not even loaded when there is nothing left for them.
 """
 
 import hashlib
@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from codezero.code.parsing import extract_code
 from codezero.errors import ConfigError
-from codezero.evals.figures import Outcome
-from codezero.evals.grading import Marker
-from codezero.evals.ledger import Attempt, Choices, Ledger, Marked, Sampled
-from codezero.evals.task import Task
+from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
+from codezero.evals.figures import TaskOutcome
+from codezero.evals.grading import Grader
+from codezero.evals.task import EvalTask
 from codezero.protocols import GroupSampler
 
 BATCH = 8
@@ -22,71 +23,72 @@ BATCH = 8
 
 
 @dataclass(slots=True)
-class Sat:
-    """What an eval has found so far."""
+class EvalTotals:
+    """The results of an eval so far."""
 
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    outcomes: list[TaskOutcome] = field(default_factory=list[TaskOutcome])
     attempts: int = 0
     truncated: int = 0
     without_code: int = 0
     undecided: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, marked: Marked) -> None:
+    def add(self, batch: GradedBatch) -> None:
         self.outcomes += [
-            Outcome(name, tuple(passed)) for name, passed in zip(marked.tasks, marked.passed, strict=True)
+            TaskOutcome(name, tuple(passed)) for name, passed in zip(batch.tasks, batch.passed, strict=True)
         ]
-        self.attempts += sum(map(len, marked.passed))
-        self.truncated += marked.truncated
-        self.without_code += marked.without_code
-        self.undecided.update(marked.undecided)
+        self.attempts += sum(map(len, batch.passed))
+        self.truncated += batch.truncated
+        self.without_code += batch.without_code
+        self.undecided.update(batch.undecided)
 
 
 @dataclass(frozen=True)
-class Sitting:
+class EvalRun:
     """All that an eval needs."""
 
-    tasks: Callable[[], Iterable[Task]]
+    tasks: Callable[[], Iterable[EvalTask]]
     choices: Choices
-    ledger: Ledger
+    log: EvaluationLog
     sampler: Callable[[], GroupSampler]
-    marker: Callable[[], Marker]
-    has_code: Callable[[str], bool]
+    grader: Callable[[], Grader]
     say: Callable[[str], None]
 
-    def sit(self) -> Sat:
-        """To the end. Raises ProblemError for a row that cannot be used, ConfigError for a ledger of other tasks."""
-        sat = Sat()
+    def run(self) -> EvalTotals:
+        """To the end. Raises ProblemError for a row that cannot be used, ConfigError for a log of other tasks."""
+        totals = EvalTotals()
         for number, tasks in enumerate(_batches(self.tasks())):
-            marked = self.ledger.marked(number)
-            if marked is None:
-                marked = self._mark(number, tasks)
-                self.ledger.write(marked)
-                sat.add(marked)
-                self.say(f"{len(sat.outcomes)} tasks done, {_share(sat)}")
-            else:
-                self._check(marked.tasks, tasks)
-                sat.add(marked)
-        return sat
+            graded = self.log.graded(number)
+            if graded is not None:
+                self._check(graded.tasks, tasks)
+                totals.add(graded)
+                continue
+            graded = self._grade(number, tasks)
+            self.log.write(graded)
+            totals.add(graded)
+            decided = [passed for outcome in totals.outcomes for passed in outcome.decided]
+            share = f"{sum(decided)} of {len(decided)} decided attempts pass"
+            self.say(f"{len(totals.outcomes)} tasks done, {share}")
+        return totals
 
-    def _mark(self, number: int, tasks: Sequence[Task]) -> Marked:
-        sampled = self.ledger.sampled(number)
+    def _grade(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:
+        sampled = self.log.sampled(number)
         if sampled is None:
             sampled = self._sample(number, tasks)
-            self.ledger.write(sampled)
+            self.log.write(sampled)
         self._check(sampled.tasks, tasks)
-        marks = self.marker().mark(tasks, sampled.attempts)
+        grades = self.grader().grade(tasks, sampled.attempts)
         flat = [attempt for group in sampled.attempts for attempt in group]
-        return Marked(
+        return GradedBatch(
             batch=number,
-            by=self.ledger.by,
+            by=self.log.by,
             tasks=sampled.tasks,
-            passed=[[mark.passed for mark in group] for group in marks],
+            passed=[[grade.passed for grade in group] for group in grades],
             truncated=sum(not attempt.finished for attempt in flat),
-            without_code=sum(not self.has_code(attempt.text) for attempt in flat),
-            undecided=[mark.reason for group in marks for mark in group if mark.passed is None],
+            without_code=sum(extract_code(attempt.text).code is None for attempt in flat),
+            undecided=[grade.reason for group in grades for grade in group if grade.passed is None],
         )
 
-    def _sample(self, number: int, tasks: Sequence[Task]) -> Sampled:
+    def _sample(self, number: int, tasks: Sequence[EvalTask]) -> SampledBatch:
         drawn = self.sampler().sample(
             [task.prompt for task in tasks],
             group_size=self.choices.samples,
@@ -94,12 +96,12 @@ class Sitting:
             temperature=self.choices.temperature,
             generator_seed=batch_seed(self.choices.seed, number),
         )
-        attempts = [[Attempt(one.text, one.finished) for one in group] for group in drawn]
-        return Sampled(number, [task.name for task in tasks], attempts)
+        attempts = [[SampledAttempt(completion.text, completion.finished) for completion in group] for group in drawn]
+        return SampledBatch(number, [task.name for task in tasks], attempts)
 
-    def _check(self, written: Sequence[str], tasks: Sequence[Task]) -> None:
+    def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
         if list(written) != [task.name for task in tasks]:
-            raise ConfigError(f"{self.ledger.path} is of other tasks; move it away to begin anew")
+            raise ConfigError(f"{self.log.path} is of other tasks; move it away to begin anew")
 
 
 def batch_seed(seed: int, batch: int) -> int:
@@ -107,12 +109,7 @@ def batch_seed(seed: int, batch: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{batch}".encode()).digest()[:6])
 
 
-def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
+def _batches(tasks: Iterable[EvalTask]) -> Iterator[list[EvalTask]]:
     rest = iter(tasks)
     while batch := list(islice(rest, BATCH)):
         yield batch
-
-
-def _share(sat: Sat) -> str:
-    decided = [passed for outcome in sat.outcomes for passed in outcome.decided]
-    return f"{sum(decided)} of {len(decided)} decided attempts pass"

@@ -11,7 +11,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals.call_sets import HumanEvalRow, MbppRow, human_eval, mbpp
 from codezero.evals.program_sets import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
 from codezero.evals.rows import find_files, read_rows
-from codezero.evals.task import Task
+from codezero.evals.task import EvalTask
 
 HELD_OUT = "synthetic"
 """The held-out problems of the synthetic family, which need no file."""
@@ -22,7 +22,7 @@ class PublishedSet:
     """A set in the form its authors gave it."""
 
     row: type[Any]
-    read: Callable[[Any], Task | None]
+    read: Callable[[Any], EvalTask | None]
     """None: the row is of another split. Raises ProblemError."""
     published: str
     """Where its files come from."""
@@ -62,7 +62,7 @@ def find_set(name: str, given: Sequence[Path]) -> list[Path]:
         raise ConfigError(f"--file: {error}") from error
 
 
-def read_tasks(name: str, files: Sequence[Path]) -> Iterator[Task]:
+def read_tasks(name: str, files: Sequence[Path]) -> Iterator[EvalTask]:
     """One task at a time. Raises ProblemError that names file and row, also when there is none or a name twice."""
     known = PUBLISHED[name]
     fields = {field.encode_name: field.required for field in msgspec.structs.fields(known.row)}

@@ -29,7 +29,7 @@ _WORD = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class EvalTask:
     """One problem of a set, ready to be asked and examined."""
 
     name: str
@@ -54,7 +54,7 @@ class Task:
         return not self.entry_point
 
 
-def program(task: Task, answer: str) -> str:
+def program(task: EvalTask, answer: str) -> str:
     """The answer as it is run and judged."""
     known = well_known_imports(answer) if task.imports else ""
     return "\n".join(part for part in (known, task.before, answer, task.after) if part)
@@ -68,15 +68,15 @@ def well_known_imports(code: str) -> str:
     return "\n".join(lines)
 
 
-def jobs(task: Task, answer: str) -> list[Job]:
+def jobs(task: EvalTask, answer: str) -> list[Job]:
     """All of a task's tests, in jobs that the sandbox takes whole. In order, so that a failure early ends it early."""
     code = program(task, answer)
-    made: list[Job] = []
+    complete: list[Job] = []
     part: list[str] = []
     for test in task.tests:
         long = not task.stdio and part and sum(map(len, part)) + len(test) > JOB_CHARACTERS
         if long or len(part) == JOB_TESTS:
-            made.append(Job(code, tuple(part), task.stdio))
+            complete.append(Job(code, tuple(part), task.stdio))
             part = []
         part.append(test)
-    return [*made, Job(code, tuple(part), task.stdio)] if part else made
+    return [*complete, Job(code, tuple(part), task.stdio)] if part else complete

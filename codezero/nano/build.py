@@ -19,8 +19,7 @@ from codezero.models.load import load_model
 from codezero.nano import ROLES
 from codezero.nano.corpus import Pair, judge_pairs, proposer_pairs, solver_pairs
 from codezero.nano.measure import Quality, attempt_held_out, judge_quality, proposer_quality, solver_quality
-from codezero.nano.tokenizer import build_tokenizer
-from codezero.nano.train import BATCH_ROWS, Shape, new_model, train
+from codezero.nano.train import BATCH_ROWS, NanoShape, batches_of, build_tokenizer, new_model, train
 
 THREADS = 1
 """Fixed, because the order of a sum depends on it. More would hardly help models this small."""
@@ -31,13 +30,13 @@ class Recipe:
     """How one model is made, and what its card says of it."""
 
     pairs: Callable[[Random], Iterator[Pair]]
-    shape: Shape
+    shape: NanoShape
     steps: int
     data: str
     limits: str
 
 
-SMALL = Shape(hidden=96, layers=3, heads=4, kv_heads=2, feed_forward=256)
+SMALL = NanoShape(hidden=96, layers=3, heads=4, kv_heads=2, feed_forward=256)
 
 RECIPES = {
     "solver": Recipe(
@@ -50,7 +49,7 @@ RECIPES = {
     ),
     "judge": Recipe(
         judge_pairs,
-        Shape(hidden=96, layers=4, heads=4, kv_heads=2, feed_forward=256),
+        NanoShape(hidden=96, layers=4, heads=4, kv_heads=2, feed_forward=256),
         3000,
         "Synthetic problems with their canonical solutions. It is read by its likelihood of a solution, never asked.",
         "It recognises solutions in the canonical spelling of one family of problems. A right program that is spelt "
@@ -95,8 +94,8 @@ def _make(role: str, directory: Path, seed: int, on_step: Callable[[], None]) ->
     recipe = RECIPES[role]
     tokenizer = build_tokenizer(seed)
     model = new_model(recipe.shape, tokenizer, seed)
-    pairs = recipe.pairs(Random(f"{role} {seed}"))
-    loss = train(model, tokenizer, pairs, steps=recipe.steps, seed=seed, on_step=on_step)
+    batches = batches_of(tokenizer, recipe.pairs(Random(f"{role} {seed}")), Random(seed))
+    loss = train(model, batches, steps=recipe.steps, on_step=on_step)
     model.half().save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     (directory / "model.safetensors").chmod(0o644)

@@ -32,7 +32,7 @@ Quality = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ExecutedAnswer:
     """One executed answer to a held-out problem."""
 
     problem: Problem
@@ -41,7 +41,7 @@ class Attempt:
     passed: bool
 
 
-def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int = SAMPLES) -> list[Attempt]:
+def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int = SAMPLES) -> list[ExecutedAnswer]:
     """`samples` executed attempts at each of PROBLEMS held-out problems, those of one problem beside each other."""
     problems = held_out(PROBLEMS, SEED)
     groups = Sampler(solver).sample(
@@ -59,12 +59,12 @@ def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int
     with MontySandbox() as sandbox:
         executions = sandbox.run_many([Job(code, problem.tests) for problem, code in answers])
     return [
-        Attempt(problem, code, bool(code) and execution.outcome is Outcome.PASS)
+        ExecutedAnswer(problem, code, bool(code) and execution.outcome is Outcome.PASS)
         for (problem, code), execution in zip(answers, executions, strict=True)
     ]
 
 
-def solver_quality(attempts: Sequence[Attempt], samples: int = SAMPLES) -> Quality:
+def solver_quality(attempts: Sequence[ExecutedAnswer], samples: int = SAMPLES) -> Quality:
     """average@k and pass@k, in all and the former by level. `attempts` as from `attempt_held_out`."""
     passed = [attempt.passed for attempt in attempts]
     counts = [sum(passed[at : at + samples]) for at in range(0, len(passed), samples)]
@@ -76,7 +76,7 @@ def solver_quality(attempts: Sequence[Attempt], samples: int = SAMPLES) -> Quali
     return {f"average@{samples}": _mean(passed), f"pass@{samples}": _mean(solved), **by_level}
 
 
-def judge_quality(judge: LoadedModel, attempts: Sequence[Attempt]) -> Quality:
+def judge_quality(judge: LoadedModel, attempts: Sequence[ExecutedAnswer]) -> Quality:
     """How well the judge's likelihood divides a solver's attempts, and how well it would solve the problems itself.
 
     A judge that could not write a solution will not recognise it either, so the latter bounds what it can teach.
@@ -99,19 +99,21 @@ def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[
 
 def proposer_quality(proposer: LoadedModel) -> Quality:
     """Shares of PROPOSALS texts for each level that are well formed, ask for the level, and for a held-out program."""
-    asked = [level for level in LEVELS for _ in range(PROPOSALS)]
+    levels = [level for level in LEVELS for _ in range(PROPOSALS)]
     groups = Sampler(proposer).sample(
-        [proposal_prompt(level) for level in asked],
+        [proposal_prompt(level) for level in levels],
         group_size=1,
         max_new_tokens=PROPOSAL_TOKENS,
         temperature=1.0,
         generator_seed=SEED,
     )
-    proposed = [_proposed(group[0].text, level) for group, level in zip(groups, asked, strict=True)]
+    proposed = [_proposed(group[0].text, level) for group, level in zip(groups, levels, strict=True)]
     specs = [parsed[1] if question and (parsed := parse_question(question)) else None for question in proposed]
     return {
         "well_formed": _mean([question is not None for question in proposed]),
-        "at_level": _mean([spec is not None and spec.level == level for spec, level in zip(specs, asked, strict=True)]),
+        "at_level": _mean(
+            [spec is not None and spec.level == level for spec, level in zip(specs, levels, strict=True)]
+        ),
         "novel": _mean([spec is not None and is_held_out(spec) for spec in specs]),
     }
 
@@ -123,8 +125,8 @@ def _proposed(text: str, level: int) -> str | None:
         return None
 
 
-def _canonical(attempt: Attempt) -> str | None:
-    """What the judge is shown; None for what does not parse, which a judge is never asked about.
+def _canonical(attempt: ExecutedAnswer) -> str | None:
+    """What the judge is shown; None for what does not parse, which a judge is never levels about.
 
     Only texts of models trained here come this way; a stranger's go through `codezero.code.worker`.
     """

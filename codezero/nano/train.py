@@ -1,10 +1,17 @@
-"""Supervised training of a small Qwen2-architecture model: next-token loss on the answer, never on the prompt.
+"""Tokenizer and supervised training of a small Qwen2-architecture model: next-token loss on the answer alone.
+
+The tokenizer is a byte-level BPE of 768 tokens, trained on the problems that the embedded models see. It splits text as
+Qwen2's does (digits stay single, so that a constant is copied and not guessed), because that is how `AutoTokenizer`
+splits for every model of that architecture, whatever `tokenizer.json` says. The chat template keeps the user's text,
+except that a solver's instructions on the form of the answer are dropped and a proposer's shrink to the level they ask
+for: a model this small can use no more.
 
 Muon (Jordan et al. 2024) for the matrices and AdamW for the rest: half the steps of AdamW alone at this size.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -12,12 +19,14 @@ from random import Random
 from typing import Any, cast
 
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.nano.corpus import Pair
+from codezero.nano.corpus import Pair, judge_pairs, proposal
+from codezero.problems.synthetic.tasks import make_task
 
 MUON_RATE, ADAMW_RATE = 0.005, 0.004
 WARM_UP = 30
@@ -28,10 +37,62 @@ BATCH_ROWS = 32
 BUCKET = 32
 """Batches that are drawn together and divided by length."""
 CONTEXT = 512
+VOCABULARY = 768
+SAMPLES = 4_000
+END, USER, ASSISTANT = "<|endoftext|>", "<|user|>", "<|assistant|>"
+LEVEL_MARK = "DIFFICULTY REQUIREMENTS ("
+"""What stands before `Level N` in a proposal's instructions."""
+FORM_MARK = "ANSWER FORMAT:"
+"""What stands before the form of the answer in a solver's instructions."""
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message['role'] == 'user' -%}" + USER + "{%- set text = message['content'] -%}"
+    "{%- if '" + LEVEL_MARK + "Level ' in text -%}{{ text.split('" + LEVEL_MARK + "')[1][:7] }}"
+    "{%- else -%}{{ text.split('" + FORM_MARK + "')[0] | trim }}{%- endif -%}"
+    "{%- elif message['role'] == 'assistant' -%}" + ASSISTANT + "{{ message['content'] }}" + END + "{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}" + ASSISTANT + "{%- endif -%}"
+)
+
+
+def build_tokenizer(seed: int) -> Qwen2Tokenizer:
+    """The same for the same seed."""
+    splitter = Qwen2Tokenizer().backend_tokenizer
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = splitter.normalizer
+    tokenizer.pre_tokenizer = splitter.pre_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=[END, USER, ASSISTANT],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_texts(Random(seed)), trainer)
+    learned = json.loads(tokenizer.to_str())["model"]
+    return Qwen2Tokenizer(
+        vocab=learned["vocab"],
+        merges=[tuple(merge) for merge in learned["merges"]],  # pyright: ignore[reportArgumentType]
+        eos_token=END,
+        pad_token=END,
+        unk_token=END,
+        additional_special_tokens=[USER, ASSISTANT],
+        padding_side="left",
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _texts(random: Random) -> Iterator[str]:
+    for question, answer in islice(judge_pairs(random), SAMPLES):
+        yield f"{question}\n{answer}\n"
+        task = make_task(random)
+        if random.random() < 0.3:
+            yield f"{proposal(task)}\nLevel {task.spec.level}"
 
 
 @dataclass(frozen=True)
-class Shape:
+class NanoShape:
     """Size of a model."""
 
     hidden: int
@@ -41,7 +102,7 @@ class Shape:
     feed_forward: int
 
 
-def new_model(shape: Shape, tokenizer: Qwen2Tokenizer, seed: int) -> Qwen2ForCausalLM:
+def new_model(shape: NanoShape, tokenizer: Qwen2Tokenizer, seed: int) -> Qwen2ForCausalLM:
     """Random weights, the same for the same seed; embeddings tied."""
     torch.manual_seed(seed)
     config = Qwen2Config(
@@ -63,25 +124,15 @@ def new_model(shape: Shape, tokenizer: Qwen2Tokenizer, seed: int) -> Qwen2ForCau
 
 def train(
     model: Qwen2ForCausalLM,
-    tokenizer: Qwen2Tokenizer,
-    pairs: Iterator[Pair],
-    *,
-    steps: int,
-    seed: int,
-    on_step: Callable[[], None] = lambda: None,
-) -> float:
-    """Trains in place on texts; returns the mean loss of the last 50 steps, in nats per token of the answer."""
-    return train_on(model, _batches(tokenizer, pairs, Random(seed)), steps=steps, on_step=on_step)
-
-
-def train_on(
-    model: Qwen2ForCausalLM,
     batches: Iterator[tuple[list[list[int]], list[list[int]]]],
     *,
     steps: int,
     on_step: Callable[[], None] = lambda: None,
 ) -> float:
-    """As `train`, on ids: batches of (prompts, answers)."""
+    """Train in place on batches of (prompts, answers), as ids.
+
+    Returns the mean loss of the last 50 steps, in nats per token of the answer.
+    """
     optimizers = _optimizers(model)
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, steps)) for optimizer in optimizers
@@ -126,10 +177,10 @@ def end_of(tokenizer: Qwen2Tokenizer) -> int:
     return cast(int, tokenizer.eos_token_id)
 
 
-def _batches(
+def batches_of(
     tokenizer: Qwen2Tokenizer, pairs: Iterator[Pair], random: Random
 ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-    """Batches of rows alike in length, in random order."""
+    """Endless batches of (prompts, answers) alike in length, as ids, in random order."""
     while True:
         drawn = list(islice(pairs, BATCH_ROWS * BUCKET))
         prompts = encode_prompts(tokenizer, [prompt for prompt, _ in drawn])

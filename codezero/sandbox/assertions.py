@@ -21,7 +21,8 @@ TAG = f"_{secrets.token_hex(8)}"
 FINISHED = f"finished{TAG}"
 """Set by the last line of the code feed: the code ran to its end."""
 
-_BUILTINS = frozenset(dir(builtins))
+BUILTINS = frozenset(dir(builtins))
+UNPARSEABLE = (SyntaxError, ValueError, MemoryError, RecursionError)
 _SETUP = (ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef)
 
 _PLAIN = f"plain{TAG}"
@@ -82,13 +83,18 @@ def _rewrite(tree: ast.Module, number: int, rewriter: "_Rewriter") -> Iterator[s
         raise ProblemError(f"test {number} is nested too deeply") from error
 
 
+def parse_quietly(source: str) -> ast.Module:
+    """Without warnings: an invalid escape is the author's business. Raises UNPARSEABLE."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
 def read_test(test: str, number: int) -> ast.Module:
     """Assertions with optional set-up lines. Raises ProblemError for anything else; `number` is for its message."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is the author's business
-            tree = ast.parse(test)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        tree = parse_quietly(test)
+    except UNPARSEABLE as error:
         raise ProblemError(f"test {number} cannot be read: {error}") from error
     if not any(isinstance(statement, ast.Assert) for statement in tree.body):
         raise ProblemError(f"test {number} asserts nothing")
@@ -102,7 +108,7 @@ def read_as_builtins(trees: Sequence[ast.Module]) -> frozenset[str]:
     """The builtins; but a builtin that is the only name in all assertions (`assert sum(2, 3) == 1`) is the code's."""
     claims = (node for tree in trees for node in tree.body if isinstance(node, ast.Assert))
     names = {part.id for claim in claims for part in ast.walk(claim) if isinstance(part, ast.Name)}
-    return _BUILTINS - names if len(names) == 1 else _BUILTINS
+    return BUILTINS - names if len(names) == 1 else BUILTINS
 
 
 def bound_names(tree: ast.AST) -> set[str]:
@@ -117,6 +123,11 @@ def bound_names(tree: ast.AST) -> set[str]:
             case _:
                 pass
     return names
+
+
+def value_name(index: int) -> str:
+    """Stands for what a call returned."""
+    return f"value_{index}{TAG}"
 
 
 @dataclass
@@ -144,7 +155,7 @@ class _Rewriter(ast.NodeTransformer):
         self.calls, self.outside = [], True
         test = ast.unparse(self.visit(statement.test))
         self.outside = False
-        parameters = ", ".join(f"value_{index}{TAG}" for index in range(len(self.calls)))
+        parameters = ", ".join(map(value_name, range(len(self.calls))))
         values = ", ".join(ast.unparse(call) for call in self.calls)
         flag, holds = f"plain_{self.asserted}{TAG}", f"holds{TAG}"
         self.asserted += 1
@@ -162,7 +173,7 @@ class _Rewriter(ast.NodeTransformer):
         if not self.outside or not isinstance(node.func, ast.Name) or self._is_builtin(node.func):
             return self.generic_visit(node)
         self.calls.append(cast(ast.expr, self._inside(node)))
-        return ast.Name(f"value_{len(self.calls) - 1}{TAG}", ast.Load())
+        return ast.Name(value_name(len(self.calls) - 1), ast.Load())
 
     def visit_scope(self, node: ast.AST) -> ast.AST:
         """Calls in here may depend on the scope's own names, so they stay; what they return is not inspected."""

@@ -1,15 +1,14 @@
-"""What a sandbox does: a job in, an outcome out; assertions, or a program whose output is compared.
+"""What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared.
 
-Tests that give a program its input and hold what it prints against the output they want.
-
-What execution shows, and what a sandbox has to do.
+The tests of such a program are cases: each gives it an input and holds what it prints against the output wanted.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Protocol
+from typing import Self
 
 import msgspec
 
@@ -116,15 +115,31 @@ class Job:
     """The tests are `{"input": .., "output": ..}`; else they are assertions."""
 
 
-class Sandbox(Protocol):
-    """Executes programs where they can harm nothing."""
+class Sandbox(ABC):
+    """Executes programs where they can harm nothing. A context manager that ends with `close`."""
 
+    @abstractmethod
     def run(self, job: Job) -> Execution:
-        """Raises SandboxError when the sandbox itself cannot be used."""
-        ...
+        """Execute the code, then its tests. Raises SandboxError when the sandbox itself cannot be used."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """`run` for each, in order."""
-        ...
+        return [self.run(job) for job in jobs]
 
-    def close(self) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run_cases(tests: Sequence[str], run: Callable[[Case], Execution]) -> Execution:
+    """Run the cases in order until one does not hold. Raises ProblemError for tests that cannot be used."""
+    for number, case in enumerate(read_cases(tests), start=1):
+        execution = run(case)
+        if execution.outcome is not Outcome.PASS:
+            return execution.of_test(number)
+    return ALL_HOLD

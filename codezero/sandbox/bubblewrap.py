@@ -1,19 +1,15 @@
 """Generated code, executed by a full CPython in a jail of bubblewrap.
 
-Values that came out of the jail, as source. They are never made into objects in this process.
-
-Generated code, executed: by a full CPython in a jail of bubblewrap.
-
 The verdict is made outside. The jail is told what to call or what stands on stdin, never what should come of it; it
 hands back what it returned or printed, and that is compared here, or in Monty where the test is more than equality of
 texts. So whatever the code does to the process it runs in, it can only answer, and a forged answer has to be right.
+Values that come out of the jail are made into source, never into objects of this process.
 """
 
 import re
 import signal
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -26,15 +22,16 @@ from codezero.sandbox.base import (
     Execution,
     Job,
     Outcome,
+    Sandbox,
     failed,
-    read_cases,
+    run_cases,
     same_output,
     unknown,
 )
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import MAX_DEPTH
 from codezero.sandbox.monty import MAX_BYTES, MontySandbox
-from codezero.sandbox.separation import Step, separate
+from codezero.sandbox.separation import AssertionStep, separate
 
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")
 _CONTAINERS = {
@@ -47,7 +44,7 @@ _CONTAINERS = {
 
 
 def render(encoded: object, depth: int = 0) -> str:
-    """Source of the value that `inside.encode` wrote down. Raises ProblemError for anything it could not have written.
+    """Source of the value that `jail_main.encode` wrote. Raises ProblemError for anything it could not have written.
 
     Names used: set, frozenset, range, complex, float, bytes.
     """
@@ -78,8 +75,8 @@ def _container(encoded: object, depth: int) -> str:
     if not isinstance(kind, str) or kind not in _CONTAINERS:
         raise ProblemError("not a value")
     opening, closing = _CONTAINERS[kind]
-    one = _pair if kind == "dict" else render
-    return opening + "".join(f"{one(item, depth)}, " for item in items) + closing
+    render_item = _pair if kind == "dict" else render
+    return opening + "".join(f"{render_item(item, depth)}, " for item in items) + closing
 
 
 def _pair(item: object, depth: int) -> str:
@@ -110,7 +107,7 @@ _KILLED = 128 + signal.SIGKILL
 
 
 class _Report(msgspec.Struct):
-    """What `inside` tells."""
+    """What `jail_main` reports."""
 
     values: list[Any]
     raised: tuple[str, str] | None = None
@@ -119,7 +116,7 @@ class _Report(msgspec.Struct):
     """What the last value was that is not plain data."""
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(Sandbox):
     """A fresh jail for each program, and for each case of a program that reads stdin.
 
     seconds: processor time of a jail; it is also ended after twice that, and a second, by the clock. memory_mib:
@@ -128,51 +125,34 @@ class BubblewrapSandbox:
 
     def __init__(self, *, seconds: float = 4.0, memory_mib: int = 512) -> None:
         """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine."""
-        reason = self.why_not()
-        if reason:
+        if reason := jail.why_not():
             raise SandboxError(reason)
         self._jail = Jail(seconds, memory_mib)
         self._monty = MontySandbox(seconds=seconds)
 
-    @staticmethod
-    def why_not() -> str:
-        """Why it cannot be had on this machine and the remedy, in one line; empty when it can. Tries a jail."""
-        return jail.why_not()
-
     def run(self, job: Job) -> Execution:
-        """Execute the code against its tests. Raises SandboxError when no jail comes about."""
         if not job.tests:
             return unknown("no tests")
         if len(job.code) > MAX_BYTES:
             return unknown(f"code longer than {MAX_BYTES} characters")
         try:
             if job.stdio:
-                return self._run_cases(job.code, read_cases(job.tests))
+                return run_cases(job.tests, lambda case: self._run_case(job.code, case))
             return self._run_calls(job.code, job.tests)
         except ProblemError as error:
             return unknown(str(error))
 
-    def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
-        """`run` for each, in order."""
-        return [self.run(job) for job in jobs]
-
     def close(self) -> None:
         self._monty.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _run_cases(self, code: str, cases: Sequence[Case]) -> Execution:
-        for number, case in enumerate(cases, start=1):
-            execution = _judge_output(self._jail.run(code, None, case.input), case)
-            if execution.outcome is not Outcome.PASS:
-                return execution.of_test(number)
-        return ALL_HOLD
+    def _run_case(self, code: str, case: Case) -> Execution:
+        ended = self._jail.run(code, None, case.input)
+        report = _read(ended)
+        fault = _stopped(report) if report is not None else _ending(ended)
+        if fault is not None:
+            return fault
+        printed = ended.printed.decode("utf-8", "replace")
+        return ALL_HOLD if same_output(case.output, printed) else failed("prints something else")
 
     def _run_calls(self, code: str, tests: tuple[str, ...]) -> Execution:
         if sum(map(len, tests)) > MAX_BYTES:
@@ -189,7 +169,7 @@ class BubblewrapSandbox:
         return ALL_HOLD if complete and report.raised is None and report.odd is None else _stopped(report)
 
 
-def _script(steps: Sequence[Step], values: Sequence[object]) -> tuple[str, bool]:
+def _script(steps: Sequence[AssertionStep], values: Sequence[object]) -> tuple[str, bool]:
     """The checks of the steps whose calls were all answered, with the answers; and are those all steps?"""
     lines: list[str] = []
     given = iter(values)
@@ -202,15 +182,6 @@ def _script(steps: Sequence[Step], values: Sequence[object]) -> tuple[str, bool]
     return "\n".join(lines), True
 
 
-def _judge_output(ended: Ended, case: Case) -> Execution:
-    report = _read(ended)
-    fault = _stopped(report) if report is not None else _ending(ended)
-    if fault is not None:
-        return fault
-    printed = ended.printed.decode("utf-8", "replace")
-    return ALL_HOLD if same_output(case.output, printed) else failed("prints something else")
-
-
 def _read(ended: Ended) -> _Report | None:
     """The report, or None when there is none that makes sense."""
     try:
@@ -220,7 +191,7 @@ def _read(ended: Ended) -> _Report | None:
 
 
 def _stopped(report: _Report) -> Execution:
-    """Why a run that told of itself did not come to its end."""
+    """Why a run that left a report did not come to its end."""
     if report.odd is not None:
         return unknown(f"returns what is not plain data: {report.odd}")
     if report.raised is None:
@@ -234,7 +205,7 @@ def _stopped(report: _Report) -> Execution:
 
 
 def _ending(ended: Ended) -> Execution | None:
-    """Why a run that told nothing ended; None: as a program should."""
+    """Why a run without a report ended; None: as a program should."""
     if len(ended.printed) > MAX_OUTPUT_BYTES:
         return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
     if ended.status is None or ended.status == _CPU_TIME_IS_OVER:

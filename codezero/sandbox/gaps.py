@@ -10,8 +10,9 @@ handed to a function of the code's own by a longer way, `$` in front of a last n
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
+
+from codezero.sandbox.assertions import UNPARSEABLE, parse_quietly
 
 _LAZY = ("enumerate", "filter", "map", "reversed", "zip")
 _MENDED = {
@@ -56,10 +57,8 @@ def mended(*texts: str) -> str:
 def silent_gap(code: str) -> str:
     """What Monty may silently get wrong in `code`, in a phrase; empty when nothing is known."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        tree = parse_quietly(code)
+    except UNPARSEABLE:
         return ""
     return next(_gaps(tree), "")
 
@@ -116,25 +115,23 @@ def _sets(nodes: list[ast.AST]) -> set[ast.AST]:
         for node in reversed(nodes):  # parts before what is made of them
             if _is_set(node, names, sets):
                 sets.add(node)
-        more = {target.id for node in nodes for target in _targets(node) if _value(node) in sets}
+        more = {name for node in nodes for name, value in _bindings(node) if value in sets}
         if more <= names:
             return sets
         names |= more
     return sets
 
 
-def _targets(node: ast.AST) -> Iterator[ast.Name]:
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
     match node:
-        case ast.Assign(targets=targets):
-            yield from (target for target in targets if isinstance(target, ast.Name))
-        case ast.AnnAssign(target=ast.Name() as target) | ast.NamedExpr(target=target):
-            yield target
+        case ast.Assign(targets=targets, value=value):
+            yield from ((target.id, value) for target in targets if isinstance(target, ast.Name))
+        case (
+            ast.AnnAssign(target=ast.Name(id=name), value=value) | ast.NamedExpr(target=ast.Name(id=name), value=value)
+        ):
+            yield name, value
         case _:
             pass
-
-
-def _value(node: ast.AST) -> ast.AST | None:
-    return node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) else None
 
 
 def _is_set(node: ast.AST, names: set[str], sets: set[ast.AST]) -> bool:
@@ -172,8 +169,8 @@ def _is_order_free(node: ast.expr, parents: dict[ast.AST, ast.AST], sets: set[as
         case ast.Attribute(attr=name) as method:
             return name in _SET_METHODS and isinstance(parents[method], ast.Call)
         case ast.comprehension() as loop:
-            made = parents[loop]
-            return isinstance(made, ast.SetComp) or _is_used_in_any_order(made, parents)
+            result = parents[loop]
+            return isinstance(result, ast.SetComp) or _is_used_in_any_order(result, parents)
         case ast.AugAssign(target=target):
             return target in sets
         case ast.Assign(targets=targets):

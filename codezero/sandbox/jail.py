@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from codezero.errors import SandboxError
-from codezero.sandbox import jail_main as inside
+from codezero.sandbox import jail_main
 from codezero.sandbox.base import MAX_OUTPUT_BYTES
 
 _NOBODY = 65534
@@ -73,7 +73,7 @@ class Ended:
     printed: bytes
     """The first MAX_OUTPUT_BYTES + 1 bytes of stdout."""
     report: bytes
-    """What `inside` and whoever else had its channel wrote, without its first line."""
+    """What `jail_main` and whoever else had its channel wrote, without its first line."""
     status: int | None
     """Exit status, 128 + n after signal n; None: killed because it took or wrote too much."""
 
@@ -86,7 +86,7 @@ class Jail:
     memory_mib: int
 
     def run(self, code: str, steps: Sequence[Any] | None, stdin: str = "") -> Ended:
-        """Run `code`, and then the steps of `inside.run_calls`; None: as a program that reads stdin.
+        """Run `code`, and then the steps of `jail_main.run_calls`; None: as a program that reads stdin.
 
         Raises SandboxError when the jail does not come about.
         """
@@ -99,22 +99,22 @@ class Jail:
             "files": _FILES,
         }
         contents = {
-            "inside.py": Path(inside.__file__).read_bytes(),
+            "inside.py": Path(jail_main.__file__).read_bytes(),
             "plan.json": json.dumps(plan).encode(),
             "main.py": code.encode("utf-8", "surrogatepass"),
         }
         with ExitStack() as stack:
             files = {name: _file(data, stack) for name, data in contents.items()}
             ended = self._watch(*_start(files, _file(stdin.encode(), stack)))
-        if not ended.report.startswith(inside.STARTED):
+        if not ended.report.startswith(jail_main.STARTED):
             raise SandboxError(f"no jail: {_why(ended)}")
-        return Ended(ended.printed, ended.report.removeprefix(inside.STARTED), ended.status)
+        return Ended(ended.printed, ended.report.removeprefix(jail_main.STARTED), ended.status)
 
     def _watch(self, process: subprocess.Popen[bytes], first: int | None) -> Ended:
         """Read until the jail ends, or end it. first: the descriptor of its first process; all others die with it."""
         deadline = time.monotonic() + 2 * self.seconds + _GRACE_SECONDS
         assert process.stdout and process.stderr
-        limits = {process.stdout.fileno(): MAX_OUTPUT_BYTES, process.stderr.fileno(): inside.MAX_REPORT_BYTES + 1024}
+        limits = {process.stdout.fileno(): MAX_OUTPUT_BYTES, process.stderr.fileno(): jail_main.MAX_REPORT_BYTES + 1024}
         held = {number: bytearray() for number in limits}
         try:
             in_time = _drain(held, limits, deadline)
@@ -166,7 +166,7 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
     # a process of root is exempt from the limit on processes
     user = _NOBODY if os.geteuid() == 0 else None
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as told:
+    with os.fdopen(reading, "rb") as info:
         try:
             process = subprocess.Popen(
                 _command(files, writing),
@@ -185,7 +185,7 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
             raise SandboxError(f"bubblewrap cannot be started: {error}") from error
         finally:
             os.close(writing)
-        number = re.search(rb'"child-pid": (\d+)', told.read(4096))
+        number = re.search(rb'"child-pid": (\d+)', info.read(4096))
     try:
         return process, os.pidfd_open(int(number[1])) if number else None
     except ProcessLookupError:
@@ -236,12 +236,12 @@ def why_not() -> str:
     if program is None:
         return "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        printed = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.SubprocessError) as error:
         return f"bubblewrap does not start: {error}"
-    version = re.search(r"(\d+)\.(\d+)", said)
+    version = re.search(r"(\d+)\.(\d+)", printed)
     if version is None or (int(version[1]), int(version[2])) < _OLDEST:
-        return f"bubblewrap {'.'.join(map(str, _OLDEST))} or newer is needed, this is '{said.strip()[:50]}'"
+        return f"bubblewrap {'.'.join(map(str, _OLDEST))} or newer is needed, this is '{printed.strip()[:50]}'"
     try:
         ended = Jail(seconds=5, memory_mib=256).run(_PROBE, None)
     except SandboxError as error:
@@ -252,6 +252,6 @@ def why_not() -> str:
 
 
 def _why(ended: Ended) -> str:
-    said = " ".join(ended.report[:300].decode(errors="replace").split()) or f"bwrap ends with {ended.status}"
-    remedy = next((remedy for sign, remedy in _REMEDIES if sign in said), "")
-    return f"{said}; {remedy}" if remedy else said
+    message = " ".join(ended.report[:300].decode(errors="replace").split()) or f"bwrap ends with {ended.status}"
+    remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "")
+    return f"{message}; {remedy}" if remedy else message

@@ -10,9 +10,7 @@ it stands, and a second tier decides it. A helper that tests call without defini
 """
 
 import re
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pydantic_monty
 from pydantic_monty import Monty
@@ -26,8 +24,9 @@ from codezero.sandbox.base import (
     Execution,
     Job,
     Outcome,
+    Sandbox,
     failed,
-    read_cases,
+    run_cases,
     same_output,
     unknown,
 )
@@ -43,7 +42,7 @@ _OWN_CLASS = re.compile(r"class|type|exec|eval")
 """Without one of these words no object with its own notion of equality can be made."""
 
 
-class MontySandbox:
+class MontySandbox(Sandbox):
     """A worker process that executes programs; it starts with the first one and ends with `close`.
 
     seconds: time of the code, and again of all its assertions; for programs that read stdin, of each case.
@@ -60,24 +59,20 @@ class MontySandbox:
         self._pool: Monty | None = None
 
     def run(self, job: Job) -> Execution:
-        """Execute the code, then its tests. Raises SandboxError when no worker can be had."""
         if not job.tests:
             return unknown("no tests")
         if _bytes(job.code) > MAX_BYTES:
             return unknown(f"code longer than {MAX_BYTES} bytes")
         try:
             if job.stdio:
-                execution = self._run_cases(job.code, read_cases(job.tests))
+                program = _whole(with_stand_ins(job.code))
+                execution = run_cases(job.tests, lambda case: self._run_case(job.code, program, case))
             else:
                 execution = self._run_assertions(job.code, job.tests)
         except ProblemError as error:
             return unknown(str(error))
         gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(job.code)
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
-
-    def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
-        """`run` for each, in order."""
-        return [self.run(job) for job in jobs]
 
     def check(self, script: str) -> Execution:
         """Run assertions of our own over plain values. Raises SandboxError.
@@ -98,14 +93,6 @@ class MontySandbox:
             pool, self._pool = self._pool, None
             pool.__exit__(None, None, None)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         if _bytes("\n".join(tests)) > MAX_BYTES:
             return unknown(f"tests longer than {MAX_BYTES} bytes")
@@ -118,14 +105,6 @@ class MontySandbox:
             return explain(error, code)
         if not plain or (wary and not script.traced):
             return unknown("compares objects that could be made to equal anything")
-        return ALL_HOLD
-
-    def _run_cases(self, code: str, cases: Sequence[Case]) -> Execution:
-        program = _whole(with_stand_ins(code))
-        for number, case in enumerate(cases, start=1):
-            execution = self._run_case(code, program, case)
-            if execution.outcome is not Outcome.PASS:
-                return execution.of_test(number)
         return ALL_HOLD
 
     def _run_case(self, code: str, program: str, case: Case) -> Execution:

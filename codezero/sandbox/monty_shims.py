@@ -1,11 +1,9 @@
 """What Monty lacks: stand-ins for the surroundings of a program, and whose fault an exception is.
 
-Whose fault an exception in Monty is: the code's, or Monty's because it lacks something CPython has.
-
-What Monty lacks of a program's surroundings: `input`, `sys.stdin`, `sys.stdout`, `sys.exit` and `EOFError`.
-
-They are source that runs in the sandbox before the program. Monty's own `sys` can be neither replaced nor extended,
-so a program's imports of it are changed into assignments; everything else in its text stays as it is.
+An exception is the code's fault, or Monty's because it lacks something CPython has. The surroundings are `input`,
+`sys.stdin`, `sys.stdout`, `sys.exit` and `EOFError`: source that runs in the sandbox before the program. Monty's own
+`sys` can be neither replaced nor extended, so a program's imports of it are changed into assignments; everything else
+in its text stays as it is.
 """
 
 import ast
@@ -16,12 +14,11 @@ import decimal
 import pathlib
 import re
 import types
-import warnings
 from collections.abc import Iterator
 
 import pydantic_monty
 
-from codezero.sandbox.assertions import FINISHED, TAG
+from codezero.sandbox.assertions import FINISHED, TAG, UNPARSEABLE, parse_quietly
 from codezero.sandbox.base import Execution, failed, unknown
 
 _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function|PathLike", re.IGNORECASE)
@@ -186,10 +183,8 @@ def with_stand_ins(code: str) -> str:
     if "sys" not in code:
         return code
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        tree = parse_quietly(code)
+    except UNPARSEABLE:
         return code  # Monty says what is wrong with it
     # one kind of newline, as Python reads its source
     lines = [line.encode() for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]

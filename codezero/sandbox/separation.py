@@ -6,24 +6,19 @@ evaluated elsewhere with the value that came back. Set-up lines go to the side t
 """
 
 import ast
-import builtins
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
 from codezero.errors import ProblemError
-from codezero.sandbox.assertions import TAG, bound_names, read_as_builtins, read_test
-
-_BUILTINS = frozenset(dir(builtins))
+from codezero.sandbox.assertions import BUILTINS, TAG, bound_names, read_as_builtins, read_test, value_name
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AssertionStep:
     """One assertion, with the set-up lines before it."""
 
-    number: int
-    """Of its test, from 1."""
     setup: str
     """Runs where the code is, before the calls."""
     calls: tuple[str, ...]
@@ -31,7 +26,7 @@ class Step:
     names: tuple[str, ...]
     """What `check` calls the values of `calls`."""
     check: str
-    """Runs elsewhere: set-up lines, then an assertion that raises AssertionError("<TAG> <number>")."""
+    """Runs elsewhere: set-up lines, then an assertion that raises AssertionError("<TAG> <number of the test>")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ class _Claim:
 
 
 @functools.lru_cache(maxsize=4096)
-def separate(tests: tuple[str, ...]) -> tuple[Step, ...]:
+def separate(tests: tuple[str, ...]) -> tuple[AssertionStep, ...]:
     """A step for each assertion, in order. Raises ProblemError when a test cannot be used or not be taken apart."""
     try:
         lines = list(_lines(tests))
@@ -124,7 +119,7 @@ def _refuse_shared(setups: list[_Setup], here: frozenset[str], there: frozenset[
     """A name that both sides use has to mean the same on both, and must not carry an answer over."""
     bound = frozenset[str]().union(*(setup.binds for setup in setups))
     for setup in setups:
-        if setup.binds & here and not setup.uses <= bound | _BUILTINS:
+        if setup.binds & here and not setup.uses <= bound | BUILTINS:
             raise ProblemError("a set-up line that the assertion needs calls the code")
         if setup.binds & here & there and not setup.constant():
             raise ProblemError("the code could change what the assertion compares with")
@@ -134,7 +129,7 @@ def _refuse_shared(setups: list[_Setup], here: frozenset[str], there: frozenset[
             raise ProblemError(f"'{name[:50]}' is assigned more than once")
 
 
-def _steps(lines: list[_Setup | _Claim], here: frozenset[str], there: frozenset[str]) -> Iterator[Step]:
+def _steps(lines: list[_Setup | _Claim], here: frozenset[str], there: frozenset[str]) -> Iterator[AssertionStep]:
     own: list[str] = []
     theirs: list[str] = []
     taken = 0
@@ -144,15 +139,11 @@ def _steps(lines: list[_Setup | _Claim], here: frozenset[str], there: frozenset[
             own += [text] if line.binds & here else []
             theirs += [text] if line.binds & there else []
             continue
-        names = tuple(_name(taken + index) for index in range(len(line.calls)))
+        names = tuple(value_name(taken + index) for index in range(len(line.calls)))
         taken += len(names)
         check = "\n".join([*own, f'assert ({ast.unparse(line.test)}), "{TAG} {line.number}"'])
-        yield Step(line.number, "\n".join(theirs), tuple(map(ast.unparse, line.calls)), names, check)
+        yield AssertionStep("\n".join(theirs), tuple(map(ast.unparse, line.calls)), names, check)
         own, theirs = [], []
-
-
-def _name(index: int) -> str:
-    return f"value_{index}{TAG}"
 
 
 @dataclass
@@ -209,7 +200,7 @@ class _Hoister(ast.NodeTransformer):
 
     def _take(self, node: ast.expr) -> ast.expr:
         self.calls.append(node)
-        return ast.Name(_name(self.taken + len(self.calls) - 1), ast.Load())
+        return ast.Name(value_name(self.taken + len(self.calls) - 1), ast.Load())
 
     def _is_codes(self, name: str) -> bool:
         return name not in self.bound and name not in self.builtins and not name.endswith(TAG)

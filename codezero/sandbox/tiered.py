@@ -1,9 +1,6 @@
 """Two sandboxes, the quick one first; and how to open the one that the settings name."""
 
 import logging
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from codezero.errors import SandboxError
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
@@ -13,7 +10,7 @@ from codezero.sandbox.monty import MontySandbox
 _log = logging.getLogger(__name__)
 
 
-class TieredSandbox:
+class TieredSandbox(Sandbox):
     """Asks the first; where that cannot tell or fails provisionally, the second if there is one.
 
     A provisional failure stands where the second cannot tell. Both end with `close`.
@@ -31,24 +28,12 @@ class TieredSandbox:
         second = self._second.run(job)
         return first if second.outcome is Outcome.UNKNOWN and first.provisional else second
 
-    def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
-        """`run` for each, in order."""
-        return [self.run(job) for job in jobs]
-
     def close(self) -> None:
         try:
             self._first.close()
         finally:
             if self._second is not None:
                 self._second.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_sandbox(which: str) -> TieredSandbox:

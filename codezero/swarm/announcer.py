@@ -1,53 +1,31 @@
-"""Own side of the gossip: what waits becomes a body that is served and a header where others look for it.
-
-Own groups and problems that wait to be announced, and the body the newest of them make.
-"""
+"""Own side of the gossip: queued groups and problems become a body that is served and a header where others read it."""
 
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from codezero.swarm.messages import Publish
-from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, Place, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, Refusal
-from codezero.swarm.serving import Server
+from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, RecordPlace, shard_of
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, WireRefusal
+from codezero.swarm.serving import BodyServer
 from codezero.swarm.transport import UNANSWERED, Transport
-from codezero.swarm.wire import decode_body, decode_proposals, encode_body, encode_header, encode_proposals
+from codezero.swarm.wire import (
+    body_digest,
+    decode_body,
+    decode_proposals,
+    encode_body,
+    encode_header,
+    encode_proposals,
+)
 from codezero.system.backoff import backoff
 from codezero.types import Problem, RolloutGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """A body ready to be served."""
-
-    kind: Kind
-    round: int
-    body: bytes
-    problem_ids: tuple[str, ...]
-    reward: float | None
-    tokenizer: bytes
-
-    def header(self, digest: bytes, now: float) -> Header:
-        """The announcement of this body, at `now` seconds since 1970."""
-        return Header(
-            v=VERSION,
-            kind=self.kind,
-            round=self.round,
-            digest=digest,
-            size=len(self.body),
-            codec="zlib",
-            tokenizer=self.tokenizer,
-            count=len(self.problem_ids),
-            problems=[bytes.fromhex(name)[:16] for name in self.problem_ids[:16]],
-            reward=self.reward,
-            time=now,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
+class QueuedItem:
     """One group or problem, with what its announcement will say."""
 
     content: RolloutGroup | Problem
@@ -59,31 +37,32 @@ class Item:
         return (self.content.problem if isinstance(self.content, RolloutGroup) else self.content).id
 
 
-class Pending:
+class AnnouncementQueue:
     """By kind and round, the newest MAX_ITEMS that were not announced yet; older ones are dropped."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
-        self._items: dict[tuple[Kind, int], deque[Item]] = {}
+        self._items: dict[tuple[Kind, int], deque[QueuedItem]] = {}
 
     def add(self, message: Publish) -> None:
-        """Raises Refusal when the trainer sent what `wire` did not write."""
+        """Raises WireRefusal when the trainer sent what `wire` did not write."""
         waiting = self._items.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
         if waiting and waiting[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             waiting.clear()
         if message.kind == GROUPS:
             rewards = message.rewards
             for content, reward in zip(decode_body(message.body), rewards, strict=True):
-                waiting.append(Item(content, reward, message.tokenizer))
+                waiting.append(QueuedItem(content, reward, message.tokenizer))
         else:
-            waiting.extend(Item(content, None, message.tokenizer) for content in decode_proposals(message.body)[2])
+            problems = decode_proposals(message.body)[2]
+            waiting.extend(QueuedItem(content, None, message.tokenizer) for content in problems)
 
     def forget(self, *, before: int) -> None:
         """Drop what belongs to rounds that nobody reads any more."""
         self._items = {key: items for key, items in self._items.items() if key[1] >= before}
 
-    def pack(self, kind: Kind, *, most: int = MAX_BODY) -> Packed | None:
-        """The body of the oldest round that waits, so that its last words are heard; None when nothing waits.
+    def pack(self, kind: Kind, *, most: int = MAX_BODY) -> tuple[Header, bytes] | None:
+        """Header (its time still open) and body of the oldest round that waits; None when nothing does.
 
         The older half is left out until the rest has at most `most` bytes; None when the newest alone has more.
         """
@@ -93,18 +72,18 @@ class Pending:
         items = list(self._items.pop((kind, min(rounds))))
         while True:
             try:
-                packed = self._pack(kind, min(rounds), items)
-            except Refusal as refusal:
+                header, body = self._pack(kind, min(rounds), items)
+            except WireRefusal as refusal:
                 if refusal.reason != "size" or len(items) == 1:
                     raise
             else:
-                if len(packed.body) <= most:
-                    return packed
+                if len(body) <= most:
+                    return header, body
                 if len(items) == 1:
                     return None
             items = items[len(items) // 2 :]
 
-    def _pack(self, kind: Kind, round_number: int, items: list[Item]) -> Packed:
+    def _pack(self, kind: Kind, round_number: int, items: list[QueuedItem]) -> tuple[Header, bytes]:
         if kind == PROPOSALS:
             problems = [item.content for item in items if isinstance(item.content, Problem)]
             body = encode_proposals(problems, peer=self._peer, round_number=round_number)
@@ -112,14 +91,20 @@ class Pending:
             groups = [item.content for item in items if isinstance(item.content, RolloutGroup)]
             body = encode_body(groups, peer=self._peer, round_number=round_number)
         rewards = [item.reward for item in items if item.reward is not None]
-        return Packed(
+        header = Header(
+            v=VERSION,
             kind=kind,
             round=round_number,
-            body=body,
-            problem_ids=tuple(item.problem_id for item in items),
-            reward=sum(rewards) / len(rewards) if rewards else None,
+            digest=body_digest(body),
+            size=len(body),
+            codec="zlib",
             tokenizer=items[-1].tokenizer,
+            count=len(items),
+            problems=[bytes.fromhex(item.problem_id)[:16] for item in items[:16]],
+            reward=sum(rewards) / len(rewards) if rewards else None,
+            time=0.0,
         )
+        return header, body
 
 
 logger = logging.getLogger(__name__)
@@ -134,7 +119,7 @@ DEPOSIT_SECONDS = 60.0
 class Announcement:
     """Our newest header of one kind and round."""
 
-    place: Place
+    place: RecordPlace
     header: bytes
     expiry: float = 0.0
     """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
@@ -148,49 +133,64 @@ class Announcer:
     """One node's announcements. `reachable` False: bodies are left in the DHT as well, since nobody can pull them."""
 
     def __init__(
-        self, transport: Transport, server: Server, *, swarm: str, clock: Callable[[], float], shards: Callable[[], int]
+        self,
+        transport: Transport,
+        server: BodyServer,
+        *,
+        swarm: str,
+        clock: Callable[[], float],
+        shards: Callable[[], int],
     ) -> None:
         """`shards` tells over how many places a round is spread now."""
         self.counts: Counter[str] = Counter()
         self.reachable = True
         self._transport, self._server, self._swarm = transport, server, swarm
         self._clock, self._shards = clock, shards
-        self.pending = Pending(transport.me)
+        self.queue = AnnouncementQueue(transport.me)
         self._announced: dict[tuple[Kind, int], Announcement] = {}
         self._deposited: dict[Kind, float] = {}
 
     def forget(self, *, before: int) -> None:
         """Drop what belongs to rounds that nobody reads any more."""
         self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
-        self.pending.forget(before=before)
+        self.queue.forget(before=before)
 
     async def announce(self) -> None:
         """What is new, and what is about to expire."""
         for kind in (GROUPS, PROPOSALS):
-            if self.reachable:
-                packed = self.pending.pack(kind)
-                if packed is not None:
-                    self._replace(packed)
-            elif self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS:
-                packed = self.pending.pack(kind, most=MAX_DEPOSIT)
-                if packed is not None:
-                    await self._deposit(packed)
+            due = self.reachable or self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS
+            packed = self.queue.pack(kind, most=MAX_BODY if self.reachable else MAX_DEPOSIT) if due else None
+            if packed is not None:
+                await self._keep(*packed)
         for announcement in list(self._announced.values()):
             now = self._clock()
             if announcement.expiry < now + LIFETIME / 2 and now >= announcement.not_before:
                 await self._store(announcement)
 
-    def _replace(self, packed: Packed) -> None:
+    async def _keep(self, header: Header, body: bytes) -> None:
+        """Serve a body, leave it in the DHT where nobody can pull it, and announce it."""
+        self._server.keep(body)
+        if not self.reachable:
+            self._deposited[header.kind] = self._clock()
+            try:
+                kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
+            except UNANSWERED:
+                kept = False
+            self.counts["deposits" if kept else "deposits_in_vain"] += 1
+        self._replace(header)
+
+    def _replace(self, header: Header) -> None:
         """The newest announcement of a kind and round stays where the first one was put."""
-        header = encode_header(packed.header(self._server.keep(packed.body), self._clock()))
-        key = (packed.kind, packed.round)
+        encoded = encode_header(structs.replace(header, time=self._clock()))
+        key = (header.kind, header.round)
         before = self._announced.get(key)
         if before is not None:
-            self._announced[key] = Announcement(before.place, header, confirm=before.confirm)
+            self._announced[key] = Announcement(before.place, encoded, confirm=before.confirm)
             return
         shards = self._shards()
-        shard = shard_of(packed.round, self._transport.me, shards)
-        self._announced[key] = Announcement(Place(self._swarm, packed.kind, packed.round, shards, shard), header)
+        shard = shard_of(header.round, self._transport.me, shards)
+        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
+        self._announced[key] = Announcement(place, encoded)
 
     async def _store(self, announcement: Announcement) -> None:
         expiry = self._clock() + LIFETIME
@@ -208,13 +208,3 @@ class Announcer:
             announcement.failures += 1
             pause = backoff(announcement.failures, FIRST_PAUSE, LONGEST_PAUSE)
             announcement.not_before = self._clock() + pause
-
-    async def _deposit(self, packed: Packed) -> None:
-        self._deposited[packed.kind] = self._clock()
-        digest = self._server.keep(packed.body)
-        try:
-            kept = await self._transport.deposit(digest, packed.body, self._clock() + LIFETIME)
-        except UNANSWERED:
-            kept = False
-        self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        self._replace(packed)

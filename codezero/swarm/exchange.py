@@ -1,4 +1,4 @@
-"""One node's part in the gossip, over whichever transport: announce own bodies, hear of others'. No network here.
+"""One node's part in the gossip, over whichever transport: announce own bodies, pull others'. No network here.
 
 The same logic runs in the network process over hivemind, in memory, and at a thousand nodes in a simulation.
 """
@@ -11,42 +11,44 @@ from random import Random
 
 from codezero.swarm.announcer import Announcer
 from codezero.swarm.listener import Listener
-from codezero.swarm.messages import Heard, Publish, Tell, Told
+from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
 from codezero.swarm.records import PeerRecordValidator
-from codezero.swarm.serving import Feedback, Server
-from codezero.swarm.sharding import Crowd
+from codezero.swarm.serving import BodyServer, FeedbackExchange
+from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import Call, Transport
-from codezero.swarm.trust import Trust
+from codezero.swarm.trust import PeerTrust
 
 
 class Exchange:
-    """`look` is one turn. Used from one event loop."""
+    """`poll` is one turn. Used from one event loop."""
 
     def __init__(
         self,
         transport: Transport,
         validator: PeerRecordValidator,
-        trust: Trust,
+        trust: PeerTrust,
         *,
         swarm: str,
         pull_groups: int,
-        on_heard: Callable[[Heard], None],
-        on_told: Callable[[Told], None] = lambda _told: None,
+        on_body: Callable[[ReceivedBody], None],
+        on_feedback: Callable[[ReceivedFeedback], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
-        """`on_heard` gets peers' bodies, `on_told` their feedback. `clock`: seconds since 1970.
+        """`on_body` gets peers' bodies, `on_feedback` their feedback. `clock`: seconds since 1970.
 
         `random` decides what is read and pulled first.
         """
         random = random or Random()
         self._transport, self._validator, self._trust = transport, validator, trust
-        self.crowd = Crowd(random)
-        self.server = Server(trust)
-        self.feedback = Feedback(transport, trust, on_told=on_told)
-        self.announcer = Announcer(transport, self.server, swarm=swarm, clock=clock, shards=lambda: self.crowd.shards)
+        self.sharding = ShardEstimate(random)
+        self.server = BodyServer(trust)
+        self.feedback = FeedbackExchange(transport, trust, on_feedback=on_feedback)
+        self.announcer = Announcer(
+            transport, self.server, swarm=swarm, clock=clock, shards=lambda: self.sharding.shards
+        )
         self.listener = Listener(
-            transport, self.crowd, trust, swarm=swarm, pull_groups=pull_groups, on_heard=on_heard, random=random
+            transport, self.sharding, trust, swarm=swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
 
     async def start(self) -> None:
@@ -55,35 +57,35 @@ class Exchange:
 
     @property
     def round(self) -> int | None:
-        """The round that is open; None: not told yet."""
+        """The round that is open; None: not known yet."""
         return self._validator.round
 
-    def play(self, round_number: int, *, hungry: bool = True) -> None:
-        """The round that is open now; older ones but the last are forgotten. `hungry`: what was heard was taken."""
+    def open_round(self, round_number: int, *, hungry: bool = True) -> None:
+        """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget."""
         if round_number != self._validator.round:
-            self.listener.awake()
+            self.listener.reset_pause()
         self._validator.round = round_number
         self.announcer.forget(before=round_number - 1)
         if hungry:
-            self.listener.feed()
+            self.listener.refill()
 
     def pause(self, seconds: float) -> float:
-        """How long to wait for the next look: `seconds`, and longer while nothing is new."""
+        """How long to wait for the next poll: `seconds`, and longer while nothing is new."""
         return self.listener.pause(seconds)
 
     def publish(self, message: Publish) -> None:
-        """Queue own groups or problems for the next look."""
-        self.announcer.pending.add(message)
+        """Queue own groups or problems for the next poll."""
+        self.announcer.queue.add(message)
 
-    def tell(self, message: Tell) -> None:
-        """Queue feedback to a peer for the next look."""
+    def send_feedback(self, message: SendFeedback) -> None:
+        """Queue feedback to a peer for the next poll."""
         self.feedback.add(message)
 
-    async def look(self) -> None:
-        """Announce what is new or about to expire, then hear what peers announced, and tell them what became of it."""
+    async def poll(self) -> None:
+        """Announce what is new or about to expire, then pull what peers announced and send them feedback."""
         await self.announcer.announce()
         if self._validator.round is not None:
-            await asyncio.gather(self.listener.look(self._validator.round), self.feedback.send())
+            await asyncio.gather(self.listener.poll(self._validator.round), self.feedback.send())
 
     def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
         """Implements `transport.Answer`."""

@@ -104,8 +104,8 @@ class Storage(DHTLocalStorage):
 
     def get(self, key: DHTID) -> ValueWithExpiration[Any] | None:
         """A copy: a search adds to what it finds here whatever other holders say."""
-        found = super().get(key)
-        return None if found is None else ValueWithExpiration(_copied(found.value), found.expiration_time)
+        stored = super().get(key)
+        return None if stored is None else ValueWithExpiration(_copied(stored.value), stored.expiration_time)
 
     def store_subkey(self, key: DHTID, subkey: Any, value: bytes, expiration_time: float) -> bool:
         self._remove_outdated()
@@ -126,7 +126,7 @@ class Storage(DHTLocalStorage):
         return True
 
     def _make_room(self, key: DHTID, place: Any, newest: Any) -> None:
-        self._sizes = {one: self._sizes.get(one, 0) for one in self.data}
+        self._sizes = {there: self._sizes.get(there, 0) for there in self.data}
         self._sizes[key] = sum(len(record.value) for record in place.data.values())
         while self._sizes[key] > PLACE_BYTES:
             self._lose_one(key, keep=newest)
@@ -209,8 +209,8 @@ def _harden_calls(protocol: DHTProtocol) -> None:
         return {node: peer for node, peer in bound.items() if node not in doubted}
 
     async def call_find(peer: PeerID, keys: Sequence[DHTID]) -> dict[DHTID, Any] | None:
-        found = await find(peer, keys)
-        return found and {key: (_rebuilt(value), believed(key, near)) for key, (value, near) in found.items()}
+        answer = await find(peer, keys)
+        return answer and {key: (_rebuilt(value), believed(key, near)) for key, (value, near) in answer.items()}
 
     async def call_store(
         peer: PeerID, keys: Sequence[DHTID], values: Sequence[Any], expiration_time: Any, *more: Any, **named: Any
@@ -223,21 +223,21 @@ def _harden_calls(protocol: DHTProtocol) -> None:
     protocol.call_find, protocol.call_store = call_find, call_store
 
 
-def _copied(found: Any) -> Any:
+def _copied(value: Any) -> Any:
     """A dictionary without what its holder says about it: a size and an end that would break a search, or end it."""
-    if not isinstance(found, DictionaryDHTValue):
-        return found
-    made = DictionaryDHTValue()
-    for subkey, (value, expiration_time) in found.data.items():
-        made.store(subkey, value, expiration_time)
-    return made
+    if not isinstance(value, DictionaryDHTValue):
+        return value
+    copy = DictionaryDHTValue()
+    for subkey, (entry, expiration_time) in value.data.items():
+        copy.store(subkey, entry, expiration_time)
+    return copy
 
 
-def _rebuilt(found: ValueWithExpiration[Any] | None) -> ValueWithExpiration[Any] | None:
-    if found is None or not isinstance(found.value, DictionaryDHTValue):
+def _rebuilt(value: ValueWithExpiration[Any] | None) -> ValueWithExpiration[Any] | None:
+    if value is None or not isinstance(value.value, DictionaryDHTValue):
         return None
-    made = _copied(found.value)
-    return ValueWithExpiration(made, made.latest_expiration_time)
+    copy = _copied(value.value)
+    return ValueWithExpiration(copy, copy.latest_expiration_time)
 
 
 def _handed(places: Sequence[DictionaryDHTValue]) -> list[int]:

@@ -4,6 +4,7 @@ Nothing here blocks, and nothing a peer says of itself is believed: its reward i
 on only when they were made by our tokenizer, and its problems are claims.
 """
 
+import functools
 import hashlib
 import statistics
 import time
@@ -16,9 +17,9 @@ from typing import TypeVar
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Heard, Playing, Publish, Tell, Told, network_settings
-from codezero.swarm.offers import Kept, Offers, OwnOffers, read_kept, write_kept
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Refusal
+from codezero.swarm.messages import OpenRound, Publish, ReceivedFeedback, SendFeedback, network_settings
+from codezero.swarm.proposals import SEEN_GROUPS, OwnProposals, Proposals, SwarmState
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, WireRefusal
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import (
     decode_body,
@@ -35,7 +36,6 @@ from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 READY_SECONDS = 90.0
 ROUNDS_KEPT = 1
 """A group this many rounds old is still of use."""
-SEEN_GROUPS = 8192
 ARRIVED_GROUPS = 1024
 """Groups that wait for the next `gather`; the oldest are dropped."""
 PEER_SECONDS = 300.0
@@ -68,10 +68,10 @@ class HivemindSwarm:
         self._identity_path = Path(config.identity).resolve()
         self._network = NetworkProcess(network_settings(config, state))
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
-        self._offers = Offers()
-        self._own = OwnOffers()
+        self._proposals = Proposals()
+        self._own = OwnProposals()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
-        self._last_heard: dict[str, float] = {}
+        self._last_received: dict[str, float] = {}
         self._counts: Counter[str] = Counter()
 
     def start(self) -> None:
@@ -85,21 +85,19 @@ class HivemindSwarm:
         """Multiaddresses that others can join with, once the network process is ready. Raises SwarmError."""
         return list(self._network.wait_ready(READY_SECONDS).addresses)
 
-    @property
-    def process_id(self) -> int | None:
-        """Of the network process; None while there is none."""
-        return self._network.pid
-
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""
         self._play(round_number)
         chosen = sorted(groups, key=_spread, reverse=True)[:MAX_ITEMS]
-        sent, body = self._largest(chosen, lambda some: self._encode_groups(some, round_number))
+
+        def encode(some: Sequence[ScoredGroup]) -> bytes:
+            return encode_body([scored.group for scored in some], peer=self.peer_id, round_number=round_number)
+
+        sent, body = self._largest(chosen, encode)
         if sent:
             tokenizer = tokenizer_bytes(self.tokenizer_digest)
-            rewards = [_mean_reward(one) for one in sent]
+            rewards = list(map(_mean_reward, sent))
             self._network.send(Publish(GROUPS, round_number, body, rewards, tokenizer))
-
         self._report(groups, round_number)
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
@@ -114,34 +112,35 @@ class HivemindSwarm:
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals; they come back from `proposals` too. Raises SwarmError."""
         self._play(round_number)
-        sent, body = self._largest(problems[:MAX_ITEMS], lambda some: self._encode_problems(some, round_number))
+        encode = functools.partial(encode_proposals, peer=self.peer_id, round_number=round_number)
+        sent, body = self._largest(problems[:MAX_ITEMS], encode)
         if sent:
-            mine = [own_offer(problem, self.peer_id) for problem in sent]
-            self._offers.keep(mine)
-            self._own.add(mine)
+            own = [own_offer(problem, self.peer_id) for problem in sent]
+            self._proposals.keep(own)
+            self._own.add(own)
             self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
 
     def feedback(self) -> list[Feedback]:
-        """What peers said since the last call of problems that this node proposed; of each problem, each peer once.
+        """Peers' feedback since the last call on problems that this node proposed; on each problem, each peer's first.
 
         Raises SwarmError.
         """
         self._network.check()
-        return [one for told in self._network.take_told() for one in self._believable(told)]
+        return [feedback for message in self._network.take_feedback() for feedback in self._believable(message)]
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Everybody's proposals, newest first. Raises SwarmError."""
         self._play(round_number)
         self._receive()
-        return self._offers.newest_first()
+        return self._proposals.newest_first()
 
     def metrics(self) -> Metrics:
         """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
         counts = self._network.counts + self._counts
         since = time.monotonic() - PEER_SECONDS
-        self._last_heard = {peer: heard for peer, heard in self._last_heard.items() if heard > since}
+        self._last_received = {peer: at for peer, at in self._last_received.items() if at > since}
         metrics: Metrics = {
-            "swarm/peers": len(self._last_heard),
+            "swarm/peers": len(self._last_received),
             "swarm/neighbours": self._network.neighbours,
             "swarm/network_restarts": self._network.restarts,
             "swarm/refused": sum(count for name, count in counts.items() if name.startswith("refused_")),
@@ -151,14 +150,14 @@ class HivemindSwarm:
 
     def save(self, folder: Path) -> None:
         """Proposals and which groups were handed on; the totals of `metrics` are of a process."""
-        write_kept(folder, Kept(offers=self._offers.state(), own=self._own.state(), seen=list(self._seen)))
+        SwarmState(offers=self._proposals.state(), own=self._own.state(), seen=list(self._seen)).write(folder)
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
-        kept = read_kept(folder)
-        self._offers.become(kept.offers)
-        self._own.become(kept.own)
-        self._seen = OrderedDict.fromkeys(kept.seen)
+        state = SwarmState.read(folder)
+        self._proposals.restore(state.offers)
+        self._own.restore(state.own)
+        self._seen = OrderedDict.fromkeys(state.seen)
 
     def close(self) -> None:
         """End the network process."""
@@ -166,29 +165,24 @@ class HivemindSwarm:
 
     def _play(self, round_number: int, *, hungry: bool = False) -> None:
         self._network.check()
-        self._network.send(Playing(round_number, hungry))
+        self._network.send(OpenRound(round_number, hungry))
 
     def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
-        """Tell the proposers what became of their problems."""
+        """Send the proposers feedback on their problems."""
         by_proposer: dict[str, list[ScoredGroup]] = {}
-        for one in groups:
-            proposer = one.group.problem.proposer
-            if proposer and proposer != self.peer_id and one.success is not None:
-                by_proposer.setdefault(proposer, []).append(one)
+        for scored in groups:
+            proposer = scored.group.problem.proposer
+            if proposer and proposer != self.peer_id and scored.success is not None:
+                by_proposer.setdefault(proposer, []).append(scored)
         for proposer, some in by_proposer.items():
-            self._network.send(Tell(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
+            self._network.send(SendFeedback(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
 
-    def _believable(self, told: Told) -> Iterator[Feedback]:
-        for outcome in decode_feedback(told.feedback).outcomes:
-            problem = self._own.heard(outcome.problem.hex(), told.peer)
+    def _believable(self, message: ReceivedFeedback) -> Iterator[Feedback]:
+        for outcome in decode_feedback(message.feedback).outcomes:
+            problem = self._own.report(outcome.problem.hex(), message.peer)
             if problem is not None:
-                yield Feedback(told.peer, problem.id, problem.level, outcome.attempts, outcome.success, told.trust)
-
-    def _encode_groups(self, groups: Sequence[ScoredGroup], round_number: int) -> bytes:
-        return encode_body([one.group for one in groups], peer=self.peer_id, round_number=round_number)
-
-    def _encode_problems(self, problems: Sequence[Problem], round_number: int) -> bytes:
-        return encode_proposals(problems, peer=self.peer_id, round_number=round_number)
+                attempts, success = outcome.attempts, outcome.success
+                yield Feedback(message.peer, problem.id, problem.level, attempts, success, message.trust)
 
     def _largest(
         self, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
@@ -197,28 +191,28 @@ class HivemindSwarm:
         while items:
             try:
                 return items, encode(items)
-            except Refusal:
+            except WireRefusal:
                 sendable = [item for item in items if _encodes(item, encode)]
                 self._counts["unpublished"] += len(items) - len(sendable)
                 items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
         return (), b""
 
     def _receive(self) -> None:
-        """Everything the network process heard since the last time."""
-        for heard in self._network.take_heard():
-            self._last_heard[heard.peer] = time.monotonic()
-            if heard.kind == PROPOSALS:
-                self._offers.keep(decode_proposals(heard.body)[2])
+        """Everything the network process received since the last time."""
+        for message in self._network.take_bodies():
+            self._last_received[message.peer] = time.monotonic()
+            if message.kind == PROPOSALS:
+                self._proposals.keep(decode_proposals(message.body)[2])
             else:
-                self._arrived.extend(self._as_told(group, heard) for group in decode_body(heard.body))
+                self._arrived.extend(self._distrusted(group, message.tokenizer) for group in decode_body(message.body))
 
-    def _as_told(self, group: RolloutGroup, heard: Heard) -> RolloutGroup:
+    def _distrusted(self, group: RolloutGroup, tokenizer: bytes) -> RolloutGroup:
         """What remains of a stranger's group when nothing is taken on trust."""
         problem = group.problem
         if problem.source is Source.PROPOSER or problem.standing is Standing.CONFIRMED:
             group = replace(group, problem=replace(problem, standing=Standing.CLAIMED))
-        if self.tokenizer_digest == UNKNOWN_TOKENIZER or heard.tokenizer.hex() != self.tokenizer_digest:
-            bare = tuple(replace(one, token_ids=(), logprobs=()) for one in group.completions)
+        if self.tokenizer_digest == UNKNOWN_TOKENIZER or tokenizer.hex() != self.tokenizer_digest:
+            bare = tuple(replace(completion, token_ids=(), logprobs=()) for completion in group.completions)
             group = replace(group, completions=bare)
         return group
 
@@ -243,7 +237,7 @@ class HivemindSwarm:
 def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
     try:
         encode([item])
-    except Refusal:
+    except WireRefusal:
         return False
     return True
 

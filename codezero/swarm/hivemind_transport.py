@@ -18,8 +18,8 @@ from hivemind.p2p import P2PContext, PeerID, ServicerBase
 
 from codezero.errors import UnreachableError
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place
-from codezero.swarm.schema import Refusal
+from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
+from codezero.swarm.schema import WireRefusal
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
 
 SERVE_SECONDS = 10.0
@@ -66,17 +66,17 @@ class HivemindTransport:
         servicer = GossipServicer(answer)
         await within(SERVE_SECONDS, servicer.add_p2p_handlers(self._node.p2p, namespace=self._swarm))
 
-    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+    async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
 
-    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
         # One search for each place: hivemind's joint one asks nodes about places that they have nothing to do with.
-        found = await asyncio.gather(*(self._read(place.key, thorough=thorough) for place in places))
-        if places and all(records is None for records in found):
+        read = await asyncio.gather(*(self._read(place.key, thorough=thorough) for place in places))
+        if places and all(records is None for records in read):
             raise UnreachableError("the DHT did not answer")
         return {
             place: [Found(peer, payload) for peer, payload in records.items()]
-            for place, records in zip(places, found, strict=True)
+            for place, records in zip(places, read, strict=True)
             if records
         }
 
@@ -86,7 +86,7 @@ class HivemindTransport:
             method = stub.rpc_chunk if call == "chunk" else stub.rpc_feedback
             answer = await within(ASK_SECONDS, method(BytesValue(value=request), timeout=ASK_SECONDS))
         except DecodeError as error:
-            raise Refusal("format", "an answer that is none") from error
+            raise WireRefusal("format", "an answer that is none") from error
         except NETWORK_ERRORS as error:
             raise UnreachableError(f"{peer} did not answer: {error}") from error
         return answer.value
@@ -104,15 +104,15 @@ class HivemindTransport:
         """By peer what lies under a key; None when the search did not end in time."""
         workers, beam = (WIDE_WORKERS, WIDE_BEAM) if thorough else (1, BEAM)
         try:
-            found = await within(
+            answer = await within(
                 READ_SECONDS, self._node.get(key, latest=thorough, num_workers=workers, beam_size=beam)
             )
         except NETWORK_ERRORS:
             return None
-        records = found.value if found and isinstance(found.value, dict) else {}
+        records = answer.value if answer and isinstance(answer.value, dict) else {}
         return {peer: record.value for peer, record in records.items()}
 
-    async def _store(self, place: Place | BodyPlace, payload: bytes, expiry: float) -> bool:
+    async def _store(self, place: RecordPlace | BodyPlace, payload: bytes, expiry: float) -> bool:
         self._validator.declare(place)
         try:
             stored = await within(
@@ -122,16 +122,16 @@ class HivemindTransport:
             raise UnreachableError(f"the DHT did not answer: {error}") from error
         return bool(stored)
 
-    async def _is_elsewhere(self, place: Place) -> bool:
+    async def _is_elsewhere(self, place: RecordPlace) -> bool:
         """Was our record read back from another node? What `store` returns is true of a dead daemon too."""
         key = DHTID(int.from_bytes(place.id, "big"))
         nearest = self._node.protocol.routing_table.get_nearest_neighbors(key, k=WITNESSES)
         for _, peer in nearest:
             try:
-                found = await within(CONFIRM_SECONDS, self._node.protocol.call_find(peer, [key]))
+                answer = await within(CONFIRM_SECONDS, self._node.protocol.call_find(peer, [key]))
             except NETWORK_ERRORS:
                 continue
-            kept = found[key][0] if found else None
+            kept = answer[key][0] if answer else None
             if kept is not None and isinstance(kept.value, DictionaryDHTValue) and self._me in kept.value.data:
                 return True
         return False

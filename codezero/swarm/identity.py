@@ -4,11 +4,10 @@ The file is what libp2p's daemon reads: a two-field protobuf, `PrivateKey {key_t
 written out here, so that showing an identity does not load the peer-to-peer library. Keys never leave this module.
 """
 
+import errno
 import functools
 import hashlib
 import os
-import stat
-import tempfile
 from pathlib import Path
 
 import base58
@@ -16,12 +15,13 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 
-from codezero.errors import DiskFullError, IdentityError, WireError
-from codezero.system.files import lacks_room
+from codezero.errors import IdentityError, WireError
+from codezero.system.files import read_private, write_new
 
 RSA, ED25519 = 0, 1
 """libp2p's `KeyType`."""
-MAX_KEY_FILE = 8192
+MAX_KEY_FILE, MAX_READ = 8192, 1 << 20
+"""Bytes of a key, and of a file that is looked at."""
 MAX_PUBLIC_KEY = 1024
 MAX_SIGNATURE = 512
 INLINE_KEY = 42
@@ -54,9 +54,7 @@ class Identity:
     def load(cls, path: Path) -> "Identity":
         """Raises IdentityError for a file that is missing, malformed, or open to other users."""
         try:
-            return cls(_decode_private(_read_private(path)))
-        except OSError as error:
-            raise IdentityError(f"{path}: {error.strerror}") from error
+            return cls(_decode_private(read_private(path, MAX_READ, IdentityError)))
         except (ValueError, UnsupportedAlgorithm) as error:
             raise IdentityError(f"{path} is not an identity file; restore a copy or move it away") from error
 
@@ -99,36 +97,11 @@ def peer_id_of(public_key_bytes: bytes) -> str:
     return base58.b58encode(multihash).decode("ascii")
 
 
-def _read_private(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise IdentityError(f"{path} is not a regular file")
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise IdentityError(f"{path} is open to other users of this machine; run: chmod 600 {path}")
-        return file.read(MAX_KEY_FILE + 1)
-
-
 def _write_new(path: Path, key: PrivateKey) -> bool:
     """All or nothing, and never over an identity that is or comes there meanwhile: then False."""
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_encode_private(key))
-                os.fchmod(file.fileno(), 0o400)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(name, path)
-        finally:
-            os.unlink(name)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        kind = DiskFullError if lacks_room(error) else IdentityError
-        raise kind(f"cannot write the identity {path}: {error.strerror}") from error
-    return True
+    if not path.parent.is_dir():
+        raise IdentityError(f"cannot write the identity {path}: {os.strerror(errno.ENOENT)}")
+    return write_new(path, _encode_private(key), 0o400, IdentityError)
 
 
 def _encode_private(key: PrivateKey) -> bytes:

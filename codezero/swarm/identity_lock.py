@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from codezero.errors import IdentityError
-from codezero.swarm.messages import Ready
+from codezero.swarm.messages import NetworkReady
 
 logger = logging.getLogger(__name__)
 
@@ -23,14 +23,14 @@ FILE = "daemon.json"
 MAX_FILE = 64 << 10
 
 
-class Lease:
+class IdentityLock:
     """The right to be the peer of one identity file, and the note of which daemon is ours."""
 
     def __init__(self, identity: Path, folder: Path | None) -> None:
         """`folder`: where the note survives a kill -9; None: it does not."""
         self._identity, self._file = identity, folder / FILE if folder else None
         self._lock: int | None = None
-        self._ready: Ready | None = None
+        self._ready: NetworkReady | None = None
 
     def take(self) -> None:
         """Hold the identity until `release` or the end of this process, and end what a dead node left running.
@@ -51,7 +51,7 @@ class Lease:
         self._ready = self._read()
         self.clean()
 
-    def note(self, ready: Ready) -> None:
+    def note(self, ready: NetworkReady) -> None:
         """This daemon is ours now."""
         self._ready = ready
         if self._file is not None:
@@ -86,11 +86,11 @@ class Lease:
             os.close(self._lock)
             self._lock = None
 
-    def _read(self) -> Ready | None:
+    def _read(self) -> NetworkReady | None:
         if self._file is None:
             return None
         try:
             with self._file.open("rb") as file:
-                return msgspec.json.decode(file.read(MAX_FILE), type=Ready)
+                return msgspec.json.decode(file.read(MAX_FILE), type=NetworkReady)
         except (OSError, msgspec.MsgspecError, UnicodeError):
             return None

@@ -1,4 +1,4 @@
-"""The other side of the gossip: look for peers' announcements, choose among them, pull what is new, check it.
+"""The other side of the gossip: read peers' announcements, choose among them, pull what is new, check it.
 
 A stranger's header or body that breaks a rule costs nothing but a count, and its sender some of our patience.
 """
@@ -12,13 +12,13 @@ from random import Random
 
 import msgspec
 
-from codezero.swarm.messages import Heard
-from codezero.swarm.records import Place
-from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Refusal
+from codezero.swarm.messages import ReceivedBody
+from codezero.swarm.records import RecordPlace
+from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, WireRefusal
 from codezero.swarm.serving import ChunkRequest
-from codezero.swarm.sharding import Crowd
+from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Transport, within
-from codezero.swarm.trust import Offence, Trust
+from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import (
     body_digest,
     decode_body,
@@ -32,17 +32,17 @@ PULLS_AT_ONCE = 4
 PULL_SECONDS = 5.0
 """Of a whole body, however many pieces it comes in: one that drips is given up."""
 SEEN_DIGESTS = 8192
-PULLS_PER_LOOK = 16
+PULLS_PER_POLL = 16
 PULL_ATTEMPTS = 3
 ALL_ROUND_EVERY = 4
-"""Each this many looks all holders of a place are asked and not the nearest one, which may be this node itself and have
+"""Each this many polls all holders of a place are asked and not the nearest one, which may be this node itself and have
 missed a record; and other places than those of the groups are read."""
 LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
-"""Seconds between two looks while nothing is new, unless the pause is set longer; and how often it is doubled."""
-LOST_LOOKS = 2
-"""After so many looks without news a node looks as widely as a newcomer: others may judge the crowd otherwise."""
-PLACES_PER_LOOK = 2
-"""Shards of the open round that are read at one look, where there are so many."""
+"""Seconds between two polls while nothing is new, unless the pause is set longer; and how often it is doubled."""
+LOST_POLLS = 2
+"""After so many polls without news a node reads as widely as a newcomer: others may judge the crowd otherwise."""
+PLACES_PER_POLL = 2
+"""Shards of the open round that are read at one poll, where there are so many."""
 
 OFFENCES = {
     "digest": Offence.DIGEST,
@@ -62,102 +62,104 @@ class News:
 
 
 class Listener:
-    """One node's ear. `look` is one turn."""
+    """Pulls peers' bodies. `poll` is one turn."""
 
     def __init__(
         self,
         transport: Transport,
-        crowd: Crowd,
-        trust: Trust,
+        sharding: ShardEstimate,
+        trust: PeerTrust,
         *,
         swarm: str,
         pull_groups: int,
-        on_heard: Callable[[Heard], None],
+        on_body: Callable[[ReceivedBody], None],
         random: Random,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._transport, self._crowd, self._trust, self._swarm = transport, crowd, trust, swarm
-        self._pull_groups, self._on_heard, self._random = pull_groups, on_heard, random
+        self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
+        self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
         self._attempts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
         """Pulls begun, by peer and digest; PULL_ATTEMPTS: done with it. Without the peer, one who announces another's
         body and serves nothing would keep us from it."""
-        self._looks = self._idle = 0
+        self._polls = self._idle = 0
         self._phase = random.randrange(ALL_ROUND_EVERY)
         self._all_round = True
-        """Is this one of the looks that see more?"""
+        """Is this one of the polls that read more?"""
         self._met = False
-        """Did the last look see anybody?"""
+        """Did the last poll see anybody?"""
         self._budget = pull_groups
         """Groups that the trainer has room for."""
         self._pulls = asyncio.Semaphore(PULLS_AT_ONCE)
 
     def pause(self, seconds: float) -> float:
-        """How long to wait for the next look: `seconds`, doubled for each of the last looks that brought nothing."""
+        """How long to wait for the next poll: `seconds`, doubled for each of the last polls that brought nothing."""
         return max(seconds, min(seconds * 2**self._idle, LONGEST_PAUSE))
 
-    def feed(self) -> None:
-        """The trainer took what was heard: there is room for as much again."""
+    def refill(self) -> None:
+        """The trainer took what had arrived: there is room for as much again."""
         self._budget = self._pull_groups
 
-    def awake(self) -> None:
+    def reset_pause(self) -> None:
         """Something may be new from now on."""
         self._idle = 0
 
-    async def look(self, round_number: int) -> None:
+    async def poll(self, round_number: int) -> None:
         """Read some places of this round and the last, and pull from those who announced there.
 
         Nothing at all while the trainer has no room: traffic follows what is learned from, and not the clock.
         """
         if self._budget > 0:
-            self._all_round = self._looks == 0 or (self._looks + self._phase) % ALL_ROUND_EVERY == 0
+            self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
             news = await self._read(round_number)
             self._idle = 0 if news else min(self._idle + 1, MOST_DOUBLINGS)
-            await self._hear(news)
-            self._looks += 1
+            await self._pull_all(news)
+            self._polls += 1
 
-    def places(self, round_number: int) -> list[Place]:
-        """Where this look reads groups, at own number of shards."""
-        shards, shard = self._crowd.shards, self._random.randrange
-        open_round = self._random.sample(range(shards), min(shards, PLACES_PER_LOOK))
-        places = [Place(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
+    def places(self, round_number: int) -> list[RecordPlace]:
+        """Where this poll reads groups, at own number of shards."""
+        shards, shard = self._sharding.shards, self._random.randrange
+        open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
+        places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
         if round_number > 0:
-            places.append(Place(self._swarm, GROUPS, round_number - 1, shards, shard(shards)))
+            places.append(RecordPlace(self._swarm, GROUPS, round_number - 1, shards, shard(shards)))
         return places
 
-    def other_places(self, round_number: int) -> list[Place]:
+    def other_places(self, round_number: int) -> list[RecordPlace]:
         """Now and then: problems, and groups at other numbers of shards.
 
         Often nothing lies there, and then a search asks a whole beam of nodes before it ends.
         """
-        shards, shard = self._crowd.shards, self._random.randrange
+        shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
-        places: list[Place] = []
+        places: list[RecordPlace] = []
         if self._all_round:
-            asked = rounds if shards == 1 else [self._random.choice(rounds)]
-            places += [Place(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in asked]
-        if self._all_round or self._crowd.alone or self._idle:
-            for other in self._crowd.elsewhere(lost=self._idle >= LOST_LOOKS):
-                places.append(Place(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
+            chosen = rounds if shards == 1 else [self._random.choice(rounds)]
+            places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]
+        if self._all_round or self._sharding.alone or self._idle:
+            for other in self._sharding.elsewhere(lost=self._idle >= LOST_POLLS):
+                places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
         return list(dict.fromkeys(places))
 
     async def _read(self, round_number: int) -> list[News]:
-        """New headers of the places of this look, in the order in which they are worth pulling."""
+        """New headers of the places of this poll, in the order in which they are worth pulling."""
         places = [*self.places(round_number), *self.other_places(round_number)]
         well_read = places[:1] if self._all_round or not self._met else []
         try:
-            found = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
-            found |= await self._transport.headers(well_read, thorough=True)
+            records = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
+            records |= await self._transport.headers(well_read, thorough=True)
         except UNANSWERED:
             self.counts["reads_in_vain"] += 1
             return []
         for place in places:
             if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
-                self._crowd.note(place.shards, len(found.get(place, ())))
-        told = [(one.peer, one.payload, place) for place, records in found.items() for one in records]
-        self._met = any(peer != self._transport.me for peer, _, _ in told)
-        return self._chosen([news for peer, payload, place in told if (news := self._news(peer, payload, place))])
+                self._sharding.note(place.shards, len(records.get(place, ())))
+        read = [(record, place) for place, there in records.items() for record in there]
+        self._met = any(record.peer != self._transport.me for record, _ in read)
+        return self._chosen(
+            [news for record, place in read if (news := self._news(record.peer, record.payload, place))]
+        )
 
-    def _news(self, peer: str, payload: bytes, place: Place) -> News | None:
+    def _news(self, peer: str, payload: bytes, place: RecordPlace) -> News | None:
         """The header in a peer's record when it announces a body not dealt with yet, by a peer to deal with."""
         if peer == self._transport.me or self._trust.refusal(peer):
             return None
@@ -165,9 +167,9 @@ class Listener:
         try:
             header = decode_header(payload)
             if (header.kind, header.round) != (place.kind, place.round):
-                raise Refusal("header", "not about the place it lies in")
-        except Refusal as refusal:
-            if (peer, digest) not in self._attempts:  # a bad header is read at every look and counted once
+                raise WireRefusal("header", "not about the place it lies in")
+        except WireRefusal as refusal:
+            if (peer, digest) not in self._attempts:  # a bad header is read at every poll and counted once
                 self._begin(peer, digest)
                 self._refuse(peer, refusal)
             return None
@@ -176,28 +178,28 @@ class Listener:
     def _chosen(self, news: Sequence[News]) -> list[News]:
         """Peers that were believed so far first, at random; then those with problems that no other brings."""
         # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest u^(1/w) first
-        by_chance = sorted(news, key=lambda one: -(self._random.random() ** (1 / self._trust.chance(one.peer))))
+        by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item.peer))))
         seen: set[bytes] = set()
         fresh: list[News] = []
         rest: list[News] = []
-        for one in by_chance:
-            (rest if seen.issuperset(one.header.problems) else fresh).append(one)
-            seen.update(one.header.problems)
+        for item in by_chance:
+            (rest if seen.issuperset(item.header.problems) else fresh).append(item)
+            seen.update(item.header.problems)
         return [*fresh, *rest]
 
-    async def _hear(self, news: Sequence[News]) -> None:
-        """Pull the bodies, as far as the budget of groups goes. Problems are few and cost none."""
+    async def _pull_all(self, news: Sequence[News]) -> None:
+        """As far as the budget of groups goes. Problems are few and cost none."""
         async with asyncio.TaskGroup() as tasks:
-            for one in news[:PULLS_PER_LOOK]:
-                wanted = one.header.count
-                if one.header.kind == GROUPS:
+            for item in news[:PULLS_PER_POLL]:
+                wanted = item.header.count
+                if item.header.kind == GROUPS:
                     wanted = min(self._budget, wanted)
                     self._budget -= wanted
                 if wanted:
-                    tasks.create_task(self._pull(one, wanted))
+                    tasks.create_task(self._pull(item, wanted))
 
     async def _pull(self, news: News, wanted: int) -> None:
-        """One body from the peer that announced it, checked against the header, told to the trainer."""
+        """One body from the peer that announced it, checked against the header, handed to the trainer."""
         peer, header = news.peer, news.header
         self._begin(peer, header.digest)
         try:
@@ -208,14 +210,14 @@ class Listener:
                 self.counts["pulls_in_vain"] += 1
                 self._trust.blame(peer, Offence.TIMEOUT)
                 return
-            heard = self._checked(peer, header, body, wanted)
-        except Refusal as refusal:
+            received = self._checked(peer, header, body, wanted)
+        except WireRefusal as refusal:
             self._refund(header, wanted)
             self._refuse(peer, refusal)
         else:
             if self._trust.first_time(header.digest):
                 self._trust.praise(peer, groups=wanted if header.kind == GROUPS else 0, size=len(body))
-                self._on_heard(heard)
+                self._on_body(received)
             else:
                 self._refund(header, wanted)
                 self.counts["refused_duplicate"] += 1
@@ -241,34 +243,34 @@ class Listener:
             piece = await self._transport.ask(peer, "chunk", request)
             self.counts["bytes_in"] += len(piece)
             if not piece:
-                raise Refusal("gone", "announced and not served")
+                raise WireRefusal("gone", "announced and not served")
             if len(body) + len(piece) > min(header.size, MAX_BODY):
-                raise Refusal("size", "longer than announced")
+                raise WireRefusal("size", "longer than announced")
             body += piece
         return bytes(body)
 
-    def _checked(self, peer: str, header: Header, body: bytes, wanted: int) -> Heard:
-        """Raises Refusal. What the trainer gets was written by our own encoder."""
+    def _checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
+        """Raises WireRefusal. What the trainer gets was written by our own encoder."""
         if body_digest(body) != header.digest:
-            raise Refusal("digest")
+            raise WireRefusal("digest")
         if header.kind == GROUPS:
             groups = decode_body(body)
-            said = (groups[0].peer_id, groups[0].round, len(groups))
-            again = encode_body(groups[:wanted], peer=peer, round_number=header.round) if said[0] == peer else b""
+            claims = (groups[0].peer_id, groups[0].round, len(groups))
+            again = encode_body(groups[:wanted], peer=peer, round_number=header.round) if claims[0] == peer else b""
         else:
             author, round_number, problems = decode_proposals(body)
-            said = (author, round_number, len(problems))
+            claims = (author, round_number, len(problems))
             again = encode_proposals(problems, peer=peer, round_number=header.round)
-        if said != (peer, header.round, header.count):
-            raise Refusal("header", "the body is another's, of another round or size")
-        return Heard(kind=header.kind, peer=peer, round=header.round, body=again, tokenizer=header.tokenizer)
+        if claims != (peer, header.round, header.count):
+            raise WireRefusal("header", "the body is another's, of another round or size")
+        return ReceivedBody(kind=header.kind, peer=peer, round=header.round, body=again, tokenizer=header.tokenizer)
 
     def _begin(self, peer: str, digest: bytes) -> None:
         self._attempts[peer, digest] = self._attempts.get((peer, digest), 0) + 1
         while len(self._attempts) > SEEN_DIGESTS:
             self._attempts.popitem(last=False)
 
-    def _refuse(self, peer: str, refusal: Refusal) -> None:
+    def _refuse(self, peer: str, refusal: WireRefusal) -> None:
         self.counts[f"refused_{refusal.reason}"] += 1
         if refusal.reason != "version":
             self._trust.blame(peer, OFFENCES.get(refusal.reason, Offence.MALFORMED))

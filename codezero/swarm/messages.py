@@ -1,11 +1,7 @@
-"""What a trainer and its network process say to each other: settings at the start, then messages over a bounded pipe.
+"""The messages between a trainer and its network process, and the bounded pipe that they cross.
 
-What the network process is told at its start, made of checked settings.
-
-What a trainer and its network process say to each other, and the bounded pipe they say it over.
-
-Only MessagePack bytes cross. Both directions drop the oldest message when the other side does not keep up: training
-never waits for the network, and the network never waits for training.
+Settings at the start, then only MessagePack bytes. Both directions drop the oldest message when the other side does not
+keep up: training never waits for the network, and the network never waits for training.
 """
 
 import ipaddress
@@ -28,8 +24,8 @@ LISTENING = re.compile(r"/(ip4|ip6|dns|dns4|dns6)/[^/\s]{1,255}/tcp/[1-9][0-9]{0
 ADDRESS = re.compile(r"/.+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}")
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """Everything the process is told at its start."""
+class NetworkSettings(msgspec.Struct, frozen=True):
+    """Everything the process needs at its start."""
 
     identity: str
     swarm: str
@@ -47,13 +43,13 @@ class Settings(msgspec.Struct, frozen=True):
     """Folder for what outlives the process; empty: none."""
 
 
-def network_settings(config: SwarmConfig, state: Path | None, *, pull_groups: int | None = None) -> Settings:
+def network_settings(config: SwarmConfig, state: Path | None, *, pull_groups: int | None = None) -> NetworkSettings:
     """Paths made absolute. `pull_groups` instead of the one in `config`.
 
     Raises ConfigError for a name, host, address or list of members that cannot be used.
     """
     _check(config)
-    return Settings(
+    return NetworkSettings(
         identity=str(Path(config.identity).resolve()),
         swarm=config.name,
         host=config.host,
@@ -91,12 +87,12 @@ MAX_MESSAGE = 4 << 20
 """Bytes: a body and its few words of context."""
 
 
-class Playing(msgspec.Struct, frozen=True, tag=True):
+class OpenRound(msgspec.Struct, frozen=True, tag=True):
     """Trainer: this round is open now."""
 
     round: int
     hungry: bool = False
-    """What was heard has been taken; as much again is welcome."""
+    """What had arrived was taken: refill the pull budget."""
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
@@ -111,19 +107,19 @@ class Publish(msgspec.Struct, frozen=True, tag=True):
     tokenizer: bytes
 
 
-class Tell(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: say this to one peer, whose problems we attempted."""
+class SendFeedback(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: send this to one peer, whose problems we attempted."""
 
     peer: str
     feedback: bytes
     """As `wire.encode_feedback` makes it."""
 
 
-class Stop(msgspec.Struct, frozen=True, tag=True):
+class StopNetwork(msgspec.Struct, frozen=True, tag=True):
     """Trainer: end in good order."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
     """Network: the daemon is up."""
 
     addresses: list[str]
@@ -134,7 +130,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """Paths that a killed process leaves behind."""
 
 
-class Heard(msgspec.Struct, frozen=True, tag=True):
+class ReceivedBody(msgspec.Struct, frozen=True, tag=True):
     """Network: a peer's body, checked against its signed header and encoded anew."""
 
     kind: Kind
@@ -144,13 +140,13 @@ class Heard(msgspec.Struct, frozen=True, tag=True):
     tokenizer: bytes
 
 
-class Told(msgspec.Struct, frozen=True, tag=True):
+class ReceivedFeedback(msgspec.Struct, frozen=True, tag=True):
     """Network: a peer's feedback on problems, decodable."""
 
     peer: str
     feedback: bytes
     trust: float = 1.0
-    """(0, 1], as `Trust.chance` has it."""
+    """(0, 1], as `PeerTrust.chance` has it."""
 
 
 class Counted(msgspec.Struct, frozen=True, tag=True):
@@ -169,16 +165,27 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """Network: the last words of a process that cannot go on."""
+    """Network: why the process cannot go on."""
 
     reason: str
 
 
-Message = Playing | Publish | Tell | Stop | Ready | Heard | Told | Counted | Logged | Failed
+Message = (
+    OpenRound
+    | Publish
+    | SendFeedback
+    | StopNetwork
+    | NetworkReady
+    | ReceivedBody
+    | ReceivedFeedback
+    | Counted
+    | Logged
+    | Failed
+)
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
-class Link:
+class MessagePipe:
     """One end of the pipe: a thread that reads and a thread that writes.
 
     `on_message` and `on_closed` are called in the reading thread; `on_closed` once, when the other side is gone.

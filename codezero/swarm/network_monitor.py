@@ -1,24 +1,34 @@
-"""What the network process does beside gossiping: tells people how it stands, finds out whether others can reach it,
-and writes down what it has learned, so that a restart does not forget a quarantine or the way back in.
+"""What the network process does beside gossiping: writes its status, finds out whether others can reach it, and saves
+what it has learned, so that a restart does not forget a quarantine or the way back in.
+
+For the reachability a peer that is asked opens a plain TCP connection back to where the request came from. Only to the
+asker's own address, as the daemon sees it, so nobody can have a third machine probed; the port alone is the asker's
+choice. Without an answer nothing is claimed.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportArgumentType=false
 
 import asyncio
+import contextlib
 import logging
+import random
+import re
+import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from google.protobuf.wrappers_pb2 import BytesValue
 from hivemind.dht.node import DHTNode
+from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, PeerLine, write_status
-from codezero.swarm.peer_store import Neighbourhood
-from codezero.swarm.reachability import ReachServicer, is_reachable
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS
+from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, write_status
+from codezero.swarm.peer_store import PeerStore
 from codezero.swarm.transport import within
-from codezero.swarm.trust import PeerReport, Trust
+from codezero.swarm.trust import PeerTrust
 
 logger = logging.getLogger(__name__)
 
@@ -27,25 +37,34 @@ SAVE_SECONDS = 60.0
 REACH_SECONDS = 600.0
 """Between two self-tests whose result was clear; STATUS_SECONDS while nobody could tell."""
 SERVE_SECONDS = 10.0
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 8.0
+WITNESSES = 3
+"""Peers that are asked at a time."""
+COST = 16
+"""Requests of its allowance that a peer pays for having itself dialled."""
+YES, NO = b"\x01", b"\x00"
+_PORT = struct.Struct("!H")
+_ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/")
 TRUST, NEIGHBOURS = "trust.json", "neighbours.json"
 
 
-class Caretaker:
+class NetworkMonitor:
     """`load` before the exchange starts, `tend` beside it, `save` at the end. Without a folder nothing is written."""
 
     def __init__(
         self,
         node: DHTNode,
         exchange: Exchange,
-        neighbourhood: Neighbourhood,
-        trust: Trust,
+        peer_store: PeerStore,
+        trust: PeerTrust,
         *,
         swarm: str,
         folder: Path | None,
         reachable: str,
     ) -> None:
         """`reachable`: yes, no, or auto to find out."""
-        self._node, self._exchange, self._neighbourhood, self._trust = node, exchange, neighbourhood, trust
+        self._node, self._exchange, self._peer_store, self._trust = node, exchange, peer_store, trust
         self._swarm, self._folder = swarm, folder
         self._wanted = reachable
         self.reachable: bool | None = {"yes": True, "no": False}.get(reachable)
@@ -56,12 +75,12 @@ class Caretaker:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._trust.load(self._folder / TRUST)
-            self._neighbourhood.recall(self._folder / NEIGHBOURS)
+            self._peer_store.recall(self._folder / NEIGHBOURS)
 
     def save(self) -> None:
         if self._folder is not None:
             self._trust.save(self._folder / TRUST)
-            self._neighbourhood.remember(self._folder / NEIGHBOURS)
+            self._peer_store.remember(self._folder / NEIGHBOURS)
 
     async def serve(self) -> None:
         """Begin to dial back for others."""
@@ -75,21 +94,21 @@ class Caretaker:
             now = time.monotonic()
             if self._wanted == "auto" and (self.reachable is None or now - tested >= REACH_SECONDS):
                 tested = now
-                self._found(await is_reachable(self._node, self._swarm, port), port)
+                self._note(await is_reachable(self._node, self._swarm, port), port)
             if now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
-            self._tell(addresses, port)
+            self._write(addresses, port)
             await asyncio.sleep(STATUS_SECONDS)
 
-    def _found(self, reachable: bool | None, port: int) -> None:
+    def _note(self, reachable: bool | None, port: int) -> None:
         if reachable is False and self.reachable is not False:
             logger.warning("%s", _words(False, self._wanted, port))
         if reachable is not None:
             self.reachable = reachable
             self._exchange.announcer.reachable = reachable
 
-    def _tell(self, addresses: Sequence[str], port: int) -> None:
+    def _write(self, addresses: Sequence[str], port: int) -> None:
         if self._folder is None:
             return
         write_status(
@@ -98,12 +117,12 @@ class Caretaker:
                 time=time.time(),
                 me=self._node.peer_id.to_base58(),
                 addresses=list(addresses),
-                neighbours=self._neighbourhood.size,
+                neighbours=self._peer_store.size,
                 round=self._exchange.round,
-                shards=self._exchange.crowd.shards,
+                shards=self._exchange.sharding.shards,
                 reachable=self.reachable,
                 reachability=_words(self.reachable, self._wanted, port),
-                peers=[_line(one) for one in self._trust.report()[:MAX_PEERS]],
+                peers=self._trust.report()[:MAX_PEERS],
             ),
         )
 
@@ -121,15 +140,63 @@ def _words(reachable: bool | None, wanted: str, port: int) -> str:
     )
 
 
-def _line(report: PeerReport) -> PeerLine:
-    return PeerLine(
-        peer=report.peer,
-        heard_seconds_ago=report.heard_seconds_ago,
-        bodies=report.bodies,
-        groups=report.groups,
-        size=report.size,
-        failures={offence.value: count for offence, count in report.failures.items()},
-        penalty=report.penalty,
-        state=report.state,
-        reason=report.reason,
-    )
+class ReachServicer(ServicerBase):
+    """Dials back. Its name and method are part of the protocol."""
+
+    def __init__(self, daemon: P2P, spend: Callable[[str, int], bool]) -> None:
+        """`spend` takes requests from a peer's allowance; False: it has had its share."""
+        self._daemon, self._spend = daemon, spend
+        self._dials = asyncio.Semaphore(4)
+
+    async def rpc_reach(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        """[2] bytes of a port in; YES, NO, or nothing where it was not tried."""
+        if len(request.value) != _PORT.size or not self._spend(str(context.remote_id), COST):
+            return BytesValue()
+        (port,) = _PORT.unpack(request.value)
+        host = await self._host_of(context.remote_id)
+        if not host or not port:
+            return BytesValue()
+        async with self._dials:
+            return BytesValue(value=YES if await opens(host, port) else NO)
+
+    async def _host_of(self, peer: PeerID) -> str:
+        """The address that the peer's connection comes from; empty when it is relayed or gone."""
+        try:
+            connected = await within(CONNECT_SECONDS, self._daemon.list_peers())
+        except NETWORK_ERRORS:
+            return ""
+        addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
+        matches = (_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
+        return next((match[1] for match in matches if match), "")
+
+
+async def opens(host: str, port: int) -> bool:
+    """Does something listen there?"""
+    try:
+        _, writer = await within(CONNECT_SECONDS, asyncio.open_connection(host, port))
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with contextlib.suppress(OSError, TimeoutError):
+        await within(CONNECT_SECONDS, writer.wait_closed())
+    return True
+
+
+async def is_reachable(node: DHTNode, swarm: str, port: int) -> bool | None:
+    """Do neighbours that are asked to dial back reach this node? One yes is enough. None: nobody could tell."""
+    near = list(node.protocol.routing_table.peer_id_to_uid)
+    chosen = random.sample(near, min(WITNESSES, len(near)))
+    answers = await asyncio.gather(*(_ask(node.p2p, swarm, peer, port) for peer in chosen))
+    clear = [answer == YES for answer in answers if answer in (YES, NO)]
+    return any(clear) if clear else None
+
+
+async def _ask(daemon: P2P, swarm: str, peer: PeerID, port: int) -> bytes:
+    stub = ReachServicer.get_stub(daemon, peer, namespace=swarm)
+    try:
+        answer = await within(
+            ANSWER_SECONDS, stub.rpc_reach(BytesValue(value=_PORT.pack(port)), timeout=ANSWER_SECONDS)
+        )
+    except NETWORK_ERRORS:
+        return b""
+    return answer.value

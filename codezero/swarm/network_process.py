@@ -29,58 +29,58 @@ from codezero.swarm.members import AllowList, open_to_all
 from codezero.swarm.messages import (
     Counted,
     Failed,
-    Link,
     Logged,
     Message,
-    Playing,
+    MessagePipe,
+    NetworkReady,
+    NetworkSettings,
+    OpenRound,
     Publish,
-    Ready,
-    Settings,
-    Stop,
-    Tell,
+    SendFeedback,
+    StopNetwork,
     port_of,
 )
 from codezero.swarm.records import PeerRecordValidator
-from codezero.swarm.trust import Trust
+from codezero.swarm.trust import PeerTrust
 
 if TYPE_CHECKING:
     from hivemind.p2p import P2P
 
     from codezero.swarm.exchange import Exchange
-    from codezero.swarm.peer_store import Neighbourhood
+    from codezero.swarm.peer_store import PeerStore
 
 REJOIN_SECONDS = 5.0
 ALONE_SECONDS = 1.0
 """Between two rounds of dialling while there is no neighbour."""
 WATCH_SECONDS = 0.5
-LOOK_SECONDS = 120.0
-"""Most that one look may take; its parts have deadlines of their own."""
+POLL_SECONDS = 120.0
+"""Most that one poll may take; its parts have deadlines of their own."""
 LAST_SECONDS = 2.0
 """Between the end of the pipe and the end of the process."""
 LOGGED_MESSAGES = 200
 
 
 class Stopped(Exception):
-    """The trainer said so, or is gone."""
+    """The trainer asked for it, or is gone."""
 
 
 def run(connection: Connection, settings: bytes) -> None:
-    """Entry point of the process. `settings` is an encoded `Settings`."""
+    """Entry point of the process. `settings` is an encoded `NetworkSettings`."""
     os.setpgid(0, 0)  # Ctrl-C is for the trainer, which finishes its iteration
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     inbox = Inbox()
-    link = Link(connection, inbox.put, inbox.trainer_is_gone)
-    link.start()
-    logging.basicConfig(level=logging.WARNING, handlers=[LinkHandler(link)], force=True)
+    pipe = MessagePipe(connection, inbox.put, inbox.trainer_is_gone)
+    pipe.start()
+    logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(pipe)], force=True)
     code = 0
     try:
-        asyncio.run(Network(link, inbox, msgspec.msgpack.decode(settings, type=Settings)).run())
+        asyncio.run(NetworkNode(pipe, inbox, msgspec.msgpack.decode(settings, type=NetworkSettings)).run())
     except* Stopped:
         pass
-    except* Exception as errors:  # noqa: BLE001 - the last words of a process; the supervisor reports and restarts
-        link.send(Failed(_innermost(errors)))
+    except* Exception as errors:  # noqa: BLE001 - the process ends; the supervisor reports and restarts
+        pipe.send(Failed(_innermost(errors)))
         code = 1
-    link.flush(LAST_SECONDS)
+    pipe.flush(LAST_SECONDS)
     sys.stdout.flush()
     os._exit(code)  # torch, loaded by hivemind, takes its time to leave
 
@@ -112,7 +112,7 @@ class Inbox:
     def trainer_is_gone(self) -> None:
         """Called in the reading thread: end in good order if there is time, and end in any case."""
         threading.Timer(LAST_SECONDS, os._exit, (1,)).start()
-        self.put(Stop())
+        self.put(StopNetwork())
 
     def attach(self) -> None:
         """From now on messages arrive in the running loop, those that came before it first."""
@@ -122,30 +122,30 @@ class Inbox:
                 self._deliver(message)
 
     def _deliver(self, message: Message) -> None:
-        if isinstance(message, Stop):
+        if isinstance(message, StopNetwork):
             self.stop.set()
         else:
             self.messages.put_nowait(message)
 
 
-class LinkHandler(logging.Handler):
+class PipeHandler(logging.Handler):
     """Sends warnings to the trainer's log, a limited number of them: peers cause most."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, pipe: MessagePipe) -> None:
         super().__init__(logging.WARNING)
-        self._link, self._left = link, LOGGED_MESSAGES
+        self._pipe, self._left = pipe, LOGGED_MESSAGES
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._left > 0:
             self._left -= 1
-            self._link.send(Logged(record.levelno, f"{record.name}: {record.getMessage()}"[:1000]))
+            self._pipe.send(Logged(record.levelno, f"{record.name}: {record.getMessage()}"[:1000]))
 
 
-class Network:
+class NetworkNode:
     """The daemon, the DHT node and the exchange, from start to end."""
 
-    def __init__(self, link: Link, inbox: Inbox, settings: Settings) -> None:
-        self._link, self._inbox, self._settings = link, inbox, settings
+    def __init__(self, pipe: MessagePipe, inbox: Inbox, settings: NetworkSettings) -> None:
+        self._pipe, self._inbox, self._settings = pipe, inbox, settings
 
     async def run(self) -> None:
         """Raises `Stopped`, in an exception group with what else went wrong."""
@@ -163,14 +163,14 @@ class Network:
     async def _live(self) -> None:
         from codezero.swarm.hivemind_dht import start_daemon
 
-        told = self._settings
+        settings = self._settings
         daemon = await start_daemon(
-            Path(told.identity),
-            told.host,
-            told.port,
-            announce=told.announce,
-            reachable=told.reachable,
-            relay=told.relay,
+            Path(settings.identity),
+            settings.host,
+            settings.port,
+            announce=settings.announce,
+            reachable=settings.reachable,
+            relay=settings.relay,
         )
         try:
             await self._serve(daemon)
@@ -181,82 +181,82 @@ class Network:
         from codezero.swarm.exchange import Exchange
         from codezero.swarm.hivemind_dht import create_node
         from codezero.swarm.hivemind_transport import HivemindTransport
-        from codezero.swarm.network_monitor import Caretaker
-        from codezero.swarm.peer_store import Neighbourhood
+        from codezero.swarm.network_monitor import NetworkMonitor
+        from codezero.swarm.peer_store import PeerStore
 
-        told = self._settings
-        members = AllowList(Path(told.members)) if told.members else open_to_all()
-        validator = PeerRecordValidator(Identity.load(Path(told.identity)), told.swarm, member=members)
-        trust = Trust(members)
+        settings = self._settings
+        members = AllowList(Path(settings.members)) if settings.members else open_to_all()
+        validator = PeerRecordValidator(Identity.load(Path(settings.identity)), settings.swarm, member=members)
+        trust = PeerTrust(members)
         node = await create_node(daemon, validator)
         exchange = Exchange(
-            HivemindTransport(node, validator, told.swarm),
+            HivemindTransport(node, validator, settings.swarm),
             validator,
             trust,
-            swarm=told.swarm,
-            pull_groups=told.pull_groups,
-            on_heard=self._link.send,
-            on_told=self._link.send,
+            swarm=settings.swarm,
+            pull_groups=settings.pull_groups,
+            on_body=self._pipe.send,
+            on_feedback=self._pipe.send,
         )
-        neighbourhood = Neighbourhood(node, told.bootstrap)
-        caretaker = Caretaker(
+        peer_store = PeerStore(node, settings.bootstrap)
+        monitor = NetworkMonitor(
             node,
             exchange,
-            neighbourhood,
+            peer_store,
             trust,
-            swarm=told.swarm,
-            folder=Path(told.state) if told.state else None,
-            reachable=told.reachable,
+            swarm=settings.swarm,
+            folder=Path(settings.state) if settings.state else None,
+            reachable=settings.reachable,
         )
-        caretaker.load()
+        monitor.load()
         await exchange.start()
-        await caretaker.serve()
-        await neighbourhood.rejoin()
-        addresses = await self._say_ready(daemon)
+        await monitor.serve()
+        await peer_store.rejoin()
+        addresses = await self._send_ready(daemon)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._obey(exchange))
-                tasks.create_task(self._look(exchange, neighbourhood))
-                tasks.create_task(_rejoin(neighbourhood))
-                tasks.create_task(_watch(daemon))
-                tasks.create_task(caretaker.tend(addresses, port_of(addresses) or told.port))
+                tasks.create_task(self._receive(exchange))
+                tasks.create_task(self._poll(exchange, peer_store))
+                tasks.create_task(_rejoin(peer_store))
+                tasks.create_task(_raise_when_dead(daemon))
+                tasks.create_task(monitor.tend(addresses, port_of(addresses) or settings.port))
         finally:
-            caretaker.save()
+            monitor.save()
 
-    async def _say_ready(self, daemon: "P2P") -> list[str]:
+    async def _send_ready(self, daemon: "P2P") -> list[str]:
         async with asyncio.timeout(LAST_SECONDS):
             addresses = [str(address) for address in await daemon.get_visible_maddrs(latest=True)]
         sockets = [str(path["unix"]) for path in (daemon._daemon_listen_maddr, daemon._client_listen_maddr)]
-        self._link.send(Ready(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
+        self._pipe.send(NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
         return addresses
 
-    async def _obey(self, exchange: "Exchange") -> None:
+    async def _receive(self, exchange: "Exchange") -> None:
         while True:
             match await self._inbox.messages.get():
-                case Playing(round=round_number, hungry=hungry):
-                    exchange.play(round_number, hungry=hungry)
+                case OpenRound(round=round_number, hungry=hungry):
+                    exchange.open_round(round_number, hungry=hungry)
                 case Publish() as message:
                     exchange.publish(message)
-                case Tell() as message:
-                    exchange.tell(message)
+                case SendFeedback() as message:
+                    exchange.send_feedback(message)
                 case unexpected:
                     raise TypeError(f"the trainer sent {type(unexpected).__name__}")
 
-    async def _look(self, exchange: "Exchange", neighbourhood: "Neighbourhood") -> None:
+    async def _poll(self, exchange: "Exchange", peer_store: "PeerStore") -> None:
         while True:
-            async with asyncio.timeout(LOOK_SECONDS):
-                await exchange.look()
-            self._link.send(Counted(exchange.take_counts(), neighbourhood.size))
+            async with asyncio.timeout(POLL_SECONDS):
+                await exchange.poll()
+            self._pipe.send(Counted(exchange.take_counts(), peer_store.size))
             await asyncio.sleep(exchange.pause(self._settings.poll_seconds))
 
 
-async def _rejoin(neighbourhood: "Neighbourhood") -> None:
+async def _rejoin(peer_store: "PeerStore") -> None:
     while True:
-        await asyncio.sleep(REJOIN_SECONDS if neighbourhood.size else ALONE_SECONDS)
-        await neighbourhood.rejoin()
+        await asyncio.sleep(REJOIN_SECONDS if peer_store.size else ALONE_SECONDS)
+        await peer_store.rejoin()
 
 
-async def _watch(daemon: "P2P") -> None:
+async def _raise_when_dead(daemon: "P2P") -> None:
     """hivemind does not notice a dead daemon: stores go on to return True."""
     while daemon._child.returncode is None:
         await asyncio.sleep(WATCH_SECONDS)

@@ -37,7 +37,7 @@ class PeerLine(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     """Bytes of its bodies."""
     failures: dict[str, int]
-    """By offence."""
+    """By offence, those that happened."""
     penalty: float
     state: str
     """ok or quarantined."""
@@ -67,9 +67,13 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_status(folder: Path, status: NetworkStatus) -> None:
     """Replace the file. A failure is a warning."""
-    path = folder / FILE
+    replace_file(folder / FILE, msgspec.json.encode(status))
+
+
+def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
+    """All or nothing, and not forced to the disk: gossip does not wait for that. A failure is a warning."""
     try:
-        write_atomic(path, msgspec.json.encode(status))
+        write_atomic(path, content, private=private)
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error.strerror)
 
@@ -88,8 +92,8 @@ def read_status(folder: Path) -> NetworkStatus:
 
 def remembered_port(addresses: Path, host: str) -> int:
     """The port of the last start if it is still free, so that peers who know it find this node again; else 0."""
-    found = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
-    port = int(found[1]) if found else 0
+    match = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
+    port = int(match[1]) if match else 0
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

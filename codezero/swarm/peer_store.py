@@ -4,7 +4,6 @@
 # pyright: reportPrivateUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Sequence
@@ -18,9 +17,9 @@ from hivemind.utils.multiaddr import Multiaddr
 from msgspec import Meta
 
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
+from codezero.swarm.network_status import replace_file
 from codezero.swarm.schema import PeerId
 from codezero.swarm.transport import within
-from codezero.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -33,20 +32,20 @@ LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
 
 
-class Acquaintance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KnownPeer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A peer of the file, and the ways to it."""
 
     peer: PeerId
     addresses: Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
 
 
-class Acquaintances(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KnownPeers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file: ways into the swarm beside the bootstraps, which may be dead by the next start."""
 
-    peers: Annotated[list[Acquaintance], Meta(max_length=KNOWN_PEERS)]
+    peers: Annotated[list[KnownPeer], Meta(max_length=KNOWN_PEERS)]
 
 
-class Neighbourhood:
+class PeerStore:
     """Keeps a node in touch: dials the bootstraps and every peer it ever met that is not a neighbour now.
 
     hivemind never tries again after a start in vain or a partition; this does, a few peers at a time.
@@ -61,28 +60,24 @@ class Neighbourhood:
     def remember(self, path: Path) -> None:
         """Write whom this node knows a way to. A failure is a warning: it costs the next start, not this one."""
         peers = [
-            Acquaintance(peer.to_base58(), [str(address) for address in addresses[:ADDRESSES_EACH]])
+            KnownPeer(peer.to_base58(), [str(address) for address in addresses[:ADDRESSES_EACH]])
             for peer, addresses in self._known.items()
         ]
-        try:
-            write_atomic(path, msgspec.json.encode(Acquaintances(peers)))
-        except OSError as error:
-            logger.warning("the peers met cannot be remembered in %s: %s", path, error.strerror)
+        replace_file(path, msgspec.json.encode(KnownPeers(peers)))
 
     def recall(self, path: Path) -> None:
         """Dial, besides the bootstraps, whom `remember` wrote down. A file that is broken counts as none."""
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                with path.open("rb") as file:
-                    told = msgspec.json.decode(file.read(MAX_FILE), type=Acquaintances)
-                found = {PeerID.from_base58(one.peer): [Multiaddr(a) for a in one.addresses] for one in told.peers}
-            except (OSError, ValueError) as error:
-                if isinstance(error, FileNotFoundError):
-                    raise
-                logger.warning("%s cannot be read and is left out: %s", path, error)
-                return
-            found.pop(self._node.peer_id, None)
-            self._known |= found
+        try:
+            with path.open("rb") as file:
+                saved = msgspec.json.decode(file.read(MAX_FILE), type=KnownPeers)
+            known = {PeerID.from_base58(entry.peer): list(map(Multiaddr, entry.addresses)) for entry in saved.peers}
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            logger.warning("%s cannot be read and is left out: %s", path, error)
+            return
+        known.pop(self._node.peer_id, None)
+        self._known |= known
 
     @property
     def size(self) -> int:
@@ -128,6 +123,6 @@ class Neighbourhood:
     async def _ask_the_way(self, guide: PeerID) -> None:
         """A bootstrap whose node id is of its own choosing, such as `hivemind-dht`, is no neighbour, but knows some."""
         me = self._node.node_id
-        found = await within(DIAL_SECONDS, self._node.protocol.call_find(guide, [me]))
-        near = [peer for peer in found[me][1].values() if self._is_missing(peer)] if found else []
+        answer = await within(DIAL_SECONDS, self._node.protocol.call_find(guide, [me]))
+        near = [peer for peer in answer[me][1].values() if self._is_missing(peer)] if answer else []
         await asyncio.gather(*(within(DIAL_SECONDS, self._node.protocol.call_ping(peer)) for peer in near))

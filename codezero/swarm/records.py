@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, Kind, Refusal
+from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, Kind, WireRefusal
 from codezero.swarm.wire import UNDECODABLE
 
 LIFETIME = 300.0
@@ -62,7 +62,7 @@ class DHTRecord(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """Where announcements of one kind and round lie; peers are spread over the shards."""
 
     swarm: str
@@ -95,7 +95,7 @@ class BodyPlace:
 
     @property
     def id(self) -> bytes:
-        """As `Place.id`."""
+        """As `RecordPlace.id`."""
         return _key_id(self.key)
 
 
@@ -120,18 +120,18 @@ KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hp])/(0|[1-9][0-9]{0,15})/([1-9]
 KINDS: dict[str, Kind] = {kind: kind for kind in (GROUPS, PROPOSALS)}
 
 
-def parse_key(key: str) -> Place | BodyPlace:
-    """Raises Refusal for a key that no node of ours would write."""
+def parse_key(key: str) -> RecordPlace | BodyPlace:
+    """Raises WireRefusal for a key that no node of ours would write."""
     if body := BODY_KEY.fullmatch(key):
         return BodyPlace(body[1], bytes.fromhex(body[2]))
     match = KEY.fullmatch(key)
     if match is None:
-        raise Refusal("key", "not a key of this protocol")
+        raise WireRefusal("key", "not a key of this protocol")
     kind = KINDS[match[2]]
-    place = Place(match[1], kind, int(match[3]), int(match[4]), int(match[5]))
+    place = RecordPlace(match[1], kind, int(match[3]), int(match[4]), int(match[5]))
     power_of_two = place.shards & (place.shards - 1) == 0
     if place.round > MAX_ROUND or place.shards > MAX_SHARDS or not power_of_two or place.shard >= place.shards:
-        raise Refusal("key", "numbers out of bounds")
+        raise WireRefusal("key", "numbers out of bounds")
     return place
 
 
@@ -160,7 +160,7 @@ class PeerRecordValidator:
         member: Callable[[str], bool] = lambda _peer: True,
     ) -> None:
         self.round: int | None = None
-        """The round that is open; None: not told yet, so every round may be."""
+        """The round that is open; None: not known yet, so every round may be."""
         self.refused: Counter[str] = Counter()
         """Refusals by reason."""
         self.swarm, self.member = swarm, member
@@ -172,7 +172,7 @@ class PeerRecordValidator:
         self._crowds: OrderedDict[bytes, set[str]] = OrderedDict()
         """By place: who is there."""
 
-    def declare(self, place: Place | BodyPlace) -> None:
+    def declare(self, place: RecordPlace | BodyPlace) -> None:
         """Name a place before storing there: hivemind shows `sign_value` only the hash of a key."""
         self._keys[place.id] = place.key
         while len(self._keys) > 64:
@@ -193,29 +193,29 @@ class PeerRecordValidator:
         """May this record be stored here, or believed? A no is counted by reason."""
         try:
             self._check(record)
-        except Refusal as refusal:
+        except WireRefusal as refusal:
             self.refused[refusal.reason] += 1
             return False
         return True
 
     def _check(self, record: DHTRecord) -> None:
-        """Cheap rules first. Raises Refusal."""
+        """Cheap rules first. Raises WireRefusal."""
         if len(record.value) > MAX_VALUE + MAX_DEPOSIT:
-            raise Refusal("size")
+            raise WireRefusal("size")
         self._check_expiry(record.expiration_time)
         peer = _owner(record.subkey)
         envelope = _open(record.value)
         place = parse_key(envelope.key)
         if place.id != record.key or place.swarm != self.swarm:
-            raise Refusal("key", "written for another place")
-        if isinstance(place, Place):
+            raise WireRefusal("key", "written for another place")
+        if isinstance(place, RecordPlace):
             self._check_header(place, peer, record, envelope)
         elif hashlib.sha256(envelope.payload).digest() != place.digest:
-            raise Refusal("digest", "not the body that its key names")
+            raise WireRefusal("digest", "not the body that its key names")
         if peer_id_of(envelope.public_key) != peer:
-            raise Refusal("owner", "signed by another peer's key")
+            raise WireRefusal("owner", "signed by another peer's key")
         if not self.member(peer):
-            raise Refusal("member")
+            raise WireRefusal("member")
         self._check_signature(record, envelope)
         # only after the signature: nobody but its owner uses up a peer's room
         if isinstance(place, BodyPlace):
@@ -223,19 +223,19 @@ class PeerRecordValidator:
         else:
             self._check_crowd(place.id, peer)
 
-    def _check_header(self, place: Place, peer: str, record: DHTRecord, envelope: Envelope) -> None:
+    def _check_header(self, place: RecordPlace, peer: str, record: DHTRecord, envelope: Envelope) -> None:
         if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
-            raise Refusal("size")
+            raise WireRefusal("size")
         self._check_round(place.round)
         if place.shard != shard_of(place.round, peer, place.shards):
-            raise Refusal("shard")
+            raise WireRefusal("shard")
 
     def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
         now = self._clock()
         kept = {known: end for known, end in self._deposits.pop(peer, {}).items() if end > now}
         if digest not in kept and len(kept) >= DEPOSITS:
             self._deposits[peer] = kept
-            raise Refusal("quota", "too many bodies of one author")
+            raise WireRefusal("quota", "too many bodies of one author")
         self._deposits[peer] = kept | {digest: expiry}
         while len(self._deposits) > DEPOSITORS:
             self._deposits.popitem(last=False)
@@ -246,17 +246,17 @@ class PeerRecordValidator:
         while len(self._crowds) > CROWDS:
             self._crowds.popitem(last=False)
         if peer not in crowd and len(crowd) >= MAX_CROWD:
-            raise Refusal("crowd", "too many peers in one place")
+            raise WireRefusal("crowd", "too many peers in one place")
         crowd.add(peer)
 
     def _check_expiry(self, expiry: float) -> None:
         now = self._clock()
         if not math.isfinite(expiry) or not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:
-            raise Refusal("expiry")
+            raise WireRefusal("expiry")
 
     def _check_round(self, round_number: int) -> None:
         if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
-            raise Refusal("round")
+            raise WireRefusal("round")
 
     def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
         mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())
@@ -265,7 +265,7 @@ class PeerRecordValidator:
             return
         message = signed_message(self.swarm, envelope.key, record, envelope.payload)
         if not verify(envelope.public_key, envelope.signature, message):
-            raise Refusal("signature")
+            raise WireRefusal("signature")
         self._verified[mark] = None
         if len(self._verified) > VERIFIED:
             self._verified.popitem(last=False)
@@ -273,14 +273,14 @@ class PeerRecordValidator:
 
 def _owner(subkey: bytes) -> str:
     if subkey in NO_SUBKEY or len(subkey) > MAX_SUBKEY:
-        raise Refusal("subkey", "a record of nobody")
+        raise WireRefusal("subkey", "a record of nobody")
     try:
         peer = msgspec.msgpack.decode(subkey, type=str)
     except UNDECODABLE as error:
-        raise Refusal("subkey") from error
+        raise WireRefusal("subkey") from error
     # A holder keeps the decoded name: signed over another spelling, the record would not verify for its readers.
     if msgspec.msgpack.encode(peer) != subkey:
-        raise Refusal("subkey", "not the shortest spelling")
+        raise WireRefusal("subkey", "not the shortest spelling")
     return peer
 
 
@@ -288,4 +288,4 @@ def _open(value: bytes) -> Envelope:
     try:
         return msgspec.msgpack.decode(msgspec.msgpack.decode(value, type=bytes), type=Envelope)
     except UNDECODABLE as error:
-        raise Refusal("format") from error
+        raise WireRefusal("format") from error

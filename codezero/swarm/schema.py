@@ -36,8 +36,8 @@ FEEDBACK: Literal["f"] = "f"
 Kind = Literal["h", "p"]
 
 
-class Refusal(WireError):
-    """Bytes from a peer that were not believed, with a word for the counters."""
+class WireRefusal(WireError):
+    """Bytes from a peer that were not believed, with a reason for the counters."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -50,11 +50,11 @@ PeerId = Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{32,64}\Z")]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WireRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of everything sent: unknown fields are refused, so a new field needs a new version."""
 
 
-class Header(Record, frozen=True):
+class Header(WireRecord, frozen=True):
     """The announcement of one body, at most MAX_HEADER bytes; signed as part of its DHT record."""
 
     v: Literal[1]
@@ -77,7 +77,7 @@ class Header(Record, frozen=True):
     """Seconds since 1970 at the sender."""
 
 
-class WireProblem(Record, frozen=True):
+class WireProblem(WireRecord, frozen=True):
     id: Annotated[bytes, Meta(min_length=32, max_length=32)]
     question: Text
     tests: Annotated[list[Text], Meta(min_length=1, max_length=MAX_TESTS)]
@@ -89,7 +89,7 @@ class WireProblem(Record, frozen=True):
     proposer: PeerId | None
 
 
-class WireCompletion(Record, frozen=True):
+class WireCompletion(WireRecord, frozen=True):
     text: Text
     ids: Annotated[bytes, Meta(max_length=4 * MAX_TOKENS)]
     """[T] little-endian u32."""
@@ -98,13 +98,13 @@ class WireCompletion(Record, frozen=True):
     finished: bool
 
 
-class WireGroup(Record, frozen=True):
+class WireGroup(WireRecord, frozen=True):
     problem: WireProblem
     policy_step: Annotated[int, Meta(ge=0, le=MAX_ROUND)]
     completions: Annotated[list[WireCompletion], Meta(min_length=1, max_length=MAX_COMPLETIONS)]
 
 
-class GroupsBody(Record, frozen=True):
+class GroupsBody(WireRecord, frozen=True):
     v: Literal[1]
     kind: Literal["h"]
     peer: PeerId
@@ -112,7 +112,7 @@ class GroupsBody(Record, frozen=True):
     groups: Annotated[list[WireGroup], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
-class ProposalsBody(Record, frozen=True):
+class ProposalsBody(WireRecord, frozen=True):
     v: Literal[1]
     kind: Literal["p"]
     peer: PeerId
@@ -120,7 +120,7 @@ class ProposalsBody(Record, frozen=True):
     problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
-class Outcome(Record, frozen=True):
+class ProblemOutcome(WireRecord, frozen=True):
     """How a problem went at the peer that attempted it."""
 
     problem: Digest
@@ -131,13 +131,13 @@ class Outcome(Record, frozen=True):
     """Their mean correctness, as judged there."""
 
 
-class FeedbackBody(Record, frozen=True):
+class FeedbackBody(WireRecord, frozen=True):
     """To the proposer of these problems, and to nobody else; at most MAX_FEEDBACK bytes, not compressed."""
 
     v: Literal[1]
     kind: Literal["f"]
     round: Round
-    outcomes: Annotated[list[Outcome], Meta(min_length=1, max_length=MAX_ITEMS)]
+    outcomes: Annotated[list[ProblemOutcome], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Versioned(msgspec.Struct):

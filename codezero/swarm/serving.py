@@ -1,8 +1,7 @@
-"""Answers what other peers ask: pieces of own bodies within an allowance, and feedback on their problems.
+"""Answers other peers' requests: pieces of own bodies within an allowance, and feedback on their problems.
 
-Feedback: what became of a peer's problems where they were attempted, said to that peer and to nobody else.
-
-It is advice and no record: sent once, lost when the peer is not there, and bounded in both directions.
+Feedback is what became of a peer's problems where they were attempted, sent to that peer and to nobody else. It is
+advice and no record: sent once, lost when the peer is not there, and bounded in both directions.
 """
 
 import asyncio
@@ -13,10 +12,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.swarm.messages import Tell, Told
-from codezero.swarm.schema import MAX_BODY, Digest, Refusal
+from codezero.swarm.messages import ReceivedFeedback, SendFeedback
+from codezero.swarm.schema import MAX_BODY, Digest, WireRefusal
 from codezero.swarm.transport import UNANSWERED, Call, Transport, within
-from codezero.swarm.trust import Offence, Trust
+from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import UNDECODABLE, body_digest, decode_feedback
 
 CHUNK = 1 << 20
@@ -31,10 +30,10 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     offset: Annotated[int, Meta(ge=0, le=MAX_BODY)]
 
 
-class Server:
+class BodyServer:
     """The bodies this node announced, by digest."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: PeerTrust) -> None:
         self.bodies: OrderedDict[bytes, bytes] = OrderedDict()
         self.counts: Counter[str] = Counter()
         self._trust = trust
@@ -54,11 +53,11 @@ class Server:
             self.counts["refused_peer"] += 1
             return b""
         try:
-            asked = msgspec.msgpack.decode(request, type=ChunkRequest)
+            chunk = msgspec.msgpack.decode(request, type=ChunkRequest)
         except UNDECODABLE:
             self.counts["refused_request"] += 1
             return b""
-        piece = self.bodies.get(asked.digest, b"")[asked.offset : asked.offset + CHUNK]
+        piece = self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
         if not self._trust.spend(peer, size=len(piece)):
             self.counts["refused_allowance"] += 1
             return b""
@@ -67,53 +66,55 @@ class Server:
 
 
 WAITING = 64
-"""Peers that wait to be told; the one that waits longest is dropped."""
+"""Peers that feedback waits for; the one that waits longest is dropped."""
 AT_ONCE = 8
-TELL_SECONDS = 2.0
+SEND_SECONDS = 2.0
 TAKEN = b"\x01"
 
 
-class Feedback:
-    """One node's part in it. `on_told` gets what peers say, schema-checked and within their allowance."""
+class FeedbackExchange:
+    """One node's part in it. `on_feedback` gets what peers send, schema-checked and within their allowance."""
 
-    def __init__(self, transport: Transport, trust: Trust, *, on_told: Callable[[Told], None]) -> None:
+    def __init__(
+        self, transport: Transport, trust: PeerTrust, *, on_feedback: Callable[[ReceivedFeedback], None]
+    ) -> None:
         self.counts: Counter[str] = Counter()
-        self._transport, self._trust, self._on_told = transport, trust, on_told
+        self._transport, self._trust, self._on_feedback = transport, trust, on_feedback
         self._waiting: OrderedDict[str, bytes] = OrderedDict()
 
-    def add(self, message: Tell) -> None:
-        """Queue the newest word for a peer; it replaces an older one that was not sent yet."""
+    def add(self, message: SendFeedback) -> None:
+        """Queue the newest feedback for a peer; it replaces an older one that was not sent yet."""
         self._waiting[message.peer] = message.feedback
         self._waiting.move_to_end(message.peer)
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
 
     async def send(self) -> None:
-        """Some of what waits, each peer asked once and for TELL_SECONDS at most."""
+        """Some of what waits, each peer called once and for SEND_SECONDS at most."""
         some = [self._waiting.popitem(last=False) for _ in range(min(AT_ONCE, len(self._waiting)))]
-        await asyncio.gather(*(self._tell(peer, feedback) for peer, feedback in some))
+        await asyncio.gather(*(self._send(peer, feedback) for peer, feedback in some))
 
     def take(self, peer: str, request: bytes) -> bytes:
-        """What `peer` says of our problems. Nothing comes back when it was not taken."""
+        """Feedback of `peer` on our problems. Nothing comes back when it was not taken."""
         if not self._trust.spend(peer, size=len(request)):
             self.counts["refused_allowance"] += 1
             return b""
         try:
             decode_feedback(request)
-        except Refusal as refusal:
+        except WireRefusal as refusal:
             self.counts[f"refused_{refusal.reason}"] += 1
             if refusal.reason != "version":
                 self._trust.blame(peer, Offence.MALFORMED)
             return b""
         self.counts["feedback_in"] += 1
-        self._on_told(Told(peer, request, self._trust.chance(peer)))
+        self._on_feedback(ReceivedFeedback(peer, request, self._trust.chance(peer)))
         return TAKEN
 
-    async def _tell(self, peer: str, feedback: bytes) -> None:
+    async def _send(self, peer: str, feedback: bytes) -> None:
         try:
             taken = not self._trust.refusal(peer) and await within(
-                TELL_SECONDS, self._transport.ask(peer, "feedback", feedback)
+                SEND_SECONDS, self._transport.ask(peer, "feedback", feedback)
             )
-        except (*UNANSWERED, Refusal):
+        except (*UNANSWERED, WireRefusal):
             taken = b""
         self.counts["feedback_out" if taken else "feedback_in_vain"] += 1

@@ -25,7 +25,7 @@ PROBES = 4
 LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
 
 
-class Crowd:
+class ShardEstimate:
     """The present number of shards, a power of two."""
 
     def __init__(self, random: Random) -> None:

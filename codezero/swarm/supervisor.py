@@ -1,6 +1,6 @@
 """Keeps one network process alive: starts it, passes messages, cleans up after it, and starts it anew when it dies.
 
-Its death is told once, as a SwarmError; after that the trainer goes on alone until the process is back.
+Its death is raised once, as a SwarmError; after that the trainer goes on alone until the process is back.
 """
 
 import atexit
@@ -13,25 +13,26 @@ from collections import Counter, deque
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from codezero.errors import SwarmError
-from codezero.swarm.identity_lock import Lease
+from codezero.swarm.identity_lock import IdentityLock
 from codezero.swarm.messages import (
     Counted,
     Failed,
-    Heard,
-    Link,
     Logged,
     Message,
-    Playing,
+    MessagePipe,
+    NetworkReady,
+    NetworkSettings,
+    OpenRound,
     Publish,
-    Ready,
-    Settings,
-    Stop,
-    Tell,
-    Told,
+    ReceivedBody,
+    ReceivedFeedback,
+    SendFeedback,
+    StopNetwork,
     port_of,
 )
 from codezero.swarm.network_process import run
@@ -46,42 +47,45 @@ STABLE_SECONDS = 60.0
 CLOSE_SECONDS = 4.0
 UNSENT_MESSAGES = 8
 """Own bodies that wait for a process; the oldest are dropped."""
-HEARD_BODIES = 64
-TOLD_FEEDBACK = 256
+WAITING_BODIES = 64
+WAITING_FEEDBACK = 256
 """Bodies and feedback that wait for the trainer; the oldest are dropped."""
+
+
+Arrived = TypeVar("Arrived", ReceivedBody, ReceivedFeedback)
 
 
 class NetworkProcess:
     """The trainer's side of the network process. `start` acts; everything else returns at once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: NetworkSettings) -> None:
         self.counts: Counter[str] = Counter()
         self.neighbours = 0
         self.restarts = 0
         self.pid: int | None = None
         """Process id of the network process; None while there is none."""
         self._settings, self._port = settings, settings.port
-        self._heard: deque[Heard] = deque(maxlen=HEARD_BODIES)
-        self._told: deque[Told] = deque(maxlen=TOLD_FEEDBACK)
+        self._bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
+        self._feedback: deque[ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
         state = Path(self._settings.state) if self._settings.state else None
-        self._lease = Lease(Path(self._settings.identity), state)
-        self._playing: Playing | None = None
+        self._identity_lock = IdentityLock(Path(self._settings.identity), state)
+        self._playing: OpenRound | None = None
         self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
-        self._link: Link | None = None
-        self._ready: Ready | None = None
+        self._pipe: MessagePipe | None = None
+        self._ready: NetworkReady | None = None
         self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
 
     def start(self) -> None:
         """Begin; the process is ready some seconds later. Raises IdentityError when a living node has this identity."""
-        self._lease.take()
+        self._identity_lock.take()
         self._thread.start()
         atexit.register(self.close)
 
-    def wait_ready(self, seconds: float) -> Ready:
-        """What the process said of itself. Raises SwarmError when it failed or the time is over."""
+    def wait_ready(self, seconds: float) -> NetworkReady:
+        """The process's addresses and daemon. Raises SwarmError when it failed or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._failure or self._closing.is_set(), seconds)
             if self._ready is not None:
@@ -97,40 +101,40 @@ class NetworkProcess:
             raise SwarmError(failure)
 
     def send(self, message: Message) -> None:
-        """To the process, or to the next one while there is none. The open round is told to every new one."""
+        """To the process, or to the next one while there is none. Every new one gets the open round."""
         with self._changed:
-            if isinstance(message, Playing):
+            if isinstance(message, OpenRound):
                 self._playing = message
-            if self._link is not None:
-                self._link.send(message)
-            elif not isinstance(message, Playing):
+            if self._pipe is not None:
+                self._pipe.send(message)
+            elif not isinstance(message, OpenRound):
                 self._unsent.append(message)
 
-    def take_heard(self) -> list[Heard]:
+    def take_bodies(self) -> list[ReceivedBody]:
         """Bodies that came since the last call, oldest first."""
-        with self._changed:
-            heard = list(self._heard)
-            self._heard.clear()
-            return heard
+        return self._take(self._bodies)
 
-    def take_told(self) -> list[Told]:
+    def take_feedback(self) -> list[ReceivedFeedback]:
         """Feedback that came since the last call, oldest first."""
+        return self._take(self._feedback)
+
+    def _take(self, waiting: deque[Arrived]) -> list[Arrived]:
         with self._changed:
-            told = list(self._told)
-            self._told.clear()
-            return told
+            taken = list(waiting)
+            waiting.clear()
+            return taken
 
     def close(self) -> None:
         """End the process and wait for it. May be called again."""
         atexit.unregister(self.close)
         with self._changed:
             self._closing.set()
-            if self._link is not None:
-                self._link.send(Stop())
+            if self._pipe is not None:
+                self._pipe.send(StopNetwork())
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
-        self._lease.release()
+        self._identity_lock.release()
 
     def _supervise(self) -> None:
         resource_tracker.ensure_running()  # its start lets signals through again
@@ -168,52 +172,52 @@ class NetworkProcess:
         process.close()
 
     def _attach(self, connection: Connection, pid: int | None) -> None:
-        link = Link(connection, self._on_message, lambda: None)
+        pipe = MessagePipe(connection, self._on_message, lambda: None)
         with self._changed:
-            self._link, self.pid = link, pid
+            self._pipe, self.pid = pipe, pid
             if self._playing is not None:
-                link.send(self._playing)
+                pipe.send(self._playing)
             while self._unsent:
-                link.send(self._unsent.popleft())
+                pipe.send(self._unsent.popleft())
             if self._closing.is_set():
-                link.send(Stop())
-        link.start()
+                pipe.send(StopNetwork())
+        pipe.start()
 
     def _detach(self, connection: Connection, code: int | None) -> None:
         """Forget the process and remove what it left behind."""
-        link = self._link
-        if link is not None:
-            link.join(CLOSE_SECONDS)
+        pipe = self._pipe
+        if pipe is not None:
+            pipe.join(CLOSE_SECONDS)
         connection.close()
         with self._changed:
-            ready, self._link, self._ready, self.pid, self.neighbours = self._ready, None, None, None, 0
+            ready, self._pipe, self._ready, self.pid, self.neighbours = self._ready, None, None, None, 0
             if not self._closing.is_set():
                 self._failure = self._failure or f"the network process ended with code {code}; it is started again"
             if ready is None:
                 self._port = self._settings.port  # perhaps the port it had last time was taken meanwhile
             self._changed.notify_all()
-        self._lease.clean()
+        self._identity_lock.clean()
 
     def _on_message(self, message: Message) -> None:
-        """Called in the link's reading thread."""
+        """Called in the reading thread."""
         with self._changed:
             match message:
-                case Heard():
-                    self.counts["dropped"] += len(self._heard) == HEARD_BODIES
-                    self._heard.append(message)
-                case Told():
-                    self._told.append(message)
+                case ReceivedBody():
+                    self.counts["dropped"] += len(self._bodies) == WAITING_BODIES
+                    self._bodies.append(message)
+                case ReceivedFeedback():
+                    self._feedback.append(message)
                 case Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours
-                case Ready(addresses=addresses):
+                case NetworkReady(addresses=addresses):
                     self._ready = message
-                    self._lease.note(message)
+                    self._identity_lock.note(message)
                     self._port = port_of(addresses) or self._port  # neighbours will look for us there
                 case Failed(reason=reason):
                     self._failure = f"the network process failed and is started again: {reason}"
                 case Logged(level=level, text=text):
                     logger.log(level, "%s", text)
-                case Playing() | Publish() | Tell() | Stop():
+                case OpenRound() | Publish() | SendFeedback() | StopNetwork():
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from codezero.errors import UnreachableError
-from codezero.swarm.records import Place
+from codezero.swarm.records import RecordPlace
 
 Call = Literal["chunk", "feedback"]
 """What one peer can ask of another."""
@@ -55,14 +55,14 @@ class Transport(Protocol):
         """Begin to answer other peers."""
         ...
 
-    async def announce(self, place: Place, header: bytes, expiry: float, *, confirm: bool) -> bool:
+    async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         """Sign our record and keep it at `place` until `expiry`, seconds since 1970; it replaces our earlier one there.
 
         Was it stored? With `confirm`: was it read back from another node?
         """
         ...
 
-    async def headers(self, places: Sequence[Place], *, thorough: bool) -> Mapping[Place, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
         """Every peer's newest record in each of `places`. `thorough` asks all holders, not the nearest one only."""
         ...
 

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.members import Members
+from codezero.swarm.network_status import PeerLine, replace_file
 from codezero.swarm.schema import Digest, PeerId
-from codezero.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -75,21 +75,6 @@ class Limits:
     """Bodies remembered as used, MAX_DIGESTS if that is less."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerReport:
-    """One peer, for people. `size`: bytes of its bodies; `failures`: offences that happened; `reason`: why not "ok"."""
-
-    peer: str
-    heard_seconds_ago: float
-    bodies: int
-    groups: int
-    size: int
-    failures: Mapping[Offence, int]
-    penalty: float
-    state: Literal["ok", "quarantined"]
-    reason: str
-
-
 Time = Annotated[float, Meta(ge=0, le=2**53)]
 """Seconds since 1970, so that a penalty fades while the node is down."""
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
@@ -97,11 +82,11 @@ Use = Literal["serving", "pulling"]
 """What a peer asks of us, and what we ask of it."""
 
 
-class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class PeerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename={"seen": "heard"}):
     """All that is remembered of one peer, as it is saved. Written in place."""
 
     peer: PeerId
-    heard: Time
+    seen: Time
     settled: Time
     """When `penalty` had its value; it fades from there."""
     penalty: Annotated[float, Meta(ge=0, le=2**53)] = 0.0
@@ -122,11 +107,11 @@ class Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     v: Literal[1]
     saved: Time
-    peers: Annotated[list[Record], Meta(max_length=MAX_PEERS)]
+    peers: Annotated[list[PeerRecord], Meta(max_length=MAX_PEERS)]
     digests: Annotated[list[Digest], Meta(max_length=MAX_DIGESTS)]
 
 
-class Trust:
+class PeerTrust:
     """What this node thinks of each peer. Used from one thread.
 
     member: does a peer id belong to the swarm? Who does not is refused and takes no memory.
@@ -136,7 +121,7 @@ class Trust:
 
     def __init__(self, member: Members, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
         self._member, self._clock, self._limits = member, clock, limits or Limits()
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, PeerRecord] = {}
         self._used: OrderedDict[bytes, None] = OrderedDict()
 
     def refusal(self, peer: str) -> str:
@@ -161,7 +146,7 @@ class Trust:
         if math.inf in (by_requests, by_bytes):
             return False
         record.full[use] = by_requests, by_bytes
-        record.heard = now if use == "serving" else record.heard
+        record.seen = now if use == "serving" else record.seen
         return True
 
     def blame(self, peer: str, offence: Offence) -> None:
@@ -172,7 +157,7 @@ class Trust:
         record = self._remember(peer, now)
         penalty, on_purpose = self._penalty(record, now), offence is not Offence.TIMEOUT
         if on_purpose:
-            record.heard = now
+            record.seen = now
         else:
             weight = max(0.0, min(weight, PATIENCE * threshold - penalty))
         record.penalty, record.settled = min(CEILING * threshold, penalty + weight), now
@@ -189,7 +174,7 @@ class Trust:
             return
         now = self._clock()
         record = self._remember(peer, now)
-        record.penalty, record.settled, record.heard = self._penalty(record, now + PRAISE_SECONDS), now, now
+        record.penalty, record.settled, record.seen = self._penalty(record, now + PRAISE_SECONDS), now, now
         record.bodies, record.groups, record.size = record.bodies + 1, record.groups + groups, record.size + size
 
     def chance(self, peer: str) -> float:
@@ -210,18 +195,15 @@ class Trust:
             self._used.popitem(last=False)
         return first
 
-    def report(self) -> list[PeerReport]:
+    def report(self) -> list[PeerLine]:
         """Every remembered peer that belongs to the swarm, the last heard first."""
         records = [record for record in self._records.values() if self._member(record.peer)]
-        return [self._report(record) for record in sorted(records, key=lambda one: (-one.heard, one.peer))]
+        return [self._report(record) for record in sorted(records, key=lambda record: (-record.seen, record.peer))]
 
     def save(self, path: Path) -> None:
         """Write the state to `path`, all or nothing, readable by its owner alone. A failure is a warning."""
         raw = msgspec.json.encode(Saved(1, self._clock(), list(self._records.values()), list(self._used)))
-        try:
-            write_atomic(path, raw, private=True)
-        except OSError as error:
-            logger.warning("what is known of the peers cannot be saved as %s: %s", path, error.strerror)
+        replace_file(path, raw, private=True)
 
     def load(self, path: Path) -> None:
         """Become what `save` wrote, if there is such a file. Raises nothing.
@@ -243,10 +225,10 @@ class Trust:
         while len(self._records) > self._limits.peers:
             self._forget_some(self._clock())
 
-    def _remember(self, peer: str, now: float) -> Record:
+    def _remember(self, peer: str, now: float) -> PeerRecord:
         if peer not in self._records and len(self._records) >= min(self._limits.peers, MAX_PEERS):
             self._forget_some(now)
-        return self._records.setdefault(peer, Record(peer, now, now))
+        return self._records.setdefault(peer, PeerRecord(peer, now, now))
 
     def _forget_some(self, now: float) -> None:
         """The least guilty, and of these who was not heard for longest: an eighth, since sorting takes milliseconds.
@@ -258,23 +240,32 @@ class Trust:
         for record in ranked[: max(1, min(len(ranked) // 8, free))]:
             del self._records[record.peer]
 
-    def _guilt(self, record: Record, now: float) -> tuple[bool, int, int, float]:
+    def _guilt(self, record: PeerRecord, now: float) -> tuple[bool, int, int, float]:
         penalty = int(self._penalty(record, now))  # less than one light offence is innocence
-        return self._is_quarantined(record, now), self._repetitions(record, now), penalty, record.heard
+        return self._is_quarantined(record, now), self._repetitions(record, now), penalty, record.seen
 
-    def _penalty(self, record: Record, now: float) -> float:
+    def _penalty(self, record: PeerRecord, now: float) -> float:
         return record.penalty * 0.5 ** (max(0.0, now - record.settled) / self._limits.half_life_seconds)
 
-    def _is_quarantined(self, record: Record, now: float) -> bool:
+    def _is_quarantined(self, record: PeerRecord, now: float) -> bool:
         return 0 < record.until - now < 2 * self._limits.longest_quarantine_seconds
 
-    def _repetitions(self, record: Record, now: float) -> int:
+    def _repetitions(self, record: PeerRecord, now: float) -> int:
         return 0 if now - record.until > self._limits.forgiven_seconds else record.quarantines
 
-    def _report(self, record: Record) -> PeerReport:
-        now, one, reason = self._clock(), record, self.refusal(record.peer)
-        ago, penalty, state = max(0.0, now - one.heard), self._penalty(one, now), "quarantined" if reason else "ok"
-        return PeerReport(one.peer, ago, one.bodies, one.groups, one.size, dict(one.failures), penalty, state, reason)
+    def _report(self, record: PeerRecord) -> PeerLine:
+        now, reason = self._clock(), self.refusal(record.peer)
+        return PeerLine(
+            peer=record.peer,
+            heard_seconds_ago=max(0.0, now - record.seen),
+            bodies=record.bodies,
+            groups=record.groups,
+            size=record.size,
+            failures={offence.value: count for offence, count in record.failures.items()},
+            penalty=self._penalty(record, now),
+            state="quarantined" if reason else "ok",
+            reason=reason,
+        )
 
 
 def _pay(full: float, cost: float, rate: float, burst: float, now: float) -> float:

@@ -1,7 +1,7 @@
 """Records to bytes and back, within the bounds of `schema.py`.
 
-Decoding raises `Refusal` (a WireError that names its reason) and nothing else, whatever the bytes. Encoding reads its
-own output back, so a node never announces what its peers would refuse. Nothing here knows the network.
+Decoding raises `WireRefusal` (a WireError that names its reason) and nothing else, whatever the bytes. Encoding reads
+its own output back, so a node never announces what its peers would refuse. Nothing here knows the network.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ from codezero.swarm.schema import (
     FeedbackBody,
     GroupsBody,
     Header,
-    Outcome,
+    ProblemOutcome,
     ProposalsBody,
-    Refusal,
     Versioned,
     WireCompletion,
     WireGroup,
     WireProblem,
+    WireRefusal,
 )
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
@@ -47,15 +47,15 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int) -> bytes:
-    """The body of 1..MAX_ITEMS groups of `peer`. The sender is held to the bounds too: raises Refusal."""
+    """The body of 1..MAX_ITEMS groups of `peer`. The sender is held to the bounds too: raises WireRefusal."""
     if any(group.peer_id != peer for group in groups):
-        raise Refusal("owner", "a node publishes only what it sampled")
+        raise WireRefusal("owner", "a node publishes only what it sampled")
     wired = [_wire_group(group) for group in groups]
     return _deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
 
 
 def decode_body(data: bytes) -> tuple[RolloutGroup, ...]:
-    """The groups of a served body; `peer_id` and `round` are the body's. Raises Refusal."""
+    """The groups of a served body; `peer_id` and `round` are the body's. Raises WireRefusal."""
     body = _decode(_inflate(data), GroupsBody)
     return tuple(
         RolloutGroup(
@@ -70,7 +70,7 @@ def decode_body(data: bytes) -> tuple[RolloutGroup, ...]:
 
 
 def encode_proposals(problems: Sequence[Problem], *, peer: str, round_number: int) -> bytes:
-    """The body of 1..MAX_ITEMS problems that `peer` offers. Raises Refusal."""
+    """The body of 1..MAX_ITEMS problems that `peer` offers. Raises WireRefusal."""
     wired = [_wire_problem(problem) for problem in problems]
     return _deflate(
         ProposalsBody(v=VERSION, kind=PROPOSALS, peer=peer, round=round_number, problems=wired), decode_proposals
@@ -78,7 +78,7 @@ def encode_proposals(problems: Sequence[Problem], *, peer: str, round_number: in
 
 
 def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
-    """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises Refusal."""
+    """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises WireRefusal."""
     body = _decode(_inflate(data), ProposalsBody)
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
 
@@ -86,16 +86,16 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
     """What 1..MAX_ITEMS judged groups tell the proposer of their problems; those without a judgement say nothing.
 
-    Raises Refusal when that leaves none.
+    Raises WireRefusal when that leaves none.
     """
     outcomes = [
-        Outcome(
-            problem=bytes.fromhex(one.group.problem.id),
-            attempts=sum(verdict.trainable for verdict in one.verdicts),
-            success=min(max(one.success, 0.0), 1.0),
+        ProblemOutcome(
+            problem=bytes.fromhex(scored.group.problem.id),
+            attempts=sum(verdict.trainable for verdict in scored.verdicts),
+            success=min(max(scored.success, 0.0), 1.0),
         )
-        for one in groups
-        if one.success is not None
+        for scored in groups
+        if scored.success is not None
     ]
     data = msgspec.msgpack.encode(FeedbackBody(v=VERSION, kind=FEEDBACK, round=round_number, outcomes=outcomes))
     decode_feedback(data)
@@ -103,16 +103,16 @@ def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> byte
 
 
 def decode_feedback(data: bytes) -> FeedbackBody:
-    """Raises Refusal."""
+    """Raises WireRefusal."""
     if len(data) > MAX_FEEDBACK:
-        raise Refusal("size", f"feedback of {len(data)} bytes")
+        raise WireRefusal("size", f"feedback of {len(data)} bytes")
     return _decode(data, FeedbackBody)
 
 
 def own_offer(problem: Problem, proposer: str) -> Problem:
     """As its proposer keeps it itself: what it has confirmed, it believes."""
-    mine = claimed(problem, proposer)
-    return replace(mine, standing=Standing.CONFIRMED) if problem.standing is Standing.CONFIRMED else mine
+    own = claimed(problem, proposer)
+    return replace(own, standing=Standing.CONFIRMED) if problem.standing is Standing.CONFIRMED else own
 
 
 def claimed(problem: Problem, proposer: str) -> Problem:
@@ -130,16 +130,16 @@ def claimed(problem: Problem, proposer: str) -> Problem:
 
 
 def encode_header(header: Header) -> bytes:
-    """Raises Refusal for a header that no peer would read."""
+    """Raises WireRefusal for a header that no peer would read."""
     data = msgspec.msgpack.encode(header)
     decode_header(data)
     return data
 
 
 def decode_header(data: bytes) -> Header:
-    """Raises Refusal."""
+    """Raises WireRefusal."""
     if len(data) > MAX_HEADER:
-        raise Refusal("size", f"a header of {len(data)} bytes")
+        raise WireRefusal("size", f"a header of {len(data)} bytes")
     return _decode(data, Header)
 
 
@@ -160,10 +160,10 @@ def _decode(data: bytes, schema: type[Schema]) -> Schema:
     try:
         version = msgspec.msgpack.decode(data, type=Versioned).v
         if version != VERSION:
-            raise Refusal("version", f"this node reads version {VERSION}, not {version}")
+            raise WireRefusal("version", f"this node reads version {VERSION}, not {version}")
         return msgspec.msgpack.decode(data, type=schema)
     except UNDECODABLE as error:
-        raise Refusal("schema", str(error)) from error
+        raise WireRefusal("schema", str(error)) from error
 
 
 def _deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
@@ -171,9 +171,9 @@ def _deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
     try:
         raw = msgspec.msgpack.encode(body)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise Refusal("schema", str(error)) from error
+        raise WireRefusal("schema", str(error)) from error
     if len(raw) > MAX_INFLATED:
-        raise Refusal("size", f"{len(raw)} bytes before compression")
+        raise WireRefusal("size", f"{len(raw)} bytes before compression")
     data = zlib.compress(raw, 6)
     decode(data)
     return data
@@ -181,22 +181,22 @@ def _deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
 
 def _inflate(data: bytes) -> bytes:
     if len(data) > MAX_BODY:
-        raise Refusal("size", f"a body of {len(data)} bytes")
+        raise WireRefusal("size", f"a body of {len(data)} bytes")
     stream = zlib.decompressobj()
     try:
         raw = stream.decompress(data, MAX_INFLATED + 1)
     except zlib.error as error:
-        raise Refusal("inflate", str(error)) from error
+        raise WireRefusal("inflate", str(error)) from error
     if len(raw) > MAX_INFLATED:
-        raise Refusal("inflate", f"more than {MAX_INFLATED} bytes inside")
+        raise WireRefusal("inflate", f"more than {MAX_INFLATED} bytes inside")
     if not stream.eof or stream.unused_data:
-        raise Refusal("inflate", "cut off, or followed by more")
+        raise WireRefusal("inflate", "cut off, or followed by more")
     return raw
 
 
 def _wire_problem(problem: Problem) -> WireProblem:
     if not re.fullmatch("[0-9a-f]{64}", problem.id):
-        raise Refusal("problem", "an id is 64 hex digits")
+        raise WireRefusal("problem", "an id is 64 hex digits")
     return WireProblem(
         id=bytes.fromhex(problem.id),
         question=problem.question,
@@ -212,7 +212,7 @@ def _wire_problem(problem: Problem) -> WireProblem:
 def _problem(wire: WireProblem) -> Problem:
     _check_text(wire.question, *wire.tests)
     if wire.id.hex() != problem_id(wire.question, wire.tests):
-        raise Refusal("problem", "the id is not that of the question and tests")
+        raise WireRefusal("problem", "the id is not that of the question and tests")
     return Problem(
         id=wire.id.hex(),
         question=wire.question,
@@ -236,13 +236,13 @@ def _wire_group(group: RolloutGroup) -> WireGroup:
 def _wire_completion(completion: Completion) -> WireCompletion:
     count = len(completion.token_ids)
     if len(completion.logprobs) != count or not all(-math.inf < nats < ROUNDING for nats in completion.logprobs):
-        raise Refusal("logprobs", "one finite log-prob for each token")
+        raise WireRefusal("logprobs", "one finite log-prob for each token")
     # Half precision has no room below LOWEST_LOGPROB.
     nats = [min(0.0, max(LOWEST_LOGPROB, value)) for value in completion.logprobs]
     try:
         ids = struct.pack(f"<{count}I", *completion.token_ids)
     except struct.error as error:
-        raise Refusal("schema", "a token id outside u32") from error
+        raise WireRefusal("schema", "a token id outside u32") from error
     return WireCompletion(
         text=completion.text, ids=ids, logprobs=struct.pack(f"<{count}e", *nats), finished=completion.finished
     )
@@ -252,10 +252,10 @@ def _completion(wire: WireCompletion) -> Completion:
     _check_text(wire.text)
     count, rest = divmod(len(wire.ids), 4)
     if rest or len(wire.logprobs) != 2 * count:
-        raise Refusal("logprobs", "one for each token")
+        raise WireRefusal("logprobs", "one for each token")
     logprobs = struct.unpack(f"<{count}e", wire.logprobs)
     if not all(LOWEST_LOGPROB <= value <= 0 for value in logprobs):  # NaN holds no bound
-        raise Refusal("logprobs", "not finite, or above zero")
+        raise WireRefusal("logprobs", "not finite, or above zero")
     return Completion(
         text=wire.text, token_ids=struct.unpack(f"<{count}I", wire.ids), logprobs=logprobs, finished=wire.finished
     )
@@ -263,4 +263,4 @@ def _completion(wire: WireCompletion) -> Completion:
 
 def _check_text(*texts: str) -> None:
     if any(len(text.encode("utf-8")) > MAX_TEXT for text in texts):
-        raise Refusal("size", f"a text of more than {MAX_TEXT} bytes")
+        raise WireRefusal("size", f"a text of more than {MAX_TEXT} bytes")

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import IO
 
-from codezero.errors import DiskFullError, WalletError
+from codezero.errors import CodeZeroError, DiskFullError, WalletError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST = 4 << 20
@@ -63,15 +63,15 @@ def write_atomic(path: Path, content: bytes | str, *, private: bool = False, dur
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def write_new(path: Path, content: bytes) -> bool:
-    """All or nothing, mode 0600, and never over a file that is there. Did this call make it? Raises WalletError."""
+def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZeroError] = WalletError) -> bool:
+    """All or nothing, and never over a file that is there. Did this call make it? Raises `refusal`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-                os.fchmod(file.fileno(), 0o600)
+                os.fchmod(file.fileno(), mode)
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
@@ -81,25 +81,25 @@ def write_new(path: Path, content: bytes) -> bool:
         finally:
             os.unlink(name)
     except OSError as error:
-        kind = DiskFullError if lacks_room(error) else WalletError
+        kind = DiskFullError if lacks_room(error) else refusal
         raise kind(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_private(path: Path, limit: int) -> bytes:
-    """At most `limit` bytes of a regular file that nobody else may read. Raises WalletError."""
+def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletError) -> bytes:
+    """At most `limit` bytes of a regular file that nobody else may read. Raises `refusal`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise WalletError(f"{path} is not a regular file")
+                raise refusal(f"{path} is not a regular file")
             if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise WalletError(f"{path} is open to other users of this machine; run: chmod 600 {path}")
+                raise refusal(f"{path} is open to other users of this machine; run: chmod 600 {path}")
             content = file.read(limit + 1)
     except OSError as error:
-        raise WalletError(f"{path}: {error.strerror}") from error
+        raise refusal(f"{path}: {error.strerror}") from error
     if len(content) > limit:
-        raise WalletError(f"{path} is longer than the {limit} bytes it may have")
+        raise refusal(f"{path} is longer than the {limit} bytes it may have")
     return content
 
 

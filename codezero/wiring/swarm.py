@@ -9,9 +9,9 @@ from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.identity_lock import Lease
-from codezero.swarm.local import LocalSwarm
+from codezero.swarm.identity_lock import IdentityLock
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
+from codezero.swarm.proposals import LocalSwarm
 
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain."""
@@ -27,18 +27,18 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack
     Raises IdentityError when a living node is this peer.
     """
     if config.swarm.kind == "local":
-        lease = Lease(Path(config.swarm.identity), None)
-        lease.take()
-        stack.callback(lease.release)
+        lock = IdentityLock(Path(config.swarm.identity), None)
+        lock.take()
+        stack.callback(lock.release)
         return LocalSwarm(identity.peer_id)
-    told = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
-    if told.members == REGISTRY:
+    settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
+    if settings.members == REGISTRY:
         from codezero.chain.registry import write_members
 
         write_members(members_file(folder), [identity.peer_id])
-        told = dataclasses.replace(told, members=str(members_file(folder)))
-    port = told.port or remembered_port(folder.path / ADDRESSES, told.host)
-    swarm = HivemindSwarm(dataclasses.replace(told, port=port), identity, state=folder.path / FOLDER)
+        settings = dataclasses.replace(settings, members=str(members_file(folder)))
+    port = settings.port or remembered_port(folder.path / ADDRESSES, settings.host)
+    swarm = HivemindSwarm(dataclasses.replace(settings, port=port), identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
 

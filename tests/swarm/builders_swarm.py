@@ -1,5 +1,6 @@
 """Small problems, groups and identities for the swarm tests."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -55,6 +56,11 @@ def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, 
         kind="hivemind", name=SWARM, identity=str(path), port=port, bootstrap=list(bootstrap), poll_seconds=0.2
     )
     return HivemindSwarm(config, identity, TOKENIZER)
+
+
+def beside_tests() -> dict[str, str]:
+    """The environment of a program that imports these builders, and codezero from the tree that they lie in."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), os.environ["PYTHONPATH"]))}
 
 
 def eventually(look: Callable[[], Result], seconds: float = 180.0) -> Result:

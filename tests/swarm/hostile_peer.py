@@ -37,7 +37,7 @@ from codezero.errors import UnreachableError  # noqa: E402
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
 from codezero.swarm.identity import Identity  # noqa: E402
-from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, PeerRecordValidator, Place  # noqa: E402
+from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, PeerRecordValidator, RecordPlace  # noqa: E402
 from codezero.swarm.schema import Header  # noqa: E402
 from codezero.swarm.serving import ChunkRequest  # noqa: E402
 from codezero.swarm.wire import body_digest, encode_body, encode_header  # noqa: E402
@@ -68,7 +68,7 @@ class Peer:
             return [False] * len(records)
         return list(answer.store_ok)
 
-    async def held_by(self, victim: PeerID, place: Place) -> DictionaryDHTValue:
+    async def held_by(self, victim: PeerID, place: RecordPlace) -> DictionaryDHTValue:
         """The victim's records of a place, as they lie there."""
         request = dht_pb2.FindRequest(keys=[place.id], peer=self.node.protocol.node_info)
         answer = await self.node.protocol.get_stub(victim).rpc_find(request, timeout=CALL_SECONDS)
@@ -122,14 +122,14 @@ async def leave(names: Iterable[str]) -> None:
         await peers.pop(name).leave()
 
 
-def own(identity: Identity, place: Place | BodyPlace, payload: bytes, lifetime: float = 890.0) -> Record:
+def own(identity: Identity, place: RecordPlace | BodyPlace, payload: bytes, lifetime: float = 890.0) -> Record:
     """A record that breaks no rule of form."""
     signer = PeerRecordValidator(identity, SWARM)
     return signed(place, identity.peer_id, payload, time.time() + lifetime, signer)
 
 
-def here(rounds: int = 0) -> Place:
-    return Place(SWARM, "h", round_number + rounds)
+def here(rounds: int = 0) -> RecordPlace:
+    return RecordPlace(SWARM, "h", round_number + rounds)
 
 
 async def flood_records(count: int) -> list[int]:

@@ -114,7 +114,7 @@ def test_a_private_swarm_hears_its_members_only(tmp_path: Path) -> None:
 
 
 def test_a_port_that_nobody_listens_on_is_told_from_one_that_is_open() -> None:
-    from codezero.swarm.reachability import opens  # brings hivemind, which warns where it is imported first
+    from codezero.swarm.network_monitor import opens  # brings hivemind, which warns where it is imported first
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

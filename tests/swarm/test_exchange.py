@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from simulation.memory_transport import Board, MemoryTransport, signed
 
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.messages import Heard, Publish, Tell, Told
-from codezero.swarm.records import LIFETIME, PeerRecordValidator, Place
+from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
+from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import GROUPS, PROPOSALS
-from codezero.swarm.trust import Offence, Trust
+from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import decode_feedback, encode_body, encode_feedback, encode_proposals
 
 ROUND = 7
@@ -46,28 +46,28 @@ class Peer:
     board: Board
     clock: Clock
     seed: int = 0
-    heard: list[Heard] = field(default_factory=list[Heard])
-    told: list[Told] = field(default_factory=list[Told])
+    heard: list[ReceivedBody] = field(default_factory=list[ReceivedBody])
+    told: list[ReceivedFeedback] = field(default_factory=list[ReceivedFeedback])
 
     def __post_init__(self) -> None:
         identity = fast_identity()
         self.id = identity.peer_id
         self.validator = PeerRecordValidator(identity, SWARM, clock=self.clock)
         self.transport = MemoryTransport(self.board, self.id, self.validator)
-        self.trust = Trust(lambda _: True, self.clock)
+        self.trust = PeerTrust(lambda _: True, self.clock)
         self.exchange = Exchange(
             self.transport,
             self.validator,
             self.trust,
             swarm=SWARM,
             pull_groups=32,
-            on_heard=self.heard.append,
-            on_told=self.told.append,
+            on_body=self.heard.append,
+            on_feedback=self.told.append,
             clock=self.clock,
             random=Random(self.seed),
         )
         asyncio.run(self.exchange.start())
-        self.exchange.play(ROUND)
+        self.exchange.open_round(ROUND)
 
     def publish(self, question: str = "Double it.", count: int = 1) -> None:
         groups = [group(self.id, f"{question} {n}" if n else question) for n in range(count)]
@@ -76,12 +76,12 @@ class Peer:
 
     def tell(self, other: "Peer", *rewards: float) -> None:
         data = encode_feedback([scored(group(self.id), *rewards)], round_number=ROUND)
-        self.exchange.tell(Tell(other.id, data))
+        self.exchange.send_feedback(SendFeedback(other.id, data))
 
     def look(self, times: int = 1) -> dict[str, int]:
         for _ in range(times):
-            self.exchange.play(ROUND)
-            asyncio.run(self.exchange.look())
+            self.exchange.open_round(ROUND)
+            asyncio.run(self.exchange.poll())
         return self.exchange.take_counts()
 
     def heard_from(self, other: "Peer") -> int:
@@ -181,14 +181,13 @@ def test_who_is_in_quarantine_is_neither_asked_nor_served(clock: Clock) -> None:
 def test_another_peers_body_is_refused_and_remembered_against_the_thief(clock: Clock) -> None:
     alice, thief, bob = peers(clock, 3)
     alice.publish()
-    stolen = alice.exchange.announcer.pending
-    (body,) = [stolen.pack(GROUPS)]
-    assert body is not None
-    digest = thief.exchange.server.keep(body.body)
+    stolen = alice.exchange.announcer.queue.pack(GROUPS)
+    assert stolen is not None
+    thief.exchange.server.keep(stolen[1])
     from codezero.swarm.wire import encode_header
 
-    header = encode_header(body.header(digest, clock.now))
-    place = Place(SWARM, GROUPS, ROUND)
+    header = encode_header(stolen[0])
+    place = RecordPlace(SWARM, GROUPS, ROUND)
     assert asyncio.run(thief.transport.announce(place, header, clock.now + 100, confirm=False))
     counts = bob.look()
     assert not bob.heard and counts["refused_header"] == 1
@@ -289,7 +288,7 @@ def test_withdrawals_of_earlier_versions_are_ignored_and_cost_their_sender_nothi
         **{"tokenizer": bytes(32), "count": 1, "problems": [bytes(16)], "reward": None, "time": clock.now},
     }
     kind: Any = "w"
-    place = Place(SWARM, kind, ROUND)
+    place = RecordPlace(SWARM, kind, ROUND)
     record = signed(place, alice.id, msgspec.msgpack.encode(header), clock.now + 100, alice.validator)
     assert not bob.validator.validate(record) and dict(bob.validator.refused) == {"key": 1}
     alice.board.records[place.id] = {record.subkey: record}  # some holder of an earlier version has it

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders_swarm import Nodes, eventually, fast_identity, group, make_swarm, problem, scored
+from builders_swarm import Nodes, beside_tests, eventually, fast_identity, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, IdentityError, SwarmError
@@ -149,11 +149,11 @@ def test_what_is_published_before_the_network_is_up_is_heard(nodes: Nodes) -> No
 
 
 def test_a_killed_network_process_is_told_of_once_and_comes_back(nodes: Nodes) -> None:
-    old, address = nodes.bob.process_id, nodes.bob.addresses
+    old, address = nodes.bob._network.pid, nodes.bob.addresses
     orphans = daemons(old)
     assert old and orphans
     os.kill(old, signal.SIGKILL)
-    eventually(lambda: nodes.bob.process_id != old)
+    eventually(lambda: nodes.bob._network.pid != old)
     with pytest.raises(SwarmError, match="started again"):
         nodes.bob.gather(18)
     nodes.bob.gather(18)
@@ -174,7 +174,7 @@ if __name__ == "__main__":
     carol = make_swarm(Path(sys.argv[1]), "carol", bootstrap=(sys.argv[2],))
     carol.start()
     carol.addresses
-    print(carol.process_id, flush=True)
+    print(carol._network.pid, flush=True)
     carol.publish([scored(group(carol.peer_id, sys.argv[3]))], 18)
     time.sleep(600)
 """
@@ -184,7 +184,7 @@ if __name__ == "__main__":
 def carol(nodes: Nodes, question: str) -> Iterator[subprocess.Popen[str]]:
     script = nodes.folder / "carol.py"
     script.write_text(CAROL)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    environment = beside_tests()
     command = [sys.executable, str(script), str(nodes.folder), nodes.join, question]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -15,9 +15,9 @@ import pytest
 from builders_swarm import SWARM, Nodes, eventually, group, scored
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import PeerRecordValidator, Place
+from codezero.swarm.records import PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import Header
-from codezero.swarm.trust import Trust
+from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import body_digest, encode_body, encode_header
 
 pytestmark = [
@@ -58,7 +58,7 @@ class Mallory:
         from hivemind.dht.validation import DHTRecord
         from hivemind.utils import get_dht_time
 
-        place, expiry = Place(SWARM, "h", ROUND), get_dht_time() + 100
+        place, expiry = RecordPlace(SWARM, "h", ROUND), get_dht_time() + 100
         signer = PeerRecordValidator(self.identity, SWARM)
         signer.declare(place)
         subkey = pack(self.identity.peer_id)
@@ -108,7 +108,7 @@ def test_forged_records_are_not_stored(nodes: Nodes) -> None:
         from hivemind.dht.storage import DictionaryDHTValue
         from hivemind.utils import MSGPackSerializer, get_dht_time
 
-        key, soon = Place(SWARM, "h", ROUND).id, get_dht_time() + 100
+        key, soon = RecordPlace(SWARM, "h", ROUND).id, get_dht_time() + 100
         forged = DictionaryDHTValue()
         forged.store("evil", pack(b"lie"), soon)
         async with mallory(nodes, "mallory") as she:
@@ -133,10 +133,10 @@ def test_forged_records_are_not_stored(nodes: Nodes) -> None:
 def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
     async def attack(name: str, served: bytes, header: Header, reason: str) -> None:
         from codezero.swarm.hivemind_transport import GossipServicer
-        from codezero.swarm.serving import Server
+        from codezero.swarm.serving import BodyServer
 
         async with mallory(nodes, name) as she:
-            server = Server(Trust(lambda _: True))
+            server = BodyServer(PeerTrust(lambda _: True))
             server.bodies[header.digest] = served
             await GossipServicer(server.answer).add_p2p_handlers(she.node.p2p, namespace=SWARM)
             before = refused(nodes, reason)
@@ -208,7 +208,7 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
 
         path = tmp_path / "swarm.pem"
         identity = Identity.load_or_create(path)
-        validator, place = PeerRecordValidator(identity, SWARM), Place(SWARM, "h", ROUND)
+        validator, place = PeerRecordValidator(identity, SWARM), RecordPlace(SWARM, "h", ROUND)
         validator.declare(place)
         expiry, name = get_dht_time() + 100, pack(identity.peer_id)
         good = validator.sign_value(DHTRecord(place.id, name, pack(b"header"), expiry))

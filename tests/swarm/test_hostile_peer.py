@@ -4,7 +4,6 @@ Does not show: an attack by more peers than the honest are, or over days; how mu
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from builders_swarm import eventually, group, make_swarm, scored
+from builders_swarm import beside_tests, eventually, group, make_swarm, scored
 from conftest import free_port
 
 from codezero.swarm.hivemind_swarm import HivemindSwarm
@@ -68,7 +67,7 @@ class Scene:
 
     def memory(self) -> int:
         """Resident bytes of the larger of the two network processes."""
-        return max(psutil.Process(node.process_id).memory_info().rss for node in (self.alice, self.bob))
+        return max(psutil.Process(node._network.pid).memory_info().rss for node in (self.alice, self.bob))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with (folder / "mallory.log").open("wb") as log:
         mallory = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0,
-            env=os.environ | {"PYTHONPATH": str(script.parent), "HIVEMIND_LOGLEVEL": "ERROR"},
+            env=beside_tests() | {"HIVEMIND_LOGLEVEL": "ERROR"},
         )  # fmt: skip
     made = Scene(folder, alice, bob, mallory, [])
     with mallory:

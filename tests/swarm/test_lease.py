@@ -15,8 +15,8 @@ from builders_swarm import eventually, make_swarm
 
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.identity_lock import FILE, Lease
-from codezero.swarm.messages import Ready
+from codezero.swarm.identity_lock import FILE, IdentityLock
+from codezero.swarm.messages import NetworkReady
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def pem(tmp_path: Path) -> Path:
 
 
 def test_a_second_node_with_the_same_identity_is_refused_and_told_what_to_do(pem: Path) -> None:
-    first, second = Lease(pem, None), Lease(pem, None)
+    first, second = IdentityLock(pem, None), IdentityLock(pem, None)
     first.take()
     with pytest.raises(IdentityError, match=r"swarm\.identity=FILE"):
         second.take()
@@ -49,8 +49,8 @@ def test_the_identity_is_free_when_its_node_was_killed(pem: Path) -> None:
     script = f"""
 import sys, time
 from pathlib import Path
-from codezero.swarm.identity_lock import Lease
-lease = Lease(Path({str(pem)!r}), None)
+from codezero.swarm.identity_lock import IdentityLock
+lease = IdentityLock(Path({str(pem)!r}), None)
 lease.take()
 print("held", flush=True)
 time.sleep(600)
@@ -58,14 +58,14 @@ time.sleep(600)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout and holder.stdout.readline() == "held\n"
         with pytest.raises(IdentityError):
-            Lease(pem, None).take()
+            IdentityLock(pem, None).take()
         holder.kill()
-    lease = Lease(pem, None)
+    lease = IdentityLock(pem, None)
     lease.take()
     lease.release()
 
 
-def hung(folder: Path) -> tuple["subprocess.Popen[bytes]", Ready]:
+def hung(folder: Path) -> tuple["subprocess.Popen[bytes]", NetworkReady]:
     """A process that looks like the daemon of a killed node, does not end on its own, and left its socket."""
     socket = folder / "hivemind-p2pd-x1.sock"
     command = [sys.executable, "-c", "import sys, time; time.sleep(600)", f"-listen=/unix{socket}"]
@@ -73,13 +73,13 @@ def hung(folder: Path) -> tuple["subprocess.Popen[bytes]", Ready]:
     process = subprocess.Popen(command)
     eventually(lambda: str(socket) in " ".join(psutil.Process(process.pid).cmdline()))
     process.send_signal(signal.SIGSTOP)
-    return process, Ready(addresses=[], daemon=process.pid, sockets=[str(socket)])
+    return process, NetworkReady(addresses=[], daemon=process.pid, sockets=[str(socket)])
 
 
 def test_what_a_killed_node_left_running_is_ended_at_the_next_start(tmp_path: Path, pem: Path) -> None:
     process, ready = hung(tmp_path)
     (tmp_path / FILE).write_bytes(msgspec.json.encode(ready))
-    lease = Lease(pem, tmp_path)
+    lease = IdentityLock(pem, tmp_path)
     lease.take()
     assert process.wait(120) == -signal.SIGKILL
     assert not Path(ready.sockets[0]).exists() and not (tmp_path / FILE).exists()
@@ -90,9 +90,11 @@ def test_a_stranger_with_the_same_process_id_is_left_alone(tmp_path: Path, pem: 
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     precious = tmp_path / "precious"
     precious.write_text("not a socket")
-    note = Ready(addresses=[], daemon=stranger.pid, sockets=[str(tmp_path / "hivemind-p2pd-x2.sock"), str(precious)])
+    note = NetworkReady(
+        addresses=[], daemon=stranger.pid, sockets=[str(tmp_path / "hivemind-p2pd-x2.sock"), str(precious)]
+    )
     (tmp_path / FILE).write_bytes(msgspec.json.encode(note))
-    lease = Lease(pem, tmp_path)
+    lease = IdentityLock(pem, tmp_path)
     lease.take()
     lease.release()
     time.sleep(0.1)
@@ -104,6 +106,6 @@ def test_a_stranger_with_the_same_process_id_is_left_alone(tmp_path: Path, pem: 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"type":"Stop"}', b"\xff" * 100])
 def test_a_note_that_is_broken_stops_nobody(tmp_path: Path, pem: Path, note: bytes) -> None:
     (tmp_path / FILE).write_bytes(note)
-    lease = Lease(pem, tmp_path)
+    lease = IdentityLock(pem, tmp_path)
     lease.take()
     lease.release()

@@ -1,4 +1,4 @@
-"""Every decoder of foreign bytes, against mutants of real messages: a value within its bounds or a Refusal, no third.
+"""Every decoder of foreign bytes, against mutants of real messages: a value within bounds or a WireRefusal, no third.
 
 Does not show: what mutants of mutants find; `test_what_coverage_leads_to` looks for those where atheris is installed.
 """
@@ -22,11 +22,21 @@ from hypothesis import strategies as st
 from mutating import SWAPS, mutant, pack, unpack
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Counted, Failed, Heard, Logged, Message, Playing, Publish, Ready, Stop
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, Place, parse_key
-from codezero.swarm.schema import MAX_ITEMS, Refusal
-from codezero.swarm.serving import CHUNK, ChunkRequest, Server
-from codezero.swarm.trust import Limits, Trust
+from codezero.swarm.messages import (
+    Counted,
+    Failed,
+    Logged,
+    Message,
+    NetworkReady,
+    OpenRound,
+    Publish,
+    ReceivedBody,
+    StopNetwork,
+)
+from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace, parse_key
+from codezero.swarm.schema import MAX_ITEMS, WireRefusal
+from codezero.swarm.serving import CHUNK, BodyServer, ChunkRequest
+from codezero.swarm.trust import Limits, PeerTrust
 from codezero.swarm.wire import (
     UNDECODABLE,
     decode_body,
@@ -56,12 +66,15 @@ class Stored:
 VECTOR = Stored(RAW["record_id"], RAW["subkey"], RAW["value"], VECTORS["expiration_time"])
 IDENTITY = Identity(ed25519.Ed25519PrivateKey.from_private_bytes(RAW["identity_seed"]))
 VALIDATOR = PeerRecordValidator(IDENTITY, "codezero", clock=lambda: NOW)
-SERVER = Server(Trust(lambda _: True, limits=Limits(requests_per_second=1e9, requests_burst=1e12, bytes_burst=1e15)))
+SERVER = BodyServer(
+    PeerTrust(lambda _: True, limits=Limits(requests_per_second=1e9, requests_burst=1e12, bytes_burst=1e15))
+)
 SERVER.keep(RAW["body"])
 REQUEST = pack(ChunkRequest(RAW["digest"], 100))
 MESSAGES: list[Message] = [
-    Playing(7), Publish("h", 7, RAW["body"], [0.5, None], bytes(32)), Stop(), Logged(30, "text"), Failed("why"),
-    Ready(["/ip4/127.0.0.1/tcp/1"], 1, ["/s"]), Heard("p", VECTORS["peer"], 7, RAW["body"], bytes(32)),
+    OpenRound(7), Publish("h", 7, RAW["body"], [0.5, None], bytes(32)), StopNetwork(), Logged(30, "text"),
+    Failed("why"),
+    NetworkReady(["/ip4/127.0.0.1/tcp/1"], 1, ["/s"]), ReceivedBody("p", VECTORS["peer"], 7, RAW["body"], bytes(32)),
     Counted({"bytes_in": 1}, 2),
 ]  # fmt: skip
 
@@ -111,7 +124,7 @@ def record(random: Random) -> None:
 def key(random: Random) -> None:
     text = mutant(VECTORS["key"].encode(), random).decode("utf-8", random.choice(("replace", "surrogateescape")))
     place = parse_key(text)
-    assert isinstance(place, (Place, BodyPlace)) and place.key == text
+    assert isinstance(place, (RecordPlace, BodyPlace)) and place.key == text
 
 
 def request(random: Random) -> None:
@@ -129,7 +142,7 @@ def message(random: Random) -> None:
     try:
         read = msgspec.msgpack.decode(mutant(pack(random.choice(MESSAGES)), random), type=Message)
     except UNDECODABLE as error:
-        raise Refusal("schema") from error
+        raise WireRefusal("schema") from error
     assert type(read) in {type(one) for one in MESSAGES}
 
 
@@ -144,7 +157,7 @@ def attack(decoder: Callable[[Random], None], count: int) -> int:
         try:
             decoder(Random(seed))
             read += 1
-        except Refusal:
+        except WireRefusal:
             pass
         except Exception as error:
             raise AssertionError(f"{decoder.__name__}: mutant {seed} raises {type(error).__name__}") from error
@@ -184,7 +197,7 @@ trees = st.recursive(
 def outcome(decode: Callable[[bytes], Any], raw: bytes) -> None:
     try:
         decode(raw)
-    except Refusal:
+    except WireRefusal:
         return
 
 
@@ -225,7 +238,7 @@ import sys
 import atheris
 with atheris.instrument_imports(include=["codezero.swarm"]):
     import test_mutations
-    from codezero.swarm.schema import Refusal
+    from codezero.swarm.schema import WireRefusal
 import zlib
 from dataclasses import replace
 import test_mutations as t

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from codezero.swarm import trust
 from codezero.swarm.identity import peer_id_of
 from codezero.swarm.members import open_to_all
+from codezero.swarm.network_status import PeerLine
 from codezero.swarm.schema import MAX_BODY, MAX_ITEMS
 from codezero.swarm.serving import CHUNK
-from codezero.swarm.trust import MAX_DIGESTS, MAX_FILE, MAX_PEERS, Limits, Offence, PeerReport, Record, Trust
+from codezero.swarm.trust import MAX_DIGESTS, MAX_FILE, MAX_PEERS, Limits, Offence, PeerRecord, PeerTrust
 
 NOW = 1_700_000_000.0
 LIMITS = Limits()
@@ -44,22 +45,22 @@ class Clock:
         return self.now
 
 
-def node(limits: Limits = LIMITS, *, clock: Clock | None = None) -> tuple[Trust, Clock]:
+def node(limits: Limits = LIMITS, *, clock: Clock | None = None) -> tuple[PeerTrust, Clock]:
     clock = clock or Clock()
-    return Trust(open_to_all(), clock, limits), clock
+    return PeerTrust(open_to_all(), clock, limits), clock
 
 
-def seen(made: Trust, of: str = MALLORY) -> PeerReport:
+def seen(made: PeerTrust, of: str = MALLORY) -> PeerLine:
     return next(one for one in made.report() if one.peer == of)
 
 
-def cheat(made: Trust, who: str = MALLORY) -> None:
+def cheat(made: PeerTrust, who: str = MALLORY) -> None:
     """Until a quarantine begins."""
     while not made.refusal(who):
         made.blame(who, Offence.FORGED)
 
 
-def quarantine_length(made: Trust, clock: Clock, who: str = MALLORY) -> float:
+def quarantine_length(made: PeerTrust, clock: Clock, who: str = MALLORY) -> float:
     """Seconds until the peer may be dealt with again, where the clock then stands; exact to a minute."""
     began = clock.now
     while made.refusal(who):
@@ -332,7 +333,7 @@ def test_the_memory_of_bodies_is_bounded() -> None:
 
 
 def test_a_stranger_is_refused_in_words_of_its_own_and_takes_no_memory() -> None:
-    made = Trust(lambda one: one == ALICE, Clock())
+    made = PeerTrust(lambda one: one == ALICE, Clock())
     for number in range(10, 200):
         made.blame(peer(number), Offence.FORGED)
         made.praise(peer(number))
@@ -344,7 +345,7 @@ def test_a_stranger_is_refused_in_words_of_its_own_and_takes_no_memory() -> None
 
 def test_a_peer_that_leaves_the_swarm_and_comes_back_is_not_washed_clean() -> None:
     members = {MALLORY}
-    made = Trust(members.__contains__, Clock())
+    made = PeerTrust(members.__contains__, Clock())
     cheat(made)
     members.clear()
     assert "member" in made.refusal(MALLORY) and made.report() == []
@@ -443,7 +444,7 @@ ACTIONS = st.tuples(
 )
 
 
-def play(made: Trust, clock: Clock, action: tuple[str, int, Offence, float]) -> None:
+def play(made: PeerTrust, clock: Clock, action: tuple[str, int, Offence, float]) -> None:
     name, number, offence, pause = action
     clock.now += pause
     if name == "spend":
@@ -488,7 +489,10 @@ def test_the_report_says_what_a_peer_did() -> None:
     clock.now += 7
     cheat(made)
     mallory, alice = made.report()
-    assert alice == PeerReport(ALICE, 7.0, 2, 5, 150, {Offence.TIMEOUT: 1}, alice.penalty, "ok", "")
+    assert alice == PeerLine(
+        peer=ALICE, heard_seconds_ago=7.0, bodies=2, groups=5, size=150, failures={"timeout": 1},
+        penalty=alice.penalty, state="ok", reason="",
+    )  # fmt: skip
     assert mallory.peer == MALLORY and mallory.state == "quarantined" and mallory.failures == {Offence.FORGED: 2}
     assert mallory.reason == "quarantined for another 2 min: forged (quarantine number 1)"
 
@@ -591,7 +595,7 @@ def test_a_state_that_cannot_be_saved_is_a_warning(tmp_path: Path, caplog: pytes
     (tmp_path / "folder").mkdir()
     node()[0].save(tmp_path / "folder")
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
-    assert "cannot be saved as" in caplog.text
+    assert "cannot be written" in caplog.text
 
 
 def changed(good: bytes, **fields: object) -> bytes:
@@ -678,7 +682,7 @@ def test_a_full_memory_fits_into_the_file() -> None:
     count, late = 2**53 - 1, NOW + 0.1234567
     failures, full = dict.fromkeys(Offence, count), {"serving": (late, late), "pulling": (late, late)}
     numbers = (late, late, 19.999999999999996, late, Offence.DIGEST, count, count, count, count)
-    record = Record("1" * 64, *numbers, failures, full)
+    record = PeerRecord("1" * 64, *numbers, failures, full)
     one, digest = len(msgspec.json.encode(record)) + 1, len(msgspec.json.encode(b"a" * 32)) + 1
     assert one * MAX_PEERS + digest * MAX_DIGESTS + 1000 < MAX_FILE
 

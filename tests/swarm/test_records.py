@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from codezero.errors import WireError
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import Envelope, PeerRecordValidator, Place, parse_key, shard_of, signed_message
+from codezero.swarm.records import Envelope, PeerRecordValidator, RecordPlace, parse_key, shard_of, signed_message
 
 NOW = 1_700_000_000.0
 ROUND = 12
-PLACE = Place(SWARM, "h", ROUND)
+PLACE = RecordPlace(SWARM, "h", ROUND)
 ALICE, MALLORY = fast_identity(), fast_identity()
 pack = msgspec.msgpack.encode
 
@@ -36,7 +36,7 @@ def validator(round_number: int | None = ROUND, identity: Identity = ALICE) -> P
 
 
 def record(
-    identity: Identity = ALICE, payload: bytes = b"header", place: Place = PLACE, expiry: float = NOW + 300
+    identity: Identity = ALICE, payload: bytes = b"header", place: RecordPlace = PLACE, expiry: float = NOW + 300
 ) -> Record:
     """What an honest `identity` stores."""
     bare = Record(place.id, pack(identity.peer_id), pack(payload), expiry)
@@ -119,20 +119,20 @@ def test_clocks_may_differ_by_three_seconds() -> None:
 
 @pytest.mark.parametrize("round_number", [0, ROUND - 4, ROUND + 17, 99])
 def test_a_round_that_is_over_or_far_away(round_number: int) -> None:
-    assert refusal(record(MALLORY, place=Place(SWARM, "h", round_number))) == "round"
+    assert refusal(record(MALLORY, place=RecordPlace(SWARM, "h", round_number))) == "round"
 
 
 @pytest.mark.parametrize("round_number", [ROUND - 3, ROUND - 1, ROUND + 1, ROUND + 3, ROUND + 16])
 def test_a_peer_a_few_rounds_off_is_heard(round_number: int) -> None:
-    assert validator().validate(record(place=Place(SWARM, "h", round_number)))
+    assert validator().validate(record(place=RecordPlace(SWARM, "h", round_number)))
 
 
 def test_before_the_first_round_every_round_may_be_the_one() -> None:
-    assert validator(None).validate(record(place=Place(SWARM, "h", 10_000)))
+    assert validator(None).validate(record(place=RecordPlace(SWARM, "h", 10_000)))
 
 
 def test_a_replay_in_the_next_round() -> None:
-    assert refusal(replace(record(), key=Place(SWARM, "h", ROUND + 1).id)) == "key"
+    assert refusal(replace(record(), key=RecordPlace(SWARM, "h", ROUND + 1).id)) == "key"
 
 
 def test_a_replay_with_a_later_expiry() -> None:
@@ -144,13 +144,13 @@ def test_a_replay_with_a_later_expiry() -> None:
 
 
 def test_another_swarm_s_record() -> None:
-    assert refusal(record(place=Place("other", "h", ROUND))) == "key"
+    assert refusal(record(place=RecordPlace("other", "h", ROUND))) == "key"
 
 
 def test_the_shard_is_not_a_matter_of_choice() -> None:
     own = shard_of(ROUND, ALICE.peer_id, 4)
-    assert validator().validate(record(place=Place(SWARM, "h", ROUND, 4, own)))
-    assert refusal(record(place=Place(SWARM, "h", ROUND, 4, (own + 1) % 4))) == "shard"
+    assert validator().validate(record(place=RecordPlace(SWARM, "h", ROUND, 4, own)))
+    assert refusal(record(place=RecordPlace(SWARM, "h", ROUND, 4, (own + 1) % 4))) == "shard"
 
 
 def test_a_remembered_signature_does_not_excuse_a_record_from_the_other_rules() -> None:

@@ -4,7 +4,6 @@ The nodes run the real exchange; network and DHT are simulated, with latency and
 """
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders_swarm import beside_tests
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
     traces = {
         (seed, hash_seed): subprocess.run(
             [sys.executable, "-c", TRACE.format(seed)],
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": hash_seed},
+            env=beside_tests() | {"PYTHONHASHSEED": hash_seed},
             capture_output=True,
             check=True,
         ).stdout
@@ -148,9 +148,9 @@ def sizes(node: SimulatedNode) -> dict[str, int]:
     return {
         "bodies": len(exchange.server.bodies),
         "announced": len(exchange.announcer._announced),
-        "pending": len(exchange.announcer.pending._items),
+        "pending": len(exchange.announcer.queue._items),
         "attempts": len(exchange.listener._attempts),
-        "levels": len(exchange.crowd._seen),
+        "levels": len(exchange.sharding._seen),
         "peers": len(node.trust._records),
         "digests": len(node.trust._used),
         "declared": len(node.validator._keys),

@@ -3,14 +3,13 @@
 import contextlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
-from builders_swarm import eventually
+from builders_swarm import beside_tests, eventually
 
 ROUND = 5
 HERE = Path(__file__).parent
@@ -25,7 +24,7 @@ class Node:
         self.name = name
         self.process = subprocess.Popen(
             [part for part in command if part], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"PYTHONPATH": str(HERE)}, process_group=0,
+            env=beside_tests(), process_group=0,
         )  # fmt: skip
 
     def tell(self, word: str, question: str = "", *, round_number: int = ROUND) -> Any:

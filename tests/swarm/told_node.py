@@ -37,7 +37,7 @@ def main(folder: Path, name: str, host: str, port: str, *bootstrap: str) -> None
             elif word == "ready":
                 answer = swarm.addresses
             elif word == "process":
-                answer = swarm.process_id
+                answer = swarm._network.pid
             elif word == "neighbours":
                 answer = swarm.metrics()["swarm/neighbours"]
         print(json.dumps(answer), flush=True)

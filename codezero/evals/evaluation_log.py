@@ -1,15 +1,14 @@
 """What an eval has done so far, on disk: an eval that is killed goes on, and samples nothing twice.
 
-A file of JSON lines, one file for each choice of set, model and sampling. Attempts are written before they are marked,
+A file of JSON lines, one file for each choice of set, model and sampling. Attempts are written before they are graded,
 a whole batch of tasks in one line, so a kill leaves a batch sampled or not. A last line that is cut off is dropped.
-Who executes and who judges is no choice of sampling: both mark the same attempts.
+Who executes and who judges is no choice of sampling: both grade the same attempts.
 """
 
 import fcntl
 import hashlib
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, BinaryIO, Self
 
 import msgspec
@@ -42,7 +41,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.set}-{hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]}.jsonl"
 
 
-class Attempt(msgspec.Struct, frozen=True, array_like=True):
+class SampledAttempt(msgspec.Struct, frozen=True, array_like=True):
     """One completion."""
 
     text: str
@@ -50,21 +49,21 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """It ended by itself, and not at the limit of its length."""
 
 
-class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
+class SampledBatch(msgspec.Struct, frozen=True, tag="sampled"):
     """The attempts at a batch of tasks."""
 
     batch: int
     tasks: list[str]
-    attempts: list[list[Attempt]]
+    attempts: list[list[SampledAttempt]]
     """[tasks, samples]"""
 
 
-class Marked(msgspec.Struct, frozen=True, tag="marked"):
+class GradedBatch(msgspec.Struct, frozen=True, tag="marked"):
     """What became of them."""
 
     batch: int
     by: str
-    """Who marked them, and with which settings."""
+    """Who graded them, and with which settings."""
     tasks: list[str]
     passed: list[list[bool | None]]
     """[tasks, samples] None: could not be told."""
@@ -75,14 +74,14 @@ class Marked(msgspec.Struct, frozen=True, tag="marked"):
     """Why, for each that could not be told."""
 
 
-class Ledger:
+class EvaluationLog:
     """An open file. Raises ConfigError when another process has it, or when it is of other choices or damaged."""
 
     def __init__(self, folder: Path, choices: Choices, by: str) -> None:
         self.path, self.by = folder / choices.file_name, by
         self._sampled: dict[int, tuple[int, int]] = {}
         """Where the line of a batch begins and how long it is: attempts are many and stay on disk."""
-        self._marked: dict[int, Marked] = {}
+        self._graded: dict[int, GradedBatch] = {}
         self._file = self._open(folder)
         try:
             self._read(choices)
@@ -93,23 +92,21 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()  # gives the lock back
 
-    def sampled(self, batch: int) -> Sampled | None:
+    def sampled(self, batch: int) -> SampledBatch | None:
         """The attempts of a batch, if there are any yet."""
         if batch not in self._sampled:
             return None
         start, length = self._sampled[batch]
         self._file.seek(start)
-        return msgspec.json.decode(self._file.read(length), type=Sampled)
+        return msgspec.json.decode(self._file.read(length), type=SampledBatch)
 
-    def marked(self, batch: int) -> Marked | None:
-        return self._marked.get(batch)
+    def graded(self, batch: int) -> GradedBatch | None:
+        return self._graded.get(batch)
 
-    def write(self, entry: Sampled | Marked) -> None:
+    def write(self, entry: SampledBatch | GradedBatch) -> None:
         """On disk when it returns."""
         line = msgspec.json.encode(entry) + b"\n"
         start = self._file.seek(0, os.SEEK_END)
@@ -146,7 +143,7 @@ class Ledger:
                     if msgspec.json.decode(line, type=Choices) != choices:
                         raise ValueError("it is of other choices")
                 else:
-                    entry = msgspec.json.decode(line, type=Sampled | Marked)
+                    entry = msgspec.json.decode(line, type=SampledBatch | GradedBatch)
                     self._note(entry, start, len(line))
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise ConfigError(
@@ -158,8 +155,8 @@ class Ledger:
             self._file.write(msgspec.json.encode(choices) + b"\n")
             self._file.flush()
 
-    def _note(self, entry: Sampled | Marked, start: int, length: int) -> None:
-        if isinstance(entry, Sampled):
+    def _note(self, entry: SampledBatch | GradedBatch, start: int, length: int) -> None:
+        if isinstance(entry, SampledBatch):
             self._sampled[entry.batch] = (start, length)
         elif entry.by == self.by:
-            self._marked[entry.batch] = entry
+            self._graded[entry.batch] = entry

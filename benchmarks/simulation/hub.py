@@ -1,0 +1,86 @@
+"""Several swarms of one process around a hub: no network, deterministic and instant.
+
+What crosses the hub went through the wire format, so such a swarm refuses what a real one would.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from codezero.swarm.proposals import LocalSwarm
+from codezero.swarm.schema import MAX_ITEMS, WireRefusal
+from codezero.swarm.wire import claimed, decode_body, decode_feedback, encode_body, encode_feedback
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+
+
+class LocalHub:
+    """Where the HubSwarms of one process meet."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, HubSwarm] = {}
+
+
+class HubSwarm(LocalSwarm):
+    """In-memory twin of HivemindSwarm. Only proposals are in its checkpoint."""
+
+    def __init__(self, peer_id: str, hub: LocalHub) -> None:
+        super().__init__(peer_id)
+        self._members = hub.members
+        self._members[peer_id] = self
+        self._inbox: list[RolloutGroup] = []
+        self._feedback: list[Feedback] = []
+        self._counts: Counter[str] = Counter()
+        self._peers: set[str] = set()
+
+    def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
+        """Every group reaches every other member at once."""
+        others = [swarm for swarm in self._members.values() if swarm is not self]
+        for scored in groups if others else ():
+            try:
+                body = encode_body([scored.group], peer=self.peer_id, round_number=round_number)
+            except WireRefusal:
+                continue
+            self._counts["bytes_out"] += len(body) * len(others)
+            for other in others:
+                other._receive(body)
+            proposer = self._members.get(scored.group.problem.proposer or "")
+            if proposer is not None and proposer is not self and scored.success is not None:
+                proposer._receive_feedback(self.peer_id, encode_feedback([scored], round_number=round_number))
+
+    def _receive(self, body: bytes) -> None:
+        groups = decode_body(body)
+        self._counts["bytes_in"] += len(body)
+        self._peers.add(groups[0].peer_id)
+        self._inbox.extend(groups)
+
+    def _receive_feedback(self, peer: str, data: bytes) -> None:
+        for outcome in decode_feedback(data).outcomes:
+            problem = self._own.report(outcome.problem.hex(), peer)
+            if problem is not None:
+                self._feedback.append(Feedback(peer, problem.id, problem.level, outcome.attempts, outcome.success))
+
+    def gather(self, round_number: int) -> list[RolloutGroup]:
+        """Peers' groups since the last call; those of rounds before the last one are dropped."""
+        arrived, self._inbox = self._inbox, []
+        fresh = [group for group in arrived if group.round >= round_number - 1]
+        self._counts["refused"] += len(arrived) - len(fresh)
+        self._counts["groups_received"] += len(fresh)
+        return fresh
+
+    def feedback(self) -> list[Feedback]:
+        feedback, self._feedback = self._feedback, []
+        return feedback
+
+    def offer(self, problems: Sequence[Problem], round_number: int) -> None:
+        """Every other member finds the problems among its proposals, without their references."""
+        super().offer(problems, round_number)
+        for swarm in self._members.values():
+            if swarm is not self:
+                swarm._proposals.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
+
+    def metrics(self) -> Metrics:
+        counts: Metrics = {f"swarm/{name}": count for name, count in self._counts.items()}
+        return super().metrics() | counts | {"swarm/peers": len(self._peers)}
+
+    def close(self) -> None:
+        """Leave the hub."""
+        self._members.pop(self.peer_id, None)
