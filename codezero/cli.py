@@ -1,4 +1,4 @@
-"""The commands. Arguments and config are parsed and checked before torch, hivemind or web3 is imported."""
+"""The commands. Arguments and settings are checked before torch, hivemind or web3 is imported."""
 
 import argparse
 import difflib
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from codezero.commands import chain, measures, nodes, page, settings
-from codezero.commands import inspect as state
+from codezero.commands import account, data, inspect, measure, page, run, settings, swarm
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Handler
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models.cpu_only import hide_devices
@@ -82,17 +81,17 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, handler: Handler, help: str) -> argparse.ArgumentParser:
-        made = subparsers.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-        made.set_defaults(handler=handler)
-        return made
+        added = subparsers.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        added.set_defaults(handler=handler)
+        return added
 
-    for group in (nodes, page, state, chain, measures, settings):
+    for group in (run, swarm, page, inspect, account, measure, data, settings):
         group.add(command)
     return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """What was typed, settings that have options of their own among `overrides`. Bad usage ends the process with 2."""
+    """The options; those that are settings (--p2p-port) become `overrides`. Bad usage ends the process with 2."""
     parser = build_parser()
     options, left = parser.parse_known_args(arguments)
     if left:  # argparse takes KEY=VALUE only before the first option that follows FILE

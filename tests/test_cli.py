@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import codezero as package
 from codezero.cli import main
 
 
@@ -112,3 +113,12 @@ def test_a_users_mistake_is_2_in_one_line_without_a_class_name(
     else:
         code, said = main(words), capsys.readouterr().err
     assert code == 2 and said.count("\n") == 1 and said.startswith("codezero: ") and "Error" not in said
+
+
+def test_the_package_has_its_public_names_and_loads_nothing_until_they_are_used() -> None:
+    code = "import codezero, sys; print([name for name in sys.modules if name.startswith('codezero.')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    assert all(getattr(package, name) for name in package.__all__)
+    assert package.__version__ == version("codezero")
+    with pytest.raises(AttributeError, match="'nothing'"):
+        _ = package.nothing

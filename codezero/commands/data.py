@@ -7,77 +7,68 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from codezero.config import NodeConfig
-from codezero.config_learning import source_weights
+from codezero.commands.common import DONE, FAILED, Command, take_json, take_settings
 from codezero.errors import ProblemError
-from codezero.problems.dedup import Novelty
-from codezero.problems.filters import Refusal, malformed
-from codezero.problems.hub import SETS, open_rows
-from codezero.problems.rows import read_row
-from codezero.problems.shelf import Shelf, usable
-from codezero.problems.stream import SYNTHETIC, MixedStream
-from codezero.settings import compose
-from codezero.types import Problem
 
-DONE, FAILED = 0, 1
+if TYPE_CHECKING:
+    from codezero.problems.filters import Refusal
+    from codezero.types import Problem
+
 EXAMPLES = 3
 """Refusals that are shown of each reason."""
 
 
-@dataclass
-class Checked:
-    """What hygiene said of a data set. Written in place while rows are read."""
-
-    rows: int = 0
-    usable: int = 0
-    refused: Counter[str] = field(default_factory=Counter[str])
-    examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-
-    def add(self, number: int, refusal: Refusal | None) -> None:
-        self.rows += 1
-        if refusal is None:
-            self.usable += 1
-            return
-        self.refused[refusal.reason] += 1
-        shown = self.examples.setdefault(refusal.reason, [])
-        if len(shown) < EXAMPLES:
-            shown.append(f"row {number}: {refusal.detail}")
+def add(command: Command) -> None:
+    data = command("data", list_sources, "the problem sets: MBPP, CodeContests, files of your own")
+    commands = data.add_subparsers(metavar="DATA_COMMAND", required=True)
+    listed = commands.add_parser("list", help="name the sources, and how much is drawn from each")
+    shown = commands.add_parser("show", help="print the first problems that a run would draw from a source")
+    shown.add_argument("--count", type=int, default=3, metavar="N", help="how many, 1 to 1000 (default 3)")
+    checked = commands.add_parser("check", help="count the problems that are usable, and why others are not")
+    for parser in (shown, checked):
+        parser.add_argument(
+            "source", metavar="SOURCE", help="a name that `list` knows, a JSONL or Parquet file, a folder"
+        )
+    for parser, handler in ((listed, list_sources), (shown, show), (checked, check)):
+        parser.set_defaults(handler=handler)
+        take_settings(parser)
+        take_json(parser, "print JSON")
 
 
-def run(options: argparse.Namespace) -> int:
-    """What was asked for; returns the exit code."""
-    config = compose(options.overrides)
-    if options.data == "list":
-        list_sources(config, as_json=options.json)
-        return DONE
-    if options.data == "show":
-        return DONE if show(config, options.source, options.count, as_json=options.json) else FAILED
-    return DONE if check(options.source, as_json=options.json) else FAILED
-
-
-def list_sources(config: NodeConfig, *, as_json: bool) -> None:
+def list_sources(options: argparse.Namespace) -> int:
     """The sources that have a name and those of the config, with the share of problems drawn from each."""
-    weights = source_weights(config.data.sources)
-    total = sum(weights.values())
+    from codezero.config_learning import source_weights
+    from codezero.problems.hub import SETS
+    from codezero.problems.stream import SYNTHETIC
+    from codezero.settings import compose
+
+    weights = source_weights(compose(options.overrides).data.sources)
     names = list(dict.fromkeys([SYNTHETIC, *SETS, *weights]))
-    shares = {name: weights.get(name, 0.0) / total for name in names}
-    if as_json:
+    shares = {name: weights.get(name, 0.0) / sum(weights.values()) for name in names}
+    if options.json:
         print(json.dumps([{"name": name, "share": shares[name], "where": _where(name)} for name in names]))
-        return
+        return DONE
     for name in names:
         print(f"{name:<16} {shares[name]:>5.0%}  {_where(name)}")
+    return DONE
 
 
-def show(config: NodeConfig, name: str, count: int, *, as_json: bool) -> bool:
-    """The first problems of a source that a run with this seed would see, of whatever length. True when there are any.
+def show(options: argparse.Namespace) -> int:
+    """The first problems of a source that a run with this seed would see, of whatever length. FAILED without any.
 
     Raises ProblemError for an unknown source.
     """
+    from codezero.problems.hub import open_rows
+    from codezero.problems.shelf import Shelf
+    from codezero.problems.stream import SYNTHETIC, MixedStream
+    from codezero.settings import compose
+
+    config, name, count = compose(options.overrides), options.source, options.count
     if name == SYNTHETIC:
-        found = MixedStream(seed=config.seed, peer_id="", batch=count, proposer_share=0.0).next_batch([])
+        problems = MixedStream(seed=config.seed, peer_id="", batch=count, proposer_share=0.0).next_batch([])
     else:
         shelf = Shelf(
             name,
@@ -87,30 +78,44 @@ def show(config: NodeConfig, name: str, count: int, *, as_json: bool) -> bool:
             counts=Counter(),
             wait_seconds=config.data.wait_seconds,
         )
-        found = [problem for problem in (shelf.draw() for _ in range(count)) if problem is not None]
-    for problem in found:
-        print(json.dumps(_told(problem)) if as_json else _card(problem))
-    return bool(found)
+        problems = [problem for problem in (shelf.draw() for _ in range(count)) if problem is not None]
+    for problem in problems:
+        print(json.dumps(_to_json(problem)) if options.json else _card(problem))
+    return DONE if problems else FAILED
 
 
-def check(name: str, *, as_json: bool) -> bool:
-    """Every row of a source through hygiene. True when at least one is usable. Raises ProblemError."""
-    checked, novelty = Checked(), Novelty()
-    for number, entry in enumerate(_entries(name), 1):
-        checked.add(number, entry if isinstance(entry, Refusal) else usable(entry, novelty, lambda _: True))
-    if as_json:
-        told = {"rows": checked.rows, "usable": checked.usable, "refused": checked.refused}
-        print(json.dumps({**told, "examples": checked.examples}))
-    else:
-        print(f"{checked.usable} of {checked.rows} usable")
-        for reason, refused in checked.refused.most_common():
-            print(f"{refused:>8}  {reason}")
-            for example in checked.examples[reason]:
-                print(f"          {ascii(example)[1:-1]}")
-    return checked.usable > 0
+def check(options: argparse.Namespace) -> int:
+    """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
+    from codezero.problems.dedup import Novelty
+    from codezero.problems.filters import Refusal
+    from codezero.problems.shelf import usable
+    from codezero.settings import compose
+
+    compose(options.overrides)
+    rows, refused, examples, novelty = 0, Counter[str](), dict[str, list[str]](), Novelty()
+    for rows, entry in enumerate(_entries(options.source), 1):
+        refusal = entry if isinstance(entry, Refusal) else usable(entry, novelty, lambda _: True)
+        if refusal is not None:
+            refused[refusal.reason] += 1
+            if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:
+                shown.append(f"row {rows}: {refusal.detail}")
+    count = rows - refused.total()
+    if options.json:
+        print(json.dumps({"rows": rows, "usable": count, "refused": refused, "examples": examples}))
+        return DONE if count else FAILED
+    print(f"{count} of {rows} usable")
+    for reason, number in refused.most_common():
+        print(f"{number:>8}  {reason}")
+        for example in examples[reason]:
+            print(f"          {ascii(example)[1:-1]}")
+    return DONE if count else FAILED
 
 
-def _entries(name: str) -> Iterator[Problem | Refusal]:
+def _entries(name: str) -> Iterator["Problem | Refusal"]:
+    from codezero.problems.filters import malformed
+    from codezero.problems.hub import open_rows
+    from codezero.problems.rows import read_row
+
     rows = open_rows(name)
     for shard in rows.shards():
         for row in rows.rows(shard, 0):
@@ -121,6 +126,9 @@ def _entries(name: str) -> Iterator[Problem | Refusal]:
 
 
 def _where(name: str) -> str:
+    from codezero.problems.hub import SETS
+    from codezero.problems.stream import SYNTHETIC
+
     if name == SYNTHETIC:
         return "embedded: five levels, endless"
     known = SETS.get(name.partition("@")[0])
@@ -130,8 +138,8 @@ def _where(name: str) -> str:
     return f"{known.repository} {known.configuration}, {known.split} split, commit {revision[:12]}"
 
 
-def _told(problem: Problem) -> dict[str, object]:
-    """As it is printed: the id and what a solver may know."""
+def _to_json(problem: "Problem") -> dict[str, object]:
+    """The id and what a solver may know."""
     return {
         "id": problem.id,
         "source": problem.source,
@@ -143,7 +151,7 @@ def _told(problem: Problem) -> dict[str, object]:
     }
 
 
-def _card(problem: Problem) -> str:
+def _card(problem: "Problem") -> str:
     tests = [" ".join(test.split()) for test in islice(problem.tests, EXAMPLES)]
     text = "\n".join([f"--- {problem.id[:16]} {problem.source} {problem.style}", problem.question, *tests])
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

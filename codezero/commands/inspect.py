@@ -1,4 +1,4 @@
-"""Commands that tell how things are: `status` of a run, `doctor` of the machine."""
+"""Commands that look: `status` of a run, `doctor` of the machine."""
 
 import argparse
 import json
@@ -35,16 +35,16 @@ def status(options: argparse.Namespace) -> int:
         from codezero.inspection.watch import watch
 
         return INTERRUPTED if watch(config, options.every, as_lines=options.json) else DONE
-    told = read_run(newest_run(Path(config.run.directory), config.run.name))
+    run = read_run(newest_run(Path(config.run.directory), config.run.name))
     if options.json:
-        print(as_json(told))
+        print(as_json(run))
     else:
-        print_status(told)
+        print_status(run)
     return DONE
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Exit code 0 when nothing failed, whatever else could be better or could not be told."""
+    """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
     from codezero.ops.doctor import as_object, checks, diagnose, healthy, show
     from codezero.settings import compose
 

@@ -30,12 +30,12 @@ def add(command: Command) -> None:
     who = identity_commands.add_parser("show", help="print the name and peer id of swarm.pem")
     export = identity_commands.add_parser("export", help="copy swarm.pem to FILE, to keep or to move this node")
     take = identity_commands.add_parser("import", help="make FILE the identity of this node, if it has none yet")
-    for made, handler in ((who, identity_show), (export, identity_export), (take, identity_import)):
-        made.set_defaults(handler=handler)
-        if made is not who:
-            made.add_argument("file", type=Path, metavar="FILE", help="whoever can read it can act as this node")
-        take_settings(made)
-        take_json(made)
+    for parser, handler in ((who, identity_show), (export, identity_export), (take, identity_import)):
+        parser.set_defaults(handler=handler)
+        if parser is not who:
+            parser.add_argument("file", type=Path, metavar="FILE", help="whoever can read it can act as this node")
+        take_settings(parser)
+        take_json(parser)
 
 
 def nano_build(options: argparse.Namespace) -> int:
@@ -51,8 +51,8 @@ def nano_build(options: argparse.Namespace) -> int:
 def config_show(options: argparse.Namespace) -> int:
     from codezero.settings import as_json, as_yaml, trace
 
-    told = trace(options.overrides)
-    print(as_json(told) + "\n" if options.json else as_yaml(told), end="")
+    settings = trace(options.overrides)
+    print(as_json(settings) + "\n" if options.json else as_yaml(settings), end="")
     return DONE
 
 
@@ -60,20 +60,20 @@ def identity_show(options: argparse.Namespace) -> int:
     from codezero.swarm.identity import Identity
 
     path = identity_path(options)
-    return _tell_identity(Identity.load(path).peer_id, path, options)
+    return _print_identity(Identity.load(path).peer_id, path, options)
 
 
 def identity_export(options: argparse.Namespace) -> int:
     from codezero.swarm.identity import Identity
 
-    return _tell_identity(Identity.copy(identity_path(options), options.file).peer_id, options.file, options)
+    return _print_identity(Identity.copy(identity_path(options), options.file).peer_id, options.file, options)
 
 
 def identity_import(options: argparse.Namespace) -> int:
     from codezero.swarm.identity import Identity
 
     path = identity_path(options)
-    return _tell_identity(Identity.copy(options.file, path).peer_id, path, options)
+    return _print_identity(Identity.copy(options.file, path).peer_id, path, options)
 
 
 def identity_path(options: argparse.Namespace) -> Path:
@@ -82,9 +82,9 @@ def identity_path(options: argparse.Namespace) -> Path:
     return Path(compose(options.overrides).swarm.identity)
 
 
-def _tell_identity(peer_id: str, path: Path, options: argparse.Namespace) -> int:
+def _print_identity(peer_id: str, path: Path, options: argparse.Namespace) -> int:
     from codezero.monitor.text import readable_name
 
-    told = {"peer_id": peer_id, "name": readable_name(peer_id), "file": str(path)}
-    print(json.dumps(told) if options.json else f"{told['name']}  {peer_id}  {path}")
+    identity = {"peer_id": peer_id, "name": readable_name(peer_id), "file": str(path)}
+    print(json.dumps(identity) if options.json else "  ".join(identity[key] for key in ("name", "peer_id", "file")))
     return DONE

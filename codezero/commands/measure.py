@@ -1,11 +1,12 @@
-"""The command `eval`: one exam as a run takes it, or an eval on a set, or two policies compared on one."""
+"""Commands that measure: `eval` (an exam, or a published set), `evaluate`, `bench`."""
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, OVERRIDES, Command, say, take_json
+from codezero.commands.common import DONE, FAILED, OVERRIDES, Command, say, take_json, take_settings
 from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,6 +27,31 @@ examples:
 
 
 def add(command: Command) -> None:
+    _add_eval(command)
+
+    judge = command("evaluate", evaluate, "judge attempts that are already written, with reasons")
+    judge.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="JSON lines: question, tests, completions[, entry_point, level]; - is stdin",
+    )
+    take_settings(judge)
+    judge.add_argument(
+        "--audit",
+        action="store_true",
+        help="also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ",
+    )
+    take_json(judge, "print a JSON line of verdicts for each line")
+
+    benchmark = command("bench", bench, "measure, side by side; NAME is a file of a checkout's benchmarks/: `judge`")
+    benchmark.add_argument("name", metavar="NAME", help="which one; `list` names them all")
+    benchmark.add_argument(
+        "rest", nargs=argparse.REMAINDER, metavar="...", help="its own arguments, --json and --help too"
+    )
+
+
+def _add_eval(command: Command) -> None:
     exam = command("eval", sit_exam, "attempt the problems of a set: average@k and pass@k, with intervals")
     exam.formatter_class, exam.epilog = argparse.RawDescriptionHelpFormatter, EPILOG
     exam.add_argument("overrides", nargs="*", metavar="[SET] KEY=VALUE", help=OVERRIDES)
@@ -94,4 +120,48 @@ def _sit_once(config: "NodeConfig", as_json: bool) -> int:
     else:
         for name, value in measured.items():
             print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
+    return DONE
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    from codezero.settings import compose
+
+    config = compose(options.overrides)
+    from codezero.commands.evaluate import evaluate
+    from codezero.monitor.verdict_card import Contradictions, print_marked
+
+    marked = evaluate(config, options.file, audit=options.audit, say=say)
+    if not options.json:
+        print_marked(marked)
+        return DONE
+    total = Contradictions()
+    for item, known in marked:
+        total += item.contradictions()
+        print(json.dumps(item.to_json(known)), flush=True)
+    for line in total.lines():
+        print(f"codezero: {line}", file=sys.stderr)
+    return DONE
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Run the file as `python FILE` does, its folder first on the path."""
+    from codezero.settings import beside_package
+
+    folder = beside_package("benchmarks")
+    if not folder.is_dir():
+        raise ConfigError("benchmarks come with the source checkout, not with the installed package; run this from one")
+    benchmarks = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    if options.name == "list":
+        print("\n".join(benchmarks))
+        return DONE
+    if options.name not in benchmarks:
+        raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
+    import runpy
+
+    sys.argv = [str(benchmarks[options.name]), *options.rest]
+    sys.path.insert(0, str(folder))
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED if end.code else DONE
     return DONE

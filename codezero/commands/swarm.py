@@ -1,102 +1,61 @@
-"""Commands that run nodes: `run`, `propose`, `swarm …`."""
+"""Commands of a swarm: `swarm up|create|join|bootnode|peers`."""
 
 import argparse
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from codezero.commands.common import (
-    DONE,
-    INTERRUPTED,
-    OF_A_RUN,
-    Command,
-    take_json,
-    take_login_port,
-    take_settings,
-)
-from codezero.errors import ConfigError
+from codezero.commands.common import DONE, OF_A_RUN, Command, take_json, take_settings
+from codezero.commands.run import run, take_node_options
+from codezero.errors import ConfigError, SwarmError
 
-FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
-FORK = (
-    "begin a new run with the newest checkpoint of RUN, a name below run.directory or a folder; RUN stays as it is. "
-    "Without --fresh and --fork a run goes on where it stopped"
-)
-SUPERVISE = (
-    "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
-    "iteration saved between them; the exit code is the last one's"
-)
+if TYPE_CHECKING:
+    from codezero.swarm.supervisor import NetworkProcess
+    from codezero.system.signals import Stop
 
 INVITED = ("chain.rpc_urls", "evaluator.model")
 """Settings that the invitation shows to whoever reads it."""
+READY_SECONDS = 90.0
+LINE_SECONDS = 60.0
+BOOTNODE = "bootnode"
+"""Folder below `run.directory` with the state of a bootnode."""
 
 
 def add(command: Command) -> None:
-    alone = command("run", run, "run a node: attempt problems, judge, learn, propose, share")
-    take_settings(alone)
-
-    service = command(
-        "propose", propose, "write problems for a swarm and attempt none: `swarm join FILE role=proposer` too"
-    )
-    take_settings(service)
-
     swarm = command("swarm", swarm_up, "run a swarm of several nodes")
-    swarm_commands = swarm.add_subparsers(metavar="SWARM_COMMAND", required=True)
-    up = swarm_commands.add_parser("up", help="start N nodes on this machine with one summary view")
+    commands = swarm.add_subparsers(metavar="SWARM_COMMAND", required=True)
+    up = commands.add_parser("up", help="start N nodes on this machine with one summary view")
     up.set_defaults(handler=swarm_up)
     up.add_argument("--nodes", type=int, default=2, metavar="N", help="how many, 1 to 64 (default 2)")
     take_settings(up)
+    take_node_options(up, one=False, supervise=False)
 
-    create = swarm_commands.add_parser(
+    create = commands.add_parser(
         "create", help="found a swarm: deploy its contract, write an invitation, and run its first node"
     )
     create.set_defaults(handler=swarm_create)
     create.add_argument("--out", type=Path, default=Path("swarm.toml"), metavar="FILE", help="default: swarm.toml")
     create.add_argument("--no-run", action="store_true", help="only write the invitation; `swarm join` runs the node")
     take_settings(create)
-    join = swarm_commands.add_parser("join", help="check an invitation and run a node of its swarm")
+    take_node_options(create, one=False)  # it ends in `join`
+
+    join = commands.add_parser("join", help="check an invitation and run a node of its swarm")
     join.set_defaults(handler=swarm_join)
     join.add_argument("file", type=Path, metavar="FILE", help="what `swarm create` wrote")
     take_settings(join)
+    take_node_options(join)
 
-    bootnode = swarm_commands.add_parser(
+    bootnode = commands.add_parser(
         "bootnode", help="run a light node that only shows others the way into the swarm; prints its addresses"
     )
     bootnode.set_defaults(handler=swarm_bootnode)
     take_settings(bootnode)
-    peers = swarm_commands.add_parser("peers", help="show whom a node knows, what it got from them, whom it refuses")
+    bootnode.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
+
+    peers = commands.add_parser("peers", help="show whom a node knows, what it got from them, whom it refuses")
     peers.set_defaults(handler=swarm_peers)
     take_settings(peers, OF_A_RUN)
     take_json(peers)
-    for networked in (alone, service, up, create, join, bootnode):
-        networked.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
-    for shown in (alone, service, up, create, join):
-        take_login_port(shown)
-        one = shown in (alone, service, join)  # the others know the two only to refuse them in one line
-        shown.add_argument("--fresh", action="store_true", help=FRESH if one else argparse.SUPPRESS)
-        shown.add_argument("--fork", metavar="RUN", help=FORK if one else argparse.SUPPRESS)
-        if shown is not up:  # `create` ends in `join`
-            shown.add_argument("--supervise", action="store_true", help=SUPERVISE)
-
-
-def run(options: argparse.Namespace) -> int:
-    from codezero.runs import begin
-    from codezero.settings import check_directories, compose
-
-    config = compose(options.overrides)
-    check_directories(config)
-    folder = begin(config, fresh=options.fresh, fork=options.fork, supervised=options.supervise)
-    if options.supervise:
-        from codezero.ops.supervisor import run_supervised
-
-        folder.release()
-        return run_supervised(config, folder.path, options.overrides)
-    from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
-
-    return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
-
-
-def propose(options: argparse.Namespace) -> int:
-    options.overrides = ["network=peer", "role=proposer", *options.overrides]
-    return run(options)
 
 
 def swarm_up(options: argparse.Namespace) -> int:
@@ -140,13 +99,51 @@ def swarm_join(options: argparse.Namespace) -> int:
 
 
 def swarm_bootnode(options: argparse.Namespace) -> int:
+    """A way into the swarm that is always there: it holds records and names neighbours, and publishes nothing.
+
+    Until SIGINT or SIGTERM; its network process comes back by itself with the same identity. Raises ConfigError,
+    IdentityError and SwarmError (it never came up).
+    """
     from codezero.settings import compose
 
     config = compose(["network=peer", *options.overrides])
-    from codezero.commands.bootnode import run_bootnode
+    from codezero.monitor.plain import print_flushed
+    from codezero.swarm.identity import Identity
+    from codezero.swarm.messages import network_settings
+    from codezero.swarm.supervisor import NetworkProcess
+    from codezero.system.signals import Stop
 
-    run_bootnode(config)
+    network = NetworkProcess(network_settings(config.swarm, Path(config.run.directory) / BOOTNODE, pull_groups=0))
+    Identity.load_or_create(Path(config.swarm.identity))
+    stop = Stop()
+    with stop.on_signals():
+        network.start()
+        try:
+            for address in network.wait_ready(READY_SECONDS).addresses:
+                print_flushed(address)
+            _watch(network, stop)
+        finally:
+            network.close()
     return DONE
+
+
+def _watch(network: "NetworkProcess", stop: "Stop") -> None:
+    """A line a minute, and one when the network process died."""
+    import time
+
+    from codezero.monitor.plain import print_flushed
+    from codezero.monitor.text import count
+
+    printed = -LINE_SECONDS
+    while not stop:
+        try:
+            network.check()
+        except SwarmError as error:
+            print_flushed(f"codezero: {error}")
+        if time.monotonic() - printed >= LINE_SECONDS:
+            printed = time.monotonic()
+            print_flushed(f"codezero: {count(network.neighbours, 'neighbour')}")
+        stop.wait(0.2)
 
 
 def swarm_peers(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Commands of the chain: `wallet …`, `leaderboard`, `chain dev`."""
+"""Commands of the account and its points: `wallet …`, `leaderboard`, `chain dev`."""
 
 import argparse
 import contextlib
@@ -17,10 +17,10 @@ def add(command: Command) -> None:
     make = wallet_commands.add_parser("create", help="make a keystore with a passphrase of your own")
     bring = wallet_commands.add_parser("import", help="make a keystore of a key that you have")
     bring.add_argument("--key-file", type=Path, metavar="FILE", help="64 hex digits; without it the key is asked for")
-    for made, handler in ((address, wallet_show), (make, wallet_create), (bring, wallet_import)):
-        made.set_defaults(handler=handler)
-        take_settings(made)
-        take_json(made)
+    for parser, handler in ((address, wallet_show), (make, wallet_create), (bring, wallet_import)):
+        parser.set_defaults(handler=handler)
+        take_settings(parser)
+        take_json(parser)
 
     board = command("leaderboard", leaderboard, "who earned what, read from the chain")
     take_settings(board)
@@ -41,7 +41,7 @@ def wallet_show(options: argparse.Namespace) -> int:
     from codezero.wiring.chain import open_wallet, with_login
 
     config = with_login(compose(options.overrides))
-    return _tell_wallet(open_wallet(config.chain).address, config.chain.wallet, options)
+    return _print_wallet(open_wallet(config.chain).address, config.chain.wallet, options)
 
 
 def wallet_create(options: argparse.Namespace) -> int:
@@ -60,11 +60,11 @@ def _new_wallet(options: argparse.Namespace, key: bytes | None) -> int:
     from codezero.wiring.chain import passphrase_of
 
     config = compose(options.overrides)
-    made = KeystoreWallet.create(Path(config.chain.wallet), passphrase_of(config.chain, new=True), key=key)
-    return _tell_wallet(made.address, config.chain.wallet, options)
+    wallet = KeystoreWallet.create(Path(config.chain.wallet), passphrase_of(config.chain, new=True), key=key)
+    return _print_wallet(wallet.address, config.chain.wallet, options)
 
 
-def _tell_wallet(address: str, path: str, options: argparse.Namespace) -> int:
+def _print_wallet(address: str, path: str, options: argparse.Namespace) -> int:
     print(json.dumps({"address": address, "file": path}) if options.json else f"{address}  {path}")
     return DONE
 
@@ -81,8 +81,8 @@ def leaderboard(options: argparse.Namespace) -> int:
         from codezero.wiring.founding import chain_overrides
 
         config = compose([*chain_overrides(read_invitation(options.invitation), config), *overrides])
-    with _progress("reading the chain") as tell:
-        board = read_board(config.chain, Path(config.run.directory), tell)
+    with _progress("reading the chain") as update:
+        board = read_board(config.chain, Path(config.run.directory), update)
     if options.json:
         import msgspec
 
