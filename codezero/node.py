@@ -4,11 +4,8 @@ Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiri
 A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; a judge that fails
 again and again, and any other error, ends the node.
 
-`role=proposer`: a node that writes problems for a swarm and attempts none; what it knows of them, it is told.
-
-A strong machine so serves a swarm of laptops: propose -> rest -> hear what became of the problems -> difficulty.
-
-What the judged groups of one iteration add up to. Pure functions.
+`role=proposer` only writes problems, so that one strong machine serves a swarm of laptops; it learns their difficulty
+from peers' feedback: propose -> rest -> feedback -> difficulty.
 """
 
 import time
@@ -16,16 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codezero.errors import EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.protocols import (
-    Difficulty,
-    Evaluator,
-    Exam,
-    Outbox,
-    Persistent,
-    ProblemStream,
-    Proposer,
-    Solver,
-)
+from codezero.protocols import Difficulty, Evaluator, Exam, Outbox, Persistent, ProblemStream, Proposer, Solver
 from codezero.runner import LIMITS, Iterating
 from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
@@ -139,10 +127,10 @@ class ProposerNode(Iterating):
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One batch of proposals at the levels that peers' feedback calls for."""
         began = time.monotonic()
-        told: list[Feedback] = []
+        feedback: list[Feedback] = []
         with self.tolerate(SwarmError, "no feedback this iteration"):
-            told = self.swarm.feedback()
-            self.difficulty.hear(told)
+            feedback = self.swarm.feedback()
+            self.difficulty.hear(feedback)
         written: list[Problem] = []
         with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.max_failures):
             written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
@@ -152,7 +140,7 @@ class ProposerNode(Iterating):
             "iteration": iteration,
             "round": round_number,
             "seconds": time.monotonic() - began,
-            "proposer/feedback": len(told),
+            "proposer/feedback": len(feedback),
             "difficulty/level": self.difficulty.level,
         }
         self.stop.wait(max(0.0, began + self.rest_seconds - time.monotonic()))

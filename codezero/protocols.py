@@ -1,7 +1,4 @@
-"""The Protocols the loop drives: what a part of a node has to do, whatever it is made of. No torch, no I/O.
-
-The latest round that a node has heard of: what it plays on in while nobody can say which one is open.
-"""
+"""The Protocols that the loop drives: what each part of a node has to do. No torch, no I/O."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,7 +136,7 @@ class Swarm(Persistent, Protocol):
         ...
 
     def feedback(self) -> list[Feedback]:
-        """What peers said since the last call of problems this node proposed; never blocks. Raises SwarmError."""
+        """Peers' reports since the last call on problems this node proposed; never blocks. Raises SwarmError."""
         ...
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
@@ -162,7 +159,7 @@ class Difficulty(Persistent, Protocol):
         ...
 
     def hear(self, feedback: Sequence[Feedback]) -> None:
-        """Take peers' word for a little: it never outweighs what this node saw itself."""
+        """Learn from peers' reports with a small weight: they never outweigh own observations."""
         ...
 
     def draw(self, count: int) -> list[int]:
@@ -257,7 +254,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownRound:
-    """See `protocols.Persistent`: a restart goes on in it, and not in round 0."""
+    """The latest round that this node knows: it plays on in it while the coordinator does not answer. `Persistent`."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""What every role does around its iterations: resume, limits, signals, what is recorded and saved, what is survived."""
+"""The runner of every role: resume, limits, signals, records, checkpoints; the only place that survives errors."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ ASKED = "asked to stop"
 CUT = "asked to stop, and the iteration in flight left out"
 INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
 ROOM_SECONDS = 2.0
-"""Between two looks whether a full disk has room again."""
+"""Between two checks whether a full disk has room again."""
 LIMITS = ("max_iterations reached", "max_minutes reached")
 
 
@@ -37,9 +37,9 @@ class Iterating:
     """Stop after this long in this process; 0: no limit."""
     checkpoint_seconds: float = 0.0
     max_failures: int = 0
-    """Failures in a row after which a step is not survived that the role cannot do without; 0: it always is."""
+    """Failures in a row of a step that the role needs, after which the node ends; 0: never."""
     finishing_seconds: float = FINISHING_SECONDS
-    """After a signal, for the iteration in flight and its checkpoint; what takes longer is left out."""
+    """After a signal, for the iteration in flight and its checkpoint; a longer one is left out."""
     kept: int = 0
     """The iteration of the newest checkpoint."""
     in_flight: int = 0
@@ -175,9 +175,9 @@ class Iterating:
 
 def log_survived(consequence: str, error: CodeZeroError, times: int) -> None:
     """A warning at the first of `times` and at each power of ten; the trace of the first, for the log file alone."""
-    told = {"error_kind": type(error).__name__}
+    kind = {"error_kind": type(error).__name__}
     if times == 1:
-        logger.warning("%s: %s", consequence, error, extra=told)
-        logger.info("the trace of the first %s: %s", told["error_kind"], consequence, exc_info=error)
+        logger.warning("%s: %s", consequence, error, extra=kind)
+        logger.info("the trace of the first %s: %s", kind["error_kind"], consequence, exc_info=error)
     elif str(times).strip("0") == "1":
-        logger.warning("%s: %s (%d times since the start)", consequence, error, times, extra=told)
+        logger.warning("%s: %s (%d times since the start)", consequence, error, times, extra=kind)

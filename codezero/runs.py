@@ -1,12 +1,8 @@
-"""Which folder a run lives in: chosen, locked and labelled before anything heavy loads.
+"""The run folder: chosen, locked and labelled before anything heavy loads; start, resume and fork.
 
 `<run.directory>/<run.name>/` holds run.json (the choices that cannot change within a run, and whose checkpoint it began
 with, if anybody's), checkpoints/, metrics.jsonl, report.md and curve.png; besides, what no checkpoint takes back: trust
 in peers (swarm/) and the outbox. One process owns it at a time; the lock goes with the process.
-
-How a run begins: it goes on where it stopped, or anew, or with another run's newest checkpoint.
-
-Only folders are moved and copied here; nothing heavy is loaded.
 """
 
 import fcntl
@@ -80,17 +76,17 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
     choices = _choices(config)
     if config.run.name:
         path = base / config.run.name
-        made = _read_label(path)
-        if made is not None and not _agree(made, choices):
-            key = next(key for key in choices if made.get(key) != choices[key])
+        label = _read_label(path)
+        if label is not None and not _agree(label, choices):
+            key = next(key for key in choices if label.get(key) != choices[key])
             raise ConfigError(
-                f"{key}={choices[key]}, but {path} was begun with {made.get(key)}; choose another run.name"
+                f"{key}={choices[key]}, but {path} was begun with {label.get(key)}; choose another run.name"
             )
         return _locked(path, choices)
     if config.run.resume:
         for path in _newest_first(base):
-            made = _read_label(path) if AUTOMATIC.fullmatch(path.name) else None
-            if made is not None and _agree(made, choices) and (folder := _lock(path, choices)) is not None:
+            label = _read_label(path) if AUTOMATIC.fullmatch(path.name) else None
+            if label is not None and _agree(label, choices) and (folder := _lock(path, choices)) is not None:
                 return folder
     return _new(base, choices)
 
@@ -107,7 +103,7 @@ def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
     path, aside = base / config.run.name, None
     if _is_run(path):
         with _locked(path, choices):
-            aside = next(one for one in _dated(path.parent, f"{path.name}.before-") if not one.exists())
+            aside = next(free for free in _dated(path.parent, f"{path.name}.before-") if not free.exists())
             path.rename(aside)
     return _locked(path, choices), aside
 
@@ -137,7 +133,7 @@ def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path]
         (staging / CHECKPOINTS).mkdir()
         name = copy(source / CHECKPOINTS, staging / CHECKPOINTS)
         _write_label(staging, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
-        path = path or next(one for one in _dated(base, "") if not one.exists())
+        path = path or next(free for free in _dated(base, "") if not free.exists())
         path.parent.mkdir(parents=True, exist_ok=True)
         staging.rename(path)
     except BaseException as error:
@@ -173,9 +169,9 @@ def _choices(config: NodeConfig) -> dict[str, Any]:
     }
 
 
-def _agree(made: Mapping[str, Any], choices: Mapping[str, Any]) -> bool:
-    """What else a label has, such as where the run comes from, is no choice."""
-    return all(made.get(key) == choice for key, choice in choices.items())
+def _agree(label: Mapping[str, Any], choices: Mapping[str, Any]) -> bool:
+    """Other keys of a label, such as the origin of a fork, are no choices."""
+    return all(label.get(key) == choice for key, choice in choices.items())
 
 
 def _newest_first(base: Path) -> Iterator[Path]:
@@ -186,14 +182,14 @@ def _newest_first(base: Path) -> Iterator[Path]:
 def _read_label(path: Path) -> dict[str, Any] | None:
     try:
         with (path / LABEL).open() as file:
-            made = cast(object, json.loads(file.read(MOST_LABEL_BYTES)))
-        if not isinstance(made, dict):
+            label = cast(object, json.loads(file.read(MOST_LABEL_BYTES)))
+        if not isinstance(label, dict):
             raise ValueError("it is no JSON object")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path / LABEL} cannot be read ({error}); remove it or choose another run.name") from error
-    return {"role": "node"} | cast("dict[str, Any]", made)  # labels of earlier versions name no role
+    return {"role": "node"} | cast("dict[str, Any]", label)  # labels of earlier versions name no role
 
 
 def _locked(path: Path, choices: Mapping[str, Any]) -> RunFolder:
@@ -227,7 +223,7 @@ def _new(base: Path, choices: Mapping[str, Any]) -> RunFolder:
 
 
 def _dated(base: Path, prefix: str) -> Iterator[Path]:
-    """Names that tell the present moment."""
+    """Names made of the present moment."""
     stamp = prefix + time.strftime("%Y-%m-%d_%H-%M-%S")
     return (base / f"{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
 
@@ -243,8 +239,8 @@ MAX_BYTES = 1 << 20
 def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, supervised: bool = False) -> RunFolder:
     """The owned folder of the run that the config and the two options of `codezero run` ask for.
 
-    One line on stdout says which run it is, and what was moved or copied. supervised: of a run that is opened as it is
-    the node's own process says so. Raises ConfigError and CheckpointError.
+    One line on stdout names the run, and what was moved or copied. supervised: the line of a resumed run is left to the
+    node's own process. Raises ConfigError and CheckpointError.
     """
     if fresh and fork is not None:
         raise ConfigError("--fresh begins without a past and --fork with another run's; give one of them")

@@ -24,7 +24,7 @@ from codezero.ops import doctor_network as network
 from codezero.ops import doctor_services as services
 from codezero.ops.doctor import as_object, diagnose, healthy, line
 from codezero.ops.doctor_hardware import judge_memory
-from codezero.ops.doctor_machine import Check, Finding, State, fail, ok, warn
+from codezero.ops.doctor_machine import Check, CheckState, Finding, fail, ok, warn
 from codezero.swarm.network_status import NetworkStatus
 
 GIB = 2**30
@@ -81,29 +81,31 @@ def test_a_check_that_fails_hangs_or_breaks_stops_no_other() -> None:
     never.set()
     states = {finding.check: finding.state for finding in found}
     assert states == {
-        "good": State.OK,
-        "hung": State.UNKNOWN,
-        "named": State.FAIL,
-        "broken": State.UNKNOWN,
-        "one": State.UNKNOWN,
-        "two": State.UNKNOWN,
-        "last": State.WARN,
+        "good": CheckState.OK,
+        "hung": CheckState.UNKNOWN,
+        "named": CheckState.FAIL,
+        "broken": CheckState.UNKNOWN,
+        "one": CheckState.UNKNOWN,
+        "two": CheckState.UNKNOWN,
+        "last": CheckState.WARN,
     }
-    assert [finding.said for finding in found if finding.check == "named"] == ["chain 5 is not 6"]
+    assert [finding.text for finding in found if finding.check == "named"] == ["chain 5 is not 6"]
     assert line(found[1]).startswith("could not tell") and "0.3 s" in line(found[1])
     assert line(found[-1]).endswith("so so; try this") and line(fail("a\x1b[31mb").named("c")).count("\x1b") == 0
     assert as_object(found)["ok"] is False and healthy([found[0], found[1], found[-1]])
 
 
 @pytest.mark.parametrize(
-    ("free", "state"), [(0, State.FAIL), (GIB, State.WARN), (GIB * 9, State.OK)], ids=["none", "little", "enough"]
+    ("free", "state"),
+    [(0, CheckState.FAIL), (GIB, CheckState.WARN), (GIB * 9, CheckState.OK)],
+    ids=["none", "little", "enough"],
 )
-def test_room_is_judged_by_what_runs_need(free: int, state: State) -> None:
+def test_room_is_judged_by_what_runs_need(free: int, state: CheckState) -> None:
     assert machine.judge_disk(Path("runs"), free).state is state
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
-    assert machine.disk(tmp_path / "not" / "yet").state in (State.OK, State.WARN)
+    assert machine.disk(tmp_path / "not" / "yet").state in (CheckState.OK, CheckState.WARN)
     code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from pathlib import Path; \
 from codezero.ops.doctor_machine import disk; print(disk(Path({str(tmp_path)!r})).state)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -113,46 +115,46 @@ from codezero.ops.doctor_machine import disk; print(disk(Path({str(tmp_path)!r})
 @pytest.mark.parametrize(
     ("synchronised", "block", "state"),
     [
-        (True, None, State.OK),
-        (False, None, State.UNKNOWN),
-        (None, None, State.UNKNOWN),
-        (None, 995.0, State.OK),
-        (True, 1030.0, State.WARN),
-        (True, 1100.0, State.FAIL),
-        (True, -9000.0, State.UNKNOWN),
+        (True, None, CheckState.OK),
+        (False, None, CheckState.UNKNOWN),
+        (None, None, CheckState.UNKNOWN),
+        (None, 995.0, CheckState.OK),
+        (True, 1030.0, CheckState.WARN),
+        (True, 1100.0, CheckState.FAIL),
+        (True, -9000.0, CheckState.UNKNOWN),
     ],
 )
 def test_a_clock_is_called_right_only_when_somebody_says_so(
-    synchronised: bool | None, block: float | None, state: State
+    synchronised: bool | None, block: float | None, state: CheckState
 ) -> None:
     assert machine.judge_clock(synchronised, 1000.0, block, 60.0).state is state
 
 
 def test_memory_is_held_against_what_the_models_need() -> None:
-    assert judge_memory("x", 9.0 * GIB, "9.0 GiB (solver 9.0)", 8 * GIB).state is State.FAIL
-    assert judge_memory("x", 7.0 * GIB, "7.0 GiB (solver 7.0)", 8 * GIB).state is State.OK
-    assert judge_memory("x", None, "", GIB // 2).state is State.FAIL
+    assert judge_memory("x", 9.0 * GIB, "9.0 GiB (solver 9.0)", 8 * GIB).state is CheckState.FAIL
+    assert judge_memory("x", 7.0 * GIB, "7.0 GiB (solver 7.0)", 8 * GIB).state is CheckState.OK
+    assert judge_memory("x", None, "", GIB // 2).state is CheckState.FAIL
 
 
 def test_what_the_hardware_process_did_not_say_is_unknown() -> None:
     told = b'{"check": "torch", "state": "ok", "said": "2.13", "mend": ""}\nnonsense\n{"check": 1}\n[]\n'
     found = machine.read_hardware(told, "its process ended with -11")
-    assert [finding.state for finding in found] == [State.OK, State.UNKNOWN, State.UNKNOWN]
-    assert "-11" in found[1].said
+    assert [finding.state for finding in found] == [CheckState.OK, CheckState.UNKNOWN, CheckState.UNKNOWN]
+    assert "-11" in found[1].text
 
 
 def test_a_port_that_is_taken_is_named() -> None:
     with listening() as held:
         port = held.getsockname()[1]
         config = SwarmConfig(kind="hivemind", port=port)
-        assert f"TCP port {port}" in network.p2p_port(config, None).said
-        assert network.p2p_port(config, None).state is State.FAIL
-        assert network.p2p_port(config, network_of(True, "", port)).state is State.OK
+        assert f"TCP port {port}" in network.p2p_port(config, None).text
+        assert network.p2p_port(config, None).state is CheckState.FAIL
+        assert network.p2p_port(config, network_of(True, "", port)).state is CheckState.OK
         page = NodeConfig()
         page.login.port = port
-        assert network.page_port(page).state is State.WARN
-    assert network.p2p_port(config, None).state is State.OK
-    assert network.p2p_port(replace(config, port=0), None).state is State.WARN
+        assert network.page_port(page).state is CheckState.WARN
+    assert network.p2p_port(config, None).state is CheckState.OK
+    assert network.p2p_port(replace(config, port=0), None).state is CheckState.WARN
 
 
 def test_ways_in_are_dialled() -> None:
@@ -163,33 +165,33 @@ def test_ways_in_are_dialled() -> None:
             network.ways_in(SwarmConfig(kind="hivemind", bootstrap=list(ways))).state
             for ways in ([there], [there, nothing], [nothing], [])
         ]
-    assert states == [State.OK, State.WARN, State.FAIL, State.OK]
+    assert states == [CheckState.OK, CheckState.WARN, CheckState.FAIL, CheckState.OK]
 
 
 def test_reachability_is_proven_asked_or_not_claimed() -> None:
     with listening() as held:
         port = held.getsockname()[1]
     config = SwarmConfig(kind="hivemind", host="127.0.0.1", port=port)
-    assert network.reach(config, None).state is State.WARN
+    assert network.reach(config, None).state is CheckState.WARN
     told = replace(config, announce=[f"/ip4/127.0.0.1/tcp/{port}"])
-    assert network.reach(told, None).state is State.OK
+    assert network.reach(told, None).state is CheckState.OK
     with listening() as other:  # somebody else answers there
         foreign = replace(config, announce=[f"/ip4/127.0.0.1/tcp/{other.getsockname()[1]}"])
         found = network.reach(foreign, None)
-    assert found.state is State.UNKNOWN and f"port {port}" in found.mend
-    for reachable, state in ((True, State.OK), (False, State.WARN), (None, State.UNKNOWN)):
+    assert found.state is CheckState.UNKNOWN and f"port {port}" in found.mend
+    for reachable, state in ((True, CheckState.OK), (False, CheckState.WARN), (None, CheckState.UNKNOWN)):
         assert network.reach(config, network_of(reachable, "as neighbours say")).state is state
 
 
 @pytest.mark.parametrize(
     ("outward", "state", "words"),
     [
-        (None, State.FAIL, "no way out"),
-        ("8.8.8.8", State.UNKNOWN, "open TCP port 38331 in the firewall"),
-        ("192.168.1.7", State.UNKNOWN, "forward it in the router to 192.168.1.7"),
+        (None, CheckState.FAIL, "no way out"),
+        ("8.8.8.8", CheckState.UNKNOWN, "open TCP port 38331 in the firewall"),
+        ("192.168.1.7", CheckState.UNKNOWN, "forward it in the router to 192.168.1.7"),
     ],
 )
-def test_the_port_to_open_is_named(outward: str | None, state: State, words: str) -> None:
+def test_the_port_to_open_is_named(outward: str | None, state: CheckState, words: str) -> None:
     found = network.judge_outward(outward, 38331)
     assert found.state is state and words in line(found)
 
@@ -197,22 +199,22 @@ def test_the_port_to_open_is_named(outward: str | None, state: State, words: str
 @pytest.mark.parametrize(
     ("missing", "sets", "answers", "state"),
     [
-        ([], [], None, State.OK),
-        (["a/b"], [], True, State.OK),
-        (["a/b"], [], False, State.FAIL),
-        (["a/b"], [], None, State.FAIL),
-        ([], ["mbpp"], False, State.WARN),
+        ([], [], None, CheckState.OK),
+        (["a/b"], [], True, CheckState.OK),
+        (["a/b"], [], False, CheckState.FAIL),
+        (["a/b"], [], None, CheckState.FAIL),
+        ([], ["mbpp"], False, CheckState.WARN),
     ],
 )
 def test_a_hub_that_is_away_matters_when_something_is_missing(
-    missing: list[str], sets: list[str], answers: bool | None, state: State
+    missing: list[str], sets: list[str], answers: bool | None, state: CheckState
 ) -> None:
     assert services.judge_hub(missing, ["a/b"], sets, answers).state is state
 
 
 def test_what_is_asked_of_the_hub_is_what_the_node_would_load(tmp_path: Path) -> None:
     config = NodeConfig()
-    assert services.wanted_of_hub(config) == ([], []) and services.hub(config).state is State.OK
+    assert services.wanted_of_hub(config) == ([], []) and services.hub(config).state is CheckState.OK
     config.model.solver, config.evaluator.model, config.proposer.model = "a/b", str(tmp_path), "a/b"
     config.data.sources = ["mbpp:3", "synthetic"]
     assert services.wanted_of_hub(config) == (["a/b"], ["mbpp"])
@@ -223,13 +225,13 @@ def test_a_chain_and_a_judge_that_are_away_are_failures(tmp_path: Path) -> None:
     chain = ChainConfig(kind="rpc", rpc_urls=[gone], chain_id=5, contract="0x" + "11" * 20)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(services, "CHAIN_SECONDS", 1.0)
-        assert services.chain(chain).state is State.FAIL
+        assert services.chain(chain).state is CheckState.FAIL
         assert services.block_time(chain) is None
-    assert services.chain(replace(chain, contract="")).state is State.FAIL
-    assert services.chain(ChainConfig(kind="clock")).state is State.OK
-    assert services.chain(ChainConfig(directory=str(tmp_path / "none"))).state is State.OK
-    assert services.judge(EvaluatorConfig(kind="openai", url=gone, model="m", seconds=3.0)).state is State.FAIL
-    assert services.judge(EvaluatorConfig()).state is State.OK
+    assert services.chain(replace(chain, contract="")).state is CheckState.FAIL
+    assert services.chain(ChainConfig(kind="clock")).state is CheckState.OK
+    assert services.chain(ChainConfig(directory=str(tmp_path / "none"))).state is CheckState.OK
+    assert services.judge(EvaluatorConfig(kind="openai", url=gone, model="m", seconds=3.0)).state is CheckState.FAIL
+    assert services.judge(EvaluatorConfig()).state is CheckState.OK
 
 
 def test_the_right_chain_answers_and_the_wrong_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,11 +240,11 @@ def test_the_right_chain_answers_and_the_wrong_one_fails(tmp_path: Path, monkeyp
     monkeypatch.setattr(services, "CHAIN_SECONDS", 60.0)  # a busy machine is not the question
     with start(tmp_path / "chain") as served:
         mine = ChainConfig(directory=str(tmp_path / "chain"))
-        assert "answers" in services.chain(mine).said and services.chain(mine).state is State.OK
+        assert "answers" in services.chain(mine).text and services.chain(mine).state is CheckState.OK
         other = ChainConfig(kind="rpc", rpc_urls=[served.url], chain_id=served.chain_id + 1, contract="0x" + "11" * 20)
-        assert "not " in services.chain(other).said and services.chain(other).state is State.FAIL
+        assert "not " in services.chain(other).text and services.chain(other).state is CheckState.FAIL
         right = replace(other, chain_id=served.chain_id)
-        assert services.chain(right).state is State.FAIL  # nobody's contract
+        assert services.chain(right).state is CheckState.FAIL  # nobody's contract
         told = services.block_time(right)
         assert told is not None and abs(told - time.time()) < 3600
 
@@ -253,18 +255,18 @@ def test_identity_and_login_are_told(tmp_path: Path) -> None:
     from codezero.swarm.identity import Identity
 
     path = tmp_path / "swarm.pem"
-    assert services.identity(path).state is State.OK and not path.exists()
-    assert Identity.load_or_create(path).peer_id in services.identity(path).said
+    assert services.identity(path).state is CheckState.OK and not path.exists()
+    assert Identity.load_or_create(path).peer_id in services.identity(path).text
     config = NodeConfig()
     config.login.directory = str(tmp_path / "login")
-    assert "nobody owns" in services.login(config).said
+    assert "nobody owns" in services.login(config).text
     assert not (tmp_path / "login").exists()
     vault = Vault(Folder(tmp_path / "login"), 30.0, time.time)
     key = b"\x11" * 32
     vault.claim(key, Passphrase(scrypt=Scrypt(salt=b"s" * 32)), b"o" * 32)
-    assert services.login(config).state is State.WARN and services.login(config).mend == "codezero login"
+    assert services.login(config).state is CheckState.WARN and services.login(config).mend == "codezero login"
     vault.unlock(key)
-    assert services.login(config).state is State.OK and "30 more days" in services.login(config).said
+    assert services.login(config).state is CheckState.OK and "30 more days" in services.login(config).text
 
 
 def test_the_command_ends_in_time_with_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ ROWS = [
     {"ops"},
     {"commands"},
     {"cli"},
-    {"__main__"},
+    {"__main__", "__init__"},
 ]
 INSIDE = {"config": {"config_learning"}}
 """Rooms of one row that import each other."""

@@ -33,7 +33,7 @@ from codezero.monitor.run_types import (
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
-from codezero.system.pidfile import alive, heard, read_process
+from codezero.system.pidfile import alive, read_process, supervisor_words
 
 UNKNOWN = "unknown"
 MAX_TEXT = 512
@@ -95,7 +95,7 @@ class RunFiles:
             peer_id=_text(node.get("peer_id")),
             running=alive(node),
             stopped=_text(node.get("stopped")),
-            supervisor=_text(heard(self.folder, node)),
+            supervisor=_text(supervisor_words(self.folder, node)),
             began=began,
             updated=updated,
             facts=_facts(node.get("facts")),

@@ -1,14 +1,10 @@
-"""Which checks there are.
-
-All checks at once, each with a deadline of its own: none can hold up or bring down another.
-"""
+"""All checks at once, each with a deadline of its own: none can hold up or bring down another."""
 
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
 from pathlib import Path
 
 from codezero.config import NodeConfig
@@ -17,7 +13,7 @@ from codezero.monitor.text import clean
 from codezero.ops import doctor_machine as machine
 from codezero.ops import doctor_network as network
 from codezero.ops import doctor_services as services
-from codezero.ops.doctor_machine import Check, Finding, State, fail, unknown
+from codezero.ops.doctor_machine import Check, CheckState, Finding, fail, unknown
 
 
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
@@ -46,7 +42,7 @@ def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
 Outcome = Finding | list[Finding]
 MAX_TEXT = 600
 """Characters of a line's two parts each."""
-WORDS = {State.UNKNOWN: "could not tell"}
+WORDS = {CheckState.UNKNOWN: "could not tell"}
 
 
 def diagnose(checks: Sequence[Check]) -> Iterator[Finding]:
@@ -65,9 +61,9 @@ def _begin(check: Check) -> "Future[Outcome]":
 
 
 def _run(check: Check, outcome: "Future[Outcome]") -> None:
-    """The one place where a check may fail in any way."""
+    """The one place where any error of a check is caught."""
     try:
-        outcome.set_result(check.look())
+        outcome.set_result(check.run())
     except CodeZeroError as error:  # what a node would end with too
         outcome.set_result(fail(_first_line(error)))
     except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
@@ -76,12 +72,12 @@ def _run(check: Check, outcome: "Future[Outcome]") -> None:
 
 def _result(check: Check, outcome: "Future[Outcome]", seconds: float) -> list[Finding]:
     try:
-        found = outcome.result(seconds)
+        findings = outcome.result(seconds)
     except TimeoutError:
-        found = unknown(f"no answer within {check.seconds:g} s")
-    if isinstance(found, list):
-        return found
-    return [found.named(name) for name in check.finds or (check.name,)]
+        findings = unknown(f"no answer within {check.seconds:g} s")
+    if isinstance(findings, list):
+        return findings
+    return [findings.named(name) for name in check.finds or (check.name,)]
 
 
 def _first_line(error: Exception) -> str:
@@ -90,20 +86,18 @@ def _first_line(error: Exception) -> str:
 
 def line(finding: Finding) -> str:
     """For people. Foreign text is cleaned."""
-    said = clean(finding.said, MAX_TEXT)
-    if finding.mend:
-        said += f"; {clean(finding.mend, MAX_TEXT)}"
-    return f"{WORDS.get(finding.state, str(finding.state)):14}  {finding.check:10}  {said}"
+    text = clean(finding.text, MAX_TEXT) + (f"; {clean(finding.mend, MAX_TEXT)}" if finding.mend else "")
+    return f"{WORDS.get(finding.state, str(finding.state)):14}  {finding.check:10}  {text}"
 
 
 def as_object(findings: Sequence[Finding]) -> dict[str, object]:
     """For programs: whether nothing failed, and each finding with its check, state, said and mend."""
-    return {"ok": healthy(findings), "findings": [asdict(finding) for finding in findings]}
+    return {"ok": healthy(findings), "findings": [finding.to_json() for finding in findings]}
 
 
 def healthy(findings: Sequence[Finding]) -> bool:
-    """Did no check fail? Warnings, and what could not be told, are no failures."""
-    return not any(finding.state is State.FAIL for finding in findings)
+    """Did no check fail? Warnings and what is unknown are no failures."""
+    return not any(finding.state is CheckState.FAIL for finding in findings)
 
 
 def show(finding: Finding) -> None:

@@ -1,9 +1,8 @@
-"""A process of its own: does torch load, does the device compute, and do the models fit? Prints findings as JSON lines.
+"""Child process of the doctor: does torch load, does the device compute, do the models fit? Prints JSON lines.
 
-A driver that is broken hangs or crashes this process and not the doctor.
+A broken driver hangs or crashes this process and not the doctor.
 """
 
-import dataclasses
 import json
 import sys
 import tempfile
@@ -20,16 +19,16 @@ GIB = 2**30
 
 def main(overrides: Sequence[str]) -> None:
     config = compose(overrides)
-    _tell("torch", _torch())
+    _print("torch", _torch())
     from codezero.models.device import choose_device
 
     try:
         where = choose_device(config.model.device, "solver")
     except ModelError as error:
-        _tell("device", fail(str(error)))
+        _print("device", fail(str(error)))
         return
-    _tell("device", _device(config))
-    _tell("memory", _memory(config, overrides, where.type))
+    _print("device", _device(config))
+    _print("memory", _memory(config, overrides, where.type))
 
 
 def _torch() -> Finding:
@@ -63,24 +62,24 @@ def _memory(config: NodeConfig, overrides: Sequence[str], device: str) -> Findin
         need, has, _ = weigh(config)
     except ModelError as error:
         return fail(str(error))
-    said = f"{has.free / GIB:.1f} of {has.total / GIB:.1f} GiB free on {device}"
+    memory = f"{has.free / GIB:.1f} of {has.total / GIB:.1f} GiB free on {device}"
     if need is None:
-        return judge_memory(said, None, "", has.free)
-    return judge_memory(said, need.total, str(need), has.free)
+        return judge_memory(memory, None, "", has.free)
+    return judge_memory(memory, need.total, str(need), has.free)
 
 
-def judge_memory(said: str, need: float | None, told: str, free: int) -> Finding:
+def judge_memory(memory: str, need: float | None, estimate: str, free: int) -> Finding:
     """need, free: bytes; None: of embedded models, which need less than a GiB."""
     if need is None:
         mend = "end what uses it"
-        return ok(f"{said}; the embedded models need less than one") if free >= GIB else fail(said, mend)
+        return ok(f"{memory}; the embedded models need less than one") if free >= GIB else fail(memory, mend)
     if need > free:
-        return fail(f"{said}, and this node needs about {told}", "choose a smaller profile= or model.solver=")
-    return ok(f"{said}; this node needs about {told}")
+        return fail(f"{memory}, and this node needs about {estimate}", "choose a smaller profile= or model.solver=")
+    return ok(f"{memory}; this node needs about {estimate}")
 
 
-def _tell(check: str, finding: Finding) -> None:
-    print(json.dumps(dataclasses.asdict(finding.named(check))), flush=True)
+def _print(check: str, finding: Finding) -> None:
+    print(json.dumps(finding.named(check).to_json()), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,4 @@
-"""Checks of the machine: Python, disk, clock, and in a process of its own the device; and what a finding is.
-
-What a check found, and the check itself.
-
-The machine itself: Python, disk, clock, and in a process of its own the device and its memory.
-"""
+"""What a check and a finding are; checks of the machine: Python, disk, clock, and in a child process the device."""
 
 import ctypes
 import dataclasses
@@ -21,22 +16,22 @@ from pathlib import Path
 from typing import cast
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """How a check ended."""
 
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
     UNKNOWN = "unknown"
-    """It could not be done: nothing is claimed."""
+    """The check could not be done: nothing is claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One line of the diagnosis."""
 
-    state: State
-    said: str
+    state: CheckState
+    text: str
     mend: str = ""
     """What to do about it; empty where nothing needs doing."""
     check: str = ""
@@ -45,34 +40,35 @@ class Finding:
     def named(self, check: str) -> "Finding":
         return dataclasses.replace(self, check=check)
 
+    def to_json(self) -> dict[str, str]:
+        return {"state": self.state, "said": self.text, "mend": self.mend, "check": self.check}
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something to look at, on its own."""
-
     name: str
-    look: Callable[[], Finding | list[Finding]]
+    run: Callable[[], Finding | list[Finding]]
     """Several findings have names of their own."""
     seconds: float = 10.0
-    """After which nothing is waited for any more."""
+    """Deadline."""
     finds: tuple[str, ...] = ()
     """The names of the findings, where they are several."""
 
 
-def ok(said: str) -> Finding:
-    return Finding(State.OK, said)
+def ok(text: str) -> Finding:
+    return Finding(CheckState.OK, text)
 
 
-def warn(said: str, mend: str = "") -> Finding:
-    return Finding(State.WARN, said, mend)
+def warn(text: str, mend: str = "") -> Finding:
+    return Finding(CheckState.WARN, text, mend)
 
 
-def fail(said: str, mend: str = "") -> Finding:
-    return Finding(State.FAIL, said, mend)
+def fail(text: str, mend: str = "") -> Finding:
+    return Finding(CheckState.FAIL, text, mend)
 
 
-def unknown(said: str, mend: str = "") -> Finding:
-    return Finding(State.UNKNOWN, said, mend)
+def unknown(text: str, mend: str = "") -> Finding:
+    return Finding(CheckState.UNKNOWN, text, mend)
 
 
 GIB = 2**30
@@ -113,27 +109,27 @@ def disk(folder: Path) -> Finding:
 
 def judge_disk(folder: Path, free: int) -> Finding:
     """free: bytes."""
-    said = f"{free / GIB:.1f} GiB free in {folder}"
+    space = f"{free / GIB:.1f} GiB free in {folder}"
     mend = "make room, or set run.directory to another disk"
     if free < LEAST_DISK:
-        return fail(said, mend)
-    return ok(said) if free >= GOOD_DISK else warn(f"{said}, enough for the embedded models only", mend)
+        return fail(space, mend)
+    return ok(space) if free >= GOOD_DISK else warn(f"{space}, enough for the embedded models only", mend)
 
 
 def clock(block_time: float | None, round_seconds: float) -> Finding:
-    """block_time: of the chain's newest block, where the chain is not this machine's own; None: not to be had."""
+    """block_time: of the chain's newest block, where the chain is not this machine's own; None: unknown."""
     return judge_clock(_kernel_synchronised(), time.time(), block_time, round_seconds)
 
 
 def judge_clock(synchronised: bool | None, now: float, block_time: float | None, round_seconds: float) -> Finding:
-    """What can be said without asking a time server. Seconds since 1970.
+    """What is certain without a time server. Seconds since 1970.
 
     A block that is of the future proves that this clock is late; an old one may only mean that there was no newer.
     """
     mend = "let the system keep its time (`timedatectl set-ntp true`, or chrony)"
     if block_time is not None and block_time - now > SKEW_WARN:
-        told = fail if block_time - now > SKEW_FAIL else warn
-        return told(f"this clock is at least {block_time - now:.0f} s behind the chain's", mend)
+        late = fail if block_time - now > SKEW_FAIL else warn
+        return late(f"this clock is at least {block_time - now:.0f} s behind the chain's", mend)
     if block_time is not None and now - block_time > max(10 * round_seconds, 600.0):
         return unknown(f"the chain's newest block is {now - block_time:.0f} s old: this clock is ahead, or it stands")
     agrees = "" if block_time is None else f"; the chain's newest block is {max(0.0, now - block_time):.0f} s old"
@@ -146,7 +142,7 @@ def judge_clock(synchronised: bool | None, now: float, block_time: float | None,
 
 
 def _kernel_synchronised() -> bool | None:
-    """What adjtimex(2) says; it is only read. None: there is no such call here."""
+    """What adjtimex(2) reports, without setting anything. None: there is no such call here."""
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     except (OSError, AttributeError):
@@ -163,18 +159,18 @@ def hardware(overrides: Sequence[str]) -> list[Finding]:
         )
     except subprocess.TimeoutExpired as late:
         return read_hardware(late.stdout or b"", f"no answer within {HARDWARE_SECONDS:g} s")
-    words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return read_hardware(done.stdout, f"its process ended with {done.returncode}: {words[-1] if words else 'silence'}")
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return read_hardware(done.stdout, f"its process ended with {done.returncode}: {lines[-1] if lines else 'silence'}")
 
 
 def read_hardware(output: bytes, why: str) -> list[Finding]:
-    """A line of JSON for each finding; those that are missing could not be told, for the reason `why`."""
-    found: dict[str, Finding] = {}
+    """A line of JSON for each finding; those that are missing are unknown, for the reason `why`."""
+    findings: dict[str, Finding] = {}
     for raw in output[:MAX_OUTPUT].splitlines():
         try:
-            told = cast("dict[str, str]", json.loads(raw))
-            finding = Finding(State(told["state"]), told["said"], told["mend"], told["check"])
+            row = cast("dict[str, str]", json.loads(raw))
+            finding = Finding(CheckState(row["state"]), row["said"], row["mend"], row["check"])
         except (ValueError, KeyError, TypeError):
             continue
-        found[finding.check] = finding
-    return [found.get(name) or unknown(why).named(name) for name in HARDWARE]
+        findings[finding.check] = finding
+    return [findings.get(name) or unknown(why).named(name) for name in HARDWARE]

@@ -1,4 +1,4 @@
-"""Ports that are free, ways in that answer, and whether others can reach this node: with the exact port to open."""
+"""Checks of the network: free ports, bootstrap addresses that answer, and reachability, with the port to open."""
 
 import contextlib
 import http.client
@@ -22,11 +22,11 @@ from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus
 
 DIAL_SECONDS = 4.0
-ASK_SECONDS = 3.0
-MAX_ANSWER = 1 << 16
+REQUEST_SECONDS = 3.0
+MAX_RESPONSE = 1 << 16
 MOST_WAYS_IN = 16
 FRESH_SECONDS = 60.0
-"""A network process tells how it stands every few seconds; what is older is history."""
+"""A network process writes its status every few seconds; an older one is of an earlier run."""
 _DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|$)")
 
 
@@ -35,8 +35,8 @@ def page_port(config: NodeConfig) -> Finding:
         return ok("the page is off")
     where = f"http://localhost:{config.login.port}"
     try:
-        for one in open_sockets(config.login.port):
-            one.close()
+        for listener in open_sockets(config.login.port):
+            listener.close()
     except LoginError as error:
         if _is_page(config.login.port):
             return ok(f"{where} serves the page of a node already; others' processes stand by")
@@ -45,10 +45,10 @@ def page_port(config: NodeConfig) -> Finding:
 
 
 def _is_page(port: int) -> bool:
-    connection = http.client.HTTPConnection("localhost", port, timeout=ASK_SECONDS)
+    connection = http.client.HTTPConnection("localhost", port, timeout=REQUEST_SECONDS)
     try:
         connection.request("GET", "/healthz")
-        return b'"limit_seconds"' in connection.getresponse().read(MAX_ANSWER)
+        return b'"limit_seconds"' in connection.getresponse().read(MAX_RESPONSE)
     except (OSError, http.client.HTTPException):
         return False
     finally:
@@ -56,11 +56,11 @@ def _is_page(port: int) -> bool:
 
 
 def running_network(config: NodeConfig) -> NetworkStatus | None:
-    """Of the node that runs here now; None: there is none, or it has said nothing lately."""
+    """Of the node that runs here now; None: there is none, or its status is old."""
     with contextlib.suppress(ConfigError):
-        seen = RunFiles(newest_run(Path(config.run.directory), config.run.name), budget=1 << 16).look()
-        if seen.running and seen.network and abs(time.time() - seen.network.time) < FRESH_SECONDS:
-            return seen.network
+        run = RunFiles(newest_run(Path(config.run.directory), config.run.name), budget=1 << 16).look()
+        if run.running and run.network and abs(time.time() - run.network.time) < FRESH_SECONDS:
+            return run.network
     return None
 
 
@@ -90,24 +90,23 @@ def ways_in(config: SwarmConfig) -> Finding:
     """Does anything listen at the bootstrap addresses? Who it is shows only when a node speaks with it."""
     if config.kind == "local" or not config.bootstrap:
         return ok("none is needed" if config.kind == "local" else "none is set: this node founds a swarm")
-    asked = list(config.bootstrap[:MOST_WAYS_IN])
-    opened = _open_of(asked)
-    said = f"{sum(opened)} of {len(asked)} ways in can be dialled"
+    addresses = list(config.bootstrap[:MOST_WAYS_IN])
+    opened = _open_of(addresses)
+    count = f"{sum(opened)} of {len(addresses)} ways in can be dialled"
     if all(opened):
-        return ok(said)
-    closed = ", ".join(address for address, there in zip(asked, opened, strict=True) if not there)
+        return ok(count)
+    closed = ", ".join(address for address, is_open in zip(addresses, opened, strict=True) if not is_open)
     if any(opened):
-        return warn(f"{said}; not {closed}")
-    return fail(f"{said}: {closed}", "ask the founder for a new invitation; until then a node trains alone")
+        return warn(f"{count}; not {closed}")
+    return fail(f"{count}: {closed}", "ask the founder for a new invitation; until then a node trains alone")
 
 
 def reach(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
-    """Can others reach this node? A running one has asked its neighbours; else only a look from inside is possible."""
+    """Can others reach this node? A running one has asked its neighbours; else only a view from inside is possible."""
     if config.kind == "local":
         return ok("a swarm of one is reached by nobody")
     if network is not None:
-        found = {True: ok, False: warn, None: unknown}[network.reachable]
-        return found(network.reachability)
+        return {True: ok, False: warn, None: unknown}[network.reachable](network.reachability)
     if config.reachable == "no":
         return ok("as set: this node is relayed (swarm.reachable=no)")
     host = ipaddress.ip_address(config.host)
@@ -155,11 +154,8 @@ def _announced(config: SwarmConfig) -> Finding:
 
 def _comes_back(address: str, listener: socket.socket, token: bytes) -> bool:
     """Does a connection to the address arrive at this very listener?"""
-    found = _DIALLED.match(address)
-    if found is None:
-        return False
     try:
-        with socket.create_connection((found[1], int(found[2])), DIAL_SECONDS) as out:
+        with _dial(address) as out:
             out.sendall(token)
             arrived, _ = listener.accept()
             with arrived:
@@ -174,26 +170,25 @@ def _open_of(addresses: Sequence[str]) -> list[bool]:
     opened = [False] * len(addresses)
 
     def dial(at: int) -> None:
-        opened[at] = _opens(addresses[at])
+        with contextlib.suppress(OSError, OverflowError):
+            _dial(addresses[at]).close()
+            opened[at] = True
 
-    dialling = [threading.Thread(target=dial, args=(at,), daemon=True) for at in range(len(addresses))]
-    for thread in dialling:
+    threads = [threading.Thread(target=dial, args=(at,), daemon=True) for at in range(len(addresses))]
+    for thread in threads:
         thread.start()
     until = time.monotonic() + DIAL_SECONDS + 1
-    for thread in dialling:
+    for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     return list(opened)
 
 
-def _opens(address: str) -> bool:
-    found = _DIALLED.match(address)
-    if found is None:
-        return False
-    try:
-        socket.create_connection((found[1], int(found[2])), DIAL_SECONDS).close()
-    except (OSError, OverflowError):
-        return False
-    return True
+def _dial(address: str) -> socket.socket:
+    """Raises OSError, also for what is no address, and OverflowError."""
+    match = _DIALLED.match(address)
+    if match is None:
+        raise OSError(f"{address} is no address")
+    return socket.create_connection((match[1], int(match[2])), DIAL_SECONDS)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -220,5 +215,5 @@ def outward_address() -> str | None:
 
 
 def _port_of(address: str) -> int:
-    found = _DIALLED.match(address)
-    return int(found[2]) if found else 0
+    match = _DIALLED.match(address)
+    return int(match[2]) if match else 0

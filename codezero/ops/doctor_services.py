@@ -1,4 +1,4 @@
-"""What a node asks of others: the chain, the judge, the hub; and who it is to them: identity and login."""
+"""Checks of services: the chain, the judge, the hub; and of the node's identity and login."""
 
 import os
 import time
@@ -29,8 +29,8 @@ def identity(path: Path) -> Finding:
 
     if not path.exists():
         return ok(f"{path} is made at the first start")
-    me = Identity.load(path)
-    return ok(f"{readable_name(me.peer_id)}, {me.peer_id}, {path}")
+    own = Identity.load(path)
+    return ok(f"{readable_name(own.peer_id)}, {own.peer_id}, {path}")
 
 
 def chain(config: ChainConfig) -> Finding:
@@ -75,7 +75,7 @@ def _embedded(config: ChainConfig) -> Finding:
 
 
 def block_time(config: ChainConfig) -> float | None:
-    """Of the newest block of a chain of others, in seconds since 1970; None where there is none to be had."""
+    """Of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
     from codezero.chain.rpc import Question, read_block
 
     if config.kind != "rpc" or not config.rpc_urls:
@@ -96,7 +96,7 @@ def _rpc(config: ChainConfig) -> "Rpc":
 
 
 def judge(config: EvaluatorConfig) -> Finding:
-    """One question to a judge behind an endpoint."""
+    """One request to a judge behind an endpoint."""
     if config.kind == "local":
         return ok(f"{config.model}, in the node's own process")
     from codezero.evaluator.openai_judge import endpoint_judge
@@ -125,7 +125,7 @@ def _is_path(name: str) -> bool:
 
 
 def hub(config: NodeConfig) -> Finding:
-    """Is what the node needs here, or can it be had?"""
+    """Are the models and data sets that the node needs here, or can they be fetched?"""
     models, sets = wanted_of_hub(config)
     if not models and not sets:
         return ok("not needed: models and problems are embedded or local")
@@ -138,21 +138,21 @@ def judge_hub(missing: list[str], models: list[str], sets: list[str], answers: b
     """missing: models that are not in the cache. answers: of the hub; None: it must not be asked."""
     state = {True: "the hub answers", False: "the hub cannot be reached", None: "offline, as HF_HUB_OFFLINE says"}
     cached = [name for name in models if name not in missing]
-    said = state[answers] + (f"; in the cache: {', '.join(cached)}" if cached else "")
+    where = state[answers] + (f"; in the cache: {', '.join(cached)}" if cached else "")
     if missing and not answers:
         mend = "unset HF_HUB_OFFLINE" if answers is None else "see the network, or set HF_ENDPOINT"
-        return fail(f"{said}; not here: {', '.join(missing)}", f"{mend}, or name a directory")
+        return fail(f"{where}; not here: {', '.join(missing)}", f"{mend}, or name a directory")
     if sets and not answers:
-        return warn(f"{said}; {', '.join(sets)} only as far as in the cache", "other sources fill the batch")
-    return ok(said + (f"; to be fetched: {', '.join(missing)}" if missing else ""))
+        return warn(f"{where}; {', '.join(sets)} only as far as in the cache", "other sources fill the batch")
+    return ok(where + (f"; to be fetched: {', '.join(missing)}" if missing else ""))
 
 
 def _is_cached(name: str) -> bool:
     """Configuration and weights, of any revision."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, "config.json")
-    return isinstance(found, str) and any(Path(found).parent.glob("*.safetensors"))
+    cached = try_to_load_from_cache(name, "config.json")
+    return isinstance(cached, str) and any(Path(cached).parent.glob("*.safetensors"))
 
 
 def _answers(endpoint: str) -> bool:
@@ -163,7 +163,7 @@ def _answers(endpoint: str) -> bool:
         with urllib.request.urlopen(request, timeout=HUB_SECONDS):
             return True
     except urllib.error.HTTPError:
-        return True  # it is there; what it thinks of HEAD does not matter
+        return True  # it answers; with which status does not matter
     except (OSError, ValueError):
         return False
 

@@ -21,7 +21,7 @@ from codezero.solver.checkpoint import checkpoints_in
 from codezero.system.backoff import backoff
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import full
-from codezero.system.pidfile import tell
+from codezero.system.pidfile import write_supervisor
 from codezero.system.signals import LEAVING_SECONDS, Answer, Stop
 
 LONGEST_PAUSE = 300.0
@@ -69,7 +69,7 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
 
     def note(words: str, last: bool) -> None:
         with contextlib.suppress(OSError):  # a full disk, which `status` sees by itself
-            tell(folder, words, last=last)
+            write_supervisor(folder, words, last=last)
 
     patience = Patience(config.run.max_deaths, config.run.restart_seconds, saved())
     return keep_alive(command, saved, patience, obstacle=lambda: full(folder), note=note)

@@ -22,12 +22,12 @@ MOST_SET_ASIDE = 10 << 20
 
 
 def lacks_room(error: Exception) -> bool:
-    """Also of errors that other languages' libraries raise, which only say so."""
+    """Also of errors of Rust libraries, which have the number in their text alone."""
     return getattr(error, "errno", None) in FULL or any(f"(os error {number})" in str(error) for number in FULL)
 
 
 def full(folder: Path) -> str:
-    """What is wrong with the disk that a folder is on; empty: nothing, or it cannot be told."""
+    """What is wrong with the disk that a folder is on; empty: nothing, or unknown."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -64,7 +64,7 @@ def write_atomic(path: Path, content: bytes | str, *, private: bool = False, dur
 
 
 def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZeroError] = WalletError) -> bool:
-    """All or nothing, and never over a file that is there. Did this call make it? Raises `refusal`."""
+    """Create a file of this mode, all or nothing; False where there is one already. Raises `refusal`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -104,10 +104,7 @@ def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletEr
 
 
 def set_aside(path: Path, most: int = MOST_SET_ASIDE) -> Path:
-    """`path`, for appending to what another process writes by itself; first moved to PATH.1 when it is large.
-
-    So such a file and its predecessor are bounded from start to start, not within one.
-    """
+    """`path`, for appending another process's output; an old file above `most` bytes is moved to PATH.1 first."""
     if path.exists() and path.stat().st_size > most:
         path.replace(path.with_name(f"{path.name}.1"))
     return path

@@ -1,4 +1,4 @@
-"""A wish to stop, set by SIGINT or SIGTERM, answered at once, and looked at where it is safe to end."""
+"""A request to stop, set by SIGINT or SIGTERM, answered at once, and honoured where it is safe to end."""
 
 import contextlib
 import os
@@ -9,13 +9,11 @@ from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 LEASH = "CODEZERO_LEASH"
-"""Environment variable: a pipe's file descriptor that comes to its end when the parent does."""
-
-
+"""Environment variable: the file descriptor of the parent-death pipe, which comes to its end when the parent does."""
 FAILED = "stopped by an error"
-"""Why a run ended that no limit and nobody ended."""
+"""Why a run ended that neither a limit nor a signal ended."""
 LEAVING_SECONDS = 30.0
-"""From the wish to stop to the end of a process; whoever asked may kill it then."""
+"""From the request to stop to the end of a process; whoever asked may kill it then."""
 FINISHING_SECONDS = 20.0
 """Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
 RECORDING_SECONDS = 3.0
@@ -26,14 +24,11 @@ Answer = Callable[[signal.Signals, int], None]
 
 
 class Overdue(BaseException):
-    """What was to be finished before the end takes too long. Raised in the main thread.
-
-    Like KeyboardInterrupt no error: nothing that survives errors survives it.
-    """
+    """Finishing takes too long. Raised in the main thread; like KeyboardInterrupt it is no Exception."""
 
 
 class Stop:
-    """False until somebody asks.
+    """False until a stop is requested.
 
     A threading.Event would not do: set by a signal handler it waits, at times for ever, for the lock that its own
     thread holds in `wait`. A SimpleQueue may be put to while the same thread gets from it.
@@ -56,7 +51,7 @@ class Stop:
         self._wakes.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Until somebody asks, `seconds` at most: has somebody?"""
+        """Until a stop is requested, `seconds` at most; whether it is."""
         if not self._asked:
             with contextlib.suppress(Empty):
                 self._wakes.put(self._wakes.get(timeout=max(0.0, seconds)))  # put back, as others may wait too
@@ -64,14 +59,14 @@ class Stop:
 
     @contextlib.contextmanager
     def on_signals(self, seconds: float = 0.0, answer: Answer | None = None) -> Generator[None]:
-        """The first SIGINT or SIGTERM only sets the wish, a second has its usual effect; the end restores both.
+        """The first SIGINT or SIGTERM only requests a stop, a second has its usual effect; the end restores both.
 
-        seconds: after which, since the wish, Overdue is raised inside; 0: never. answer: is called for every signal, at
-        once and in another thread; a second one has no other effect then. For the main thread.
+        seconds: from the request until Overdue is raised inside; 0: never. answer: is called for every signal, at once
+        and in another thread; a second one has no other effect then. For the main thread.
         """
         old = {which: signal.getsignal(which) for which in (*ASKING, signal.SIGALRM)}
 
-        def hear(which: int, _frame: object) -> None:
+        def receive(which: int, _frame: object) -> None:
             if self.received is not None:
                 self.insisted = signal.Signals(which)
                 return
@@ -86,7 +81,7 @@ class Stop:
             raise Overdue
 
         for which in ASKING:
-            signal.signal(which, hear)
+            signal.signal(which, receive)
         if seconds:
             signal.signal(signal.SIGALRM, overdue)
         try:
@@ -103,8 +98,8 @@ class Stop:
 def _answering(answer: Answer) -> Generator[None]:
     """Call `answer` for each signal that has a handler, in a thread of its own.
 
-    The interpreter's C handler writes to a pipe, so the thread hears of a signal also while the main thread is inside a
-    library, where Python's own handlers wait.
+    The interpreter's C handler writes to a pipe, so the thread learns of a signal also while the main thread is inside
+    a library, where Python's own handlers wait.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -149,7 +144,7 @@ def leave(which: signal.Signals, record: Callable[[], object]) -> NoReturn:
 
 
 def end_with_parent() -> None:
-    """Where a parent holds this process on a leash: SIGTERM to itself once the parent is gone, however it went."""
+    """SIGTERM to this process once the parent that holds LEASH is gone, however it went; nothing without one."""
     pipe = os.environ.pop(LEASH, "")
     if pipe:
         threading.Thread(target=_wait_for_end, args=(int(pipe),), daemon=True).start()
