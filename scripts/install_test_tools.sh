@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What some tests need beside Python: the built page, Chromium, bubblewrap, strace, ip. Where one of them cannot be had,
-# those tests are skipped and say why. Safe to repeat.
+# What some tests need beside Python: the built page, Chromium, bubblewrap, strace, ip, and Anvil as a chain of others.
+# Where one of them cannot be had, those tests are skipped and say why. Safe to repeat.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,5 +17,10 @@ if ((${#missing[@]})); then
   else
     echo "codezero: ${missing[*]} not found; the tests that need them are skipped" >&2
   fi
+fi
+anvil=1.7.1
+if [[ "$(.anvil/node_modules/.bin/anvil --version 2>/dev/null)" != *" $anvil"* ]]; then
+  npm install --prefix .anvil --save-exact --ignore-scripts --no-audit --no-fund --silent "@foundry-rs/anvil@$anvil" ||
+    echo "codezero: Anvil could not be installed; the tests that need it are skipped" >&2
 fi
 scripts/build_page.sh dev || true

@@ -15,7 +15,6 @@ import http.client
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import ChainError, ConfigError
+from codezero.system.files import set_aside, write_atomic
 
 DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
@@ -111,10 +111,7 @@ class ChainDirectory:
     def write_endpoint(self, endpoint: ChainEndpoint) -> None:
         """All or nothing; 0600."""
         try:
-            descriptor, name = tempfile.mkstemp(prefix=f".{ENDPOINT}.", dir=self.path)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(endpoint))
-            os.replace(name, self.path / ENDPOINT)
+            write_atomic(self.path / ENDPOINT, msgspec.json.encode(endpoint), private=True)
         except OSError as error:
             raise ChainError(f"cannot write {self.path / ENDPOINT}: {error.strerror}") from error
 
@@ -242,10 +239,8 @@ def _spawn(directory: ChainDirectory, port: int, chain_id: int | None) -> subpro
     """In a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending."""
     command = [sys.executable, "-m", "codezero.chain.devchain_server", str(directory.path.resolve())]
     command += [str(port), str(chain_id or 0)]
-    path = directory.path / LOG
     try:
-        mode = "wb" if path.exists() and path.stat().st_size > MAX_LOG else "ab"
-        with path.open(mode) as log:
+        with set_aside(directory.path / LOG, MAX_LOG).open("ab") as log:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
             )

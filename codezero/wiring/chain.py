@@ -7,10 +7,10 @@ the outbox. Runs beside the loading of the models.
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.chain.rounds import ClockCoordinator, NoOutbox
 from codezero.config import ChainConfig, NodeConfig
@@ -33,8 +33,7 @@ FILLING_SECONDS = 5.0
 """Between two tries to reach a chain that may have a faucet for a poor account."""
 
 
-@dataclass(frozen=True)
-class ChainParts:
+class ChainParts(NamedTuple):
     """What the round loop drives."""
 
     coordinator: Coordinator

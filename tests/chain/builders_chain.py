@@ -1,12 +1,15 @@
-"""A coordinator on the embedded chain, for tests."""
+"""A coordinator on the embedded chain or on Anvil, for tests."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from anvil import CHAIN_ID, anvil
+
 from codezero.chain.contract import Coordinator, deploy
 from codezero.chain.devchain_process import start
+from codezero.chain.errors import RpcError
 from codezero.chain.rpc import Question, Rpc
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
@@ -35,21 +38,34 @@ class Swarm:
 
 
 def fund(rpc: Rpc, address: str) -> None:
-    rpc.ask(Question("codezero_fund", [address], bytes))
+    try:
+        rpc.ask(Question("codezero_fund", [address], bytes))
+    except RpcError:
+        rpc.ask(Question("anvil_setBalance", [address, hex(10**19)], bytes))
 
 
 @contextmanager
-def found(folder: Path) -> Iterator[Swarm]:
-    handle = start(folder / "chain")
-    rpc = Rpc([handle.url], handle.chain_id, seconds=60.0)  # machines are busy
-    try:
-        wallet = KeystoreWallet.throw_away(folder / "owner.json")
-        fund(rpc, wallet.address)
-        sender = Sender(rpc, wallet)
-        contract = deploy(sender)
-        owner = Coordinator(rpc, contract, sender)
-        yield Swarm(handle.url, handle.chain_id, contract, rpc, owner)
-        owner.close()
-    finally:
-        rpc.close()
-        handle.close()
+def served(folder: Path, backend: str) -> Generator[tuple[str, int]]:
+    """URL and chain id of a new chain."""
+    if backend == "anvil":
+        with anvil(folder) as url:
+            yield url, CHAIN_ID
+    else:
+        with start(folder / "chain") as handle:
+            yield handle.url, handle.chain_id
+
+
+@contextmanager
+def found(folder: Path, backend: str = "embedded") -> Generator[Swarm]:
+    with served(folder, backend) as (url, chain_id):
+        rpc = Rpc([url], chain_id, seconds=60.0)  # machines are busy
+        try:
+            wallet = KeystoreWallet.throw_away(folder / "owner.json")
+            fund(rpc, wallet.address)
+            sender = Sender(rpc, wallet)
+            contract = deploy(sender)
+            owner = Coordinator(rpc, contract, sender)
+            yield Swarm(url, chain_id, contract, rpc, owner)
+            owner.close()
+        finally:
+            rpc.close()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from anvil import BACKENDS
 from builders_chain import Swarm, found, fund
 from chaos_proxy import ChaosProxy
 from outbox_node import reward_of
@@ -25,9 +26,9 @@ PEERS = ("QmOne", "QmTwo", "QmThree", "QmFour")
 ACCOUNTS = ("first.json", "first.json", "second.json", "second.json")
 
 
-@pytest.fixture
-def swarm(tmp_path: Path) -> Iterator[Swarm]:
-    with found(tmp_path) as swarm:
+@pytest.fixture(params=BACKENDS)
+def swarm(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Swarm]:
+    with found(tmp_path, request.param) as swarm:
         for account in set(ACCOUNTS):
             fund(swarm.rpc, KeystoreWallet.throw_away(tmp_path / account).address)
         yield swarm

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from anvil import BACKENDS
 from builders_chain import Swarm, found
 from web3 import Web3
 
@@ -39,9 +40,9 @@ from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError
 
 
-@pytest.fixture(scope="module")
-def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
-    with found(tmp_path_factory.mktemp("swarm")) as swarm:
+@pytest.fixture(scope="module", params=BACKENDS)
+def swarm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm"), request.param) as swarm:
         yield swarm
 
 

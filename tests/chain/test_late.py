@@ -23,20 +23,12 @@ class Chain:
     away: bool = False
     failure: Exception | None = None
 
-    def make(self) -> "Chain":
+    def make(self) -> tuple["Chain", "Chain"]:
         self.makers.append(threading.current_thread().name)
         self.ready.wait(30)
         if self.failure is not None:
             raise self.failure
-        return self
-
-    @property
-    def coordinator(self) -> "Chain":
-        return self
-
-    @property
-    def outbox(self) -> "Chain":
-        return self
+        return self, self
 
     def current_round(self) -> int:
         if self.away:

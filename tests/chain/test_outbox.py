@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from anvil import BACKENDS
 from builders_chain import Swarm, found
 
 from codezero.chain.contract import Coordinator
@@ -23,9 +24,9 @@ from codezero.errors import ChainError
 from codezero.protocols import Outbox
 
 
-@pytest.fixture(scope="module")
-def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
-    with found(tmp_path_factory.mktemp("swarm")) as swarm:
+@pytest.fixture(scope="module", params=BACKENDS)
+def swarm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm"), request.param) as swarm:
         swarm.open_round(2)
         yield swarm
 

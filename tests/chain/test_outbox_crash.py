@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from anvil import BACKENDS
 from builders_chain import found, fund
 
 from codezero.chain.contract import Coordinator
@@ -63,8 +64,9 @@ for point in sys.argv[6:]:  # a life each; forked, because the imports take long
 
 
 @pytest.mark.timeout(900)
-def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path) -> None:
-    with found(tmp_path) as swarm:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path, backend: str) -> None:
+    with found(tmp_path, backend) as swarm:
         fund(swarm.rpc, KeystoreWallet.throw_away(tmp_path / "key.json").address)
         arguments = [swarm.url, str(swarm.chain_id), swarm.contract, tmp_path / "key.json", tmp_path / "outbox.db"]
         done = subprocess.run([sys.executable, "-c", DYING, *arguments, *POINTS], capture_output=True, text=True)

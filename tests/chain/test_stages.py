@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from anvil import BACKENDS
 from builders_chain import Swarm, found
 
 from codezero.chain.embedded import own_contract
@@ -20,9 +21,9 @@ PEERS = [f"QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5{last}" for last in "NPQ
 ROUND = 60.0
 
 
-@pytest.fixture(scope="module")
-def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
-    with found(tmp_path_factory.mktemp("swarm")) as swarm:
+@pytest.fixture(scope="module", params=BACKENDS)
+def swarm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm"), request.param) as swarm:
         for peer in PEERS:
             swarm.owner.register(peer)
         yield swarm
