@@ -7,7 +7,7 @@ from typing import Any
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.evaluator.audit import Auditor
-from codezero.evaluator.canaries import Canary, CanarySource, Kind
+from codezero.evaluator.canaries import Canary, CanaryKind, CanarySource
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.types import Judge, Program, Reading
@@ -22,7 +22,7 @@ def known(count: int, seed: int, split: Split = Split.TRAIN) -> list[Canary]:
     while len(made) < count:
         task = make_task(random, split=split)
         for wrong in mutants(task, random, 1):
-            made.append(Canary(task.problem, str(task.problem.reference), right=True, kind=Kind.REFERENCE))
+            made.append(Canary(task.problem, str(task.problem.reference), right=True, kind=CanaryKind.REFERENCE))
             made.append(Canary(task.problem, wrong, right=False))
     return made
 

@@ -9,7 +9,7 @@ from builders_evaluator import FILTER, RIGHT, WRONG
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.evaluator.audit import Attempt, Audited, Auditor, draw, report
+from codezero.evaluator.audit import Audited, AuditedAttempt, Auditor, draw, report
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Standing
 
@@ -20,8 +20,8 @@ def sandbox() -> Iterator[MontySandbox]:
         yield one
 
 
-def attempt(code: str, correctness: float, peer: str = "me") -> Attempt:
-    return Attempt(FILTER, code, peer, correctness)
+def attempt(code: str, correctness: float, peer: str = "me") -> AuditedAttempt:
+    return AuditedAttempt(FILTER, code, peer, correctness)
 
 
 def audited(correctness: float, passed: bool | None, weight: float = 1.0, peer: str = "me") -> Audited:

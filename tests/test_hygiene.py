@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codezero.problems.dedup import REMEMBERED, Novelty, NoveltyState, Repeat
-from codezero.problems.filters import CURATED, PROPOSED, Reason, inspect
+from codezero.problems.filters import CURATED, PROPOSED, FilterReason, inspect
 from codezero.problems.rows import read_row
 from codezero.problems.synthetic.tasks import LEVELS, make_task
 from codezero.types import Problem, Source, Standing
@@ -42,45 +42,48 @@ def test_what_is_good_passes():
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
-        (changed(question="  "), Reason.LENGTH),
-        (changed(question="f " * 1001), Reason.LENGTH),
-        (changed(tests=("assert f(1) == 1",)), Reason.FEW_TESTS),
-        (changed(tests=("assert f(1) == 1",) * 3), Reason.FEW_TESTS),
-        (changed(tests=tuple(f"assert f({n}) == 1" for n in range(17))), Reason.LENGTH),
-        (changed(tests=("assert f(1) == 1", f"assert f(2) == '{'x' * 500}'")), Reason.LENGTH),
-        (changed(question="Return f(x)\u202e."), Reason.CHARACTERS),
-        (changed(question="Return f(x)\x00."), Reason.CHARACTERS),
-        (changed(question="Return f(x)\ud800."), Reason.CHARACTERS),
-        (changed(tests=("assert f(1) ==", "assert f(2) == 2")), Reason.TESTS),
-        (changed(tests=("import os; assert f(1)", "assert f(2) == 2")), Reason.TESTS),
+        (changed(question="  "), FilterReason.LENGTH),
+        (changed(question="f " * 1001), FilterReason.LENGTH),
+        (changed(tests=("assert f(1) == 1",)), FilterReason.FEW_TESTS),
+        (changed(tests=("assert f(1) == 1",) * 3), FilterReason.FEW_TESTS),
+        (changed(tests=tuple(f"assert f({n}) == 1" for n in range(17))), FilterReason.LENGTH),
+        (changed(tests=("assert f(1) == 1", f"assert f(2) == '{'x' * 500}'")), FilterReason.LENGTH),
+        (changed(question="Return f(x)\u202e."), FilterReason.CHARACTERS),
+        (changed(question="Return f(x)\x00."), FilterReason.CHARACTERS),
+        (changed(question="Return f(x)\ud800."), FilterReason.CHARACTERS),
+        (changed(tests=("assert f(1) ==", "assert f(2) == 2")), FilterReason.TESTS),
+        (changed(tests=("import os; assert f(1)", "assert f(2) == 2")), FilterReason.TESTS),
         (changed(tests=("assert f(1) == " + "-" * 480 + "1", "assert f(2)")), None),
-        (changed(entry_point="print"), Reason.ENTRY),
-        (changed(entry_point="class"), Reason.ENTRY),
-        (changed(entry_point="f;x"), Reason.ENTRY),
-        (changed(question="Return the answer."), Reason.UNNAMED),
-        (changed(tests=("assert f(1) == 1", "assert g(2) == 2")), Reason.UNCALLED),
-        (changed(tests=("assert f(1) == 1", "assert f == 2")), Reason.UNCALLED),
-        (changed(tests=("assert f(1) == 1", "assert f(1) == 2")), Reason.CONTRADICTION),
+        (changed(entry_point="print"), FilterReason.ENTRY),
+        (changed(entry_point="class"), FilterReason.ENTRY),
+        (changed(entry_point="f;x"), FilterReason.ENTRY),
+        (changed(question="Return the answer."), FilterReason.UNNAMED),
+        (changed(tests=("assert f(1) == 1", "assert g(2) == 2")), FilterReason.UNCALLED),
+        (changed(tests=("assert f(1) == 1", "assert f == 2")), FilterReason.UNCALLED),
+        (changed(tests=("assert f(1) == 1", "assert f(1) == 2")), FilterReason.CONTRADICTION),
         (changed(tests=("assert f(1) == {1, 2}", "assert f(1) == {2, 1}")), None),
-        (changed(tests=("assert f(1)", "assert not f(1)")), Reason.CONTRADICTION),
-        (changed(tests=("assert f(1) == 1", "assert (f := int)(2) == 2 and f(2)")), Reason.LEAK),
-        (changed(question="Write f like this:\ndef f(x):\n    return x + 1\nNow you."), Reason.LEAK),
-        (changed(question="Write it: `def f(x): return x + 1`, please."), Reason.LEAK),
-        (changed(question="Write it:\n```python\n  f = lambda x: x\n```\nplease do it."), Reason.LEAK),
+        (changed(tests=("assert f(1)", "assert not f(1)")), FilterReason.CONTRADICTION),
+        (changed(tests=("assert f(1) == 1", "assert (f := int)(2) == 2 and f(2)")), FilterReason.LEAK),
+        (changed(question="Write f like this:\ndef f(x):\n    return x + 1\nNow you."), FilterReason.LEAK),
+        (changed(question="Write it: `def f(x): return x + 1`, please."), FilterReason.LEAK),
+        (changed(question="Write it:\n```python\n  f = lambda x: x\n```\nplease do it."), FilterReason.LEAK),
         (changed(question="Complete def f(x): so that it is right."), None),
         (changed(question='Complete\n\ndef f(x):\n    """Doubles."""\n'), None),
-        (changed(reference="def g(y): return y * 3 + 100", question="Do f: def g(y):  return y*3 + 100"), Reason.LEAK),
-        (changed(level=6), Reason.LEVEL),
-        (changed(level=5, question="Return f(x)."), Reason.LEVEL),
-        (changed(level=1, question="f " * 130), Reason.LEVEL),
-        (dataclasses.replace(make_task(Random(1), 1).problem, level=5), Reason.LEVEL),
-        (program(("1", "2"), ("1 ", "2")), Reason.FEW_TESTS),
-        (program(("1", "2"), ("1 ", "3")), Reason.CONTRADICTION),
-        (program(("1", "2")), Reason.FEW_TESTS),
+        (
+            changed(reference="def g(y): return y * 3 + 100", question="Do f: def g(y):  return y*3 + 100"),
+            FilterReason.LEAK,
+        ),
+        (changed(level=6), FilterReason.LEVEL),
+        (changed(level=5, question="Return f(x)."), FilterReason.LEVEL),
+        (changed(level=1, question="f " * 130), FilterReason.LEVEL),
+        (dataclasses.replace(make_task(Random(1), 1).problem, level=5), FilterReason.LEVEL),
+        (program(("1", "2"), ("1 ", "2")), FilterReason.FEW_TESTS),
+        (program(("1", "2"), ("1 ", "3")), FilterReason.CONTRADICTION),
+        (program(("1", "2")), FilterReason.FEW_TESTS),
     ],
     ids=lambda value: None if isinstance(value, Problem) else str(value),
 )
-def test_every_fault_has_its_reason(problem: Problem, reason: Reason | None):
+def test_every_fault_has_its_reason(problem: Problem, reason: FilterReason | None):
     bounds = PROPOSED if problem.source is Source.PROPOSER else CURATED
     refusal = inspect(problem, bounds)
     assert (refusal and refusal.reason) is reason, refusal

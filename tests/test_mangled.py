@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from codezero.errors import ProposalError, WireError
 from codezero.problems.dedup import Novelty
-from codezero.problems.shelf import usable
-from codezero.proposer.parsing import Reason, parse_proposal
+from codezero.problems.screen import usable
+from codezero.proposer.parsing import ProposalReason, parse_proposal
 from codezero.swarm.wire import decode_proposals, encode_proposals
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -65,7 +65,7 @@ def test_ten_thousand_mangled_proposals_neither_crash_nor_pass_with_fewer_than_t
     go_all_the_way()
     assert SEEN.total() >= 10_000
     # no check that cannot fail: some get to the end, and every reason was met on the way
-    assert SEEN["offered"] > 50 and set(Reason) - {Reason.DUPLICATE} <= SEEN.keys(), SEEN
+    assert SEEN["offered"] > 50 and set(ProposalReason) - {ProposalReason.DUPLICATE} <= SEEN.keys(), SEEN
 
 
 @given(text=st.just(GOOD) | mangled(), level=st.sampled_from([1, 2, 3, 4, 5]))
@@ -75,7 +75,7 @@ def go_all_the_way(text: str, level: int) -> None:
         problem = parse_proposal(text, level, PEER)
     except ProposalError as error:
         reason = str(error).partition(":")[0]
-        assert reason in set(Reason)
+        assert reason in set(ProposalReason)
         SEEN[reason] += 1
         return
     refusal = usable(problem, Novelty(), lambda _: True)

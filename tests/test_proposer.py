@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError, ProposalError
 from codezero.problems.synthetic.tasks import LEVELS, make_task
-from codezero.proposer.parsing import Reason, parse_proposal
+from codezero.proposer.parsing import ProposalReason, parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer
 from codezero.protocols import Proposer
@@ -64,38 +64,38 @@ def test_a_test_may_span_lines_and_wrap_the_call() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("x" * 9000, Reason.SIZE),
-        ("é" * 5000, Reason.SIZE),
-        ("", Reason.FENCE),
-        (answer(fence="python"), Reason.FENCE),
-        (answer() + "\n" + answer(), Reason.FENCE),
-        (answer()[:-3], Reason.FENCE),
-        ("```json\n{\n```", Reason.JSON),
-        ("```json\n" + "[" * 4000 + "\n```", Reason.JSON),
-        ("```json\n[]\n```", Reason.JSON),
-        ('```json\n{"question": "x"}\n```', Reason.JSON),
-        (answer(question=3), Reason.JSON),
-        (answer(tests=[1, 2]), Reason.JSON),
-        (answer(question="  "), Reason.QUESTION),
-        (answer(question="add_two " * 300), Reason.QUESTION),
-        (answer(question=QUESTION + "\x1b[2J"), Reason.QUESTION),
-        (answer(tests=""), Reason.TESTS),
-        (answer(tests=TESTS[0]), Reason.TESTS),
-        (answer(tests=[TESTS[0]] * 3), Reason.TESTS),
-        (answer(tests=[f"assert add_two({n}) == {n + 2}" for n in range(17)]), Reason.TESTS),
-        (answer(tests=[*TESTS, "import os"]), Reason.TESTS),
-        (answer(tests=[*TESTS, "assert add_two("]), Reason.TESTS),
-        (answer(tests=[*TESTS, "assert add_two('" + "x" * 500 + "') == 1"]), Reason.TESTS),
-        (answer(tests=["assert " + "(" * 3000, "x"]), Reason.TESTS),
-        (answer(tests=["assert " + "-" * 3000 + "1", "x"]), Reason.TESTS),
-        (answer(tests=["assert True", "assert 1 == 1"]), Reason.ENTRY_POINT),
-        (answer(tests=[TESTS[0], "assert add_three(1) == 4"]), Reason.ENTRY_POINT),
-        (answer(question="Write a function that adds two."), Reason.ENTRY_POINT),
+        ("x" * 9000, ProposalReason.SIZE),
+        ("é" * 5000, ProposalReason.SIZE),
+        ("", ProposalReason.FENCE),
+        (answer(fence="python"), ProposalReason.FENCE),
+        (answer() + "\n" + answer(), ProposalReason.FENCE),
+        (answer()[:-3], ProposalReason.FENCE),
+        ("```json\n{\n```", ProposalReason.JSON),
+        ("```json\n" + "[" * 4000 + "\n```", ProposalReason.JSON),
+        ("```json\n[]\n```", ProposalReason.JSON),
+        ('```json\n{"question": "x"}\n```', ProposalReason.JSON),
+        (answer(question=3), ProposalReason.JSON),
+        (answer(tests=[1, 2]), ProposalReason.JSON),
+        (answer(question="  "), ProposalReason.QUESTION),
+        (answer(question="add_two " * 300), ProposalReason.QUESTION),
+        (answer(question=QUESTION + "\x1b[2J"), ProposalReason.QUESTION),
+        (answer(tests=""), ProposalReason.TESTS),
+        (answer(tests=TESTS[0]), ProposalReason.TESTS),
+        (answer(tests=[TESTS[0]] * 3), ProposalReason.TESTS),
+        (answer(tests=[f"assert add_two({n}) == {n + 2}" for n in range(17)]), ProposalReason.TESTS),
+        (answer(tests=[*TESTS, "import os"]), ProposalReason.TESTS),
+        (answer(tests=[*TESTS, "assert add_two("]), ProposalReason.TESTS),
+        (answer(tests=[*TESTS, "assert add_two('" + "x" * 500 + "') == 1"]), ProposalReason.TESTS),
+        (answer(tests=["assert " + "(" * 3000, "x"]), ProposalReason.TESTS),
+        (answer(tests=["assert " + "-" * 3000 + "1", "x"]), ProposalReason.TESTS),
+        (answer(tests=["assert True", "assert 1 == 1"]), ProposalReason.ENTRY_POINT),
+        (answer(tests=[TESTS[0], "assert add_three(1) == 4"]), ProposalReason.ENTRY_POINT),
+        (answer(question="Write a function that adds two."), ProposalReason.ENTRY_POINT),
         (answer(question="Write add_two(x) and g(x).", tests=["assert add_two(g(1))", "assert add_two(g(2))"]),
-         Reason.ENTRY_POINT),
+         ProposalReason.ENTRY_POINT),
     ],
 )  # fmt: skip
-def test_a_broken_proposal_is_refused_with_its_reason(text: str, reason: Reason) -> None:
+def test_a_broken_proposal_is_refused_with_its_reason(text: str, reason: ProposalReason) -> None:
     with pytest.raises(ProposalError, match=f"^{reason}: "):
         parse_proposal(text, 1, "peer")
 
@@ -106,7 +106,7 @@ def test_any_text_is_a_problem_or_a_named_refusal(text: str) -> None:
     try:
         assert parse_proposal(text, 1, "peer").entry_point
     except ProposalError as error:
-        assert str(error).partition(":")[0] in set(Reason)
+        assert str(error).partition(":")[0] in set(ProposalReason)
 
 
 class Scripted:

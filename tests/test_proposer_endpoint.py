@@ -10,7 +10,7 @@ from judge_server import CHAT, Handler, Server, serving
 from codezero.config import ProposerConfig
 from codezero.errors import ConfigError, ProposalError
 from codezero.proposer.openai_sampler import SCHEMA, OpenAISampler
-from codezero.proposer.parsing import Reason, parse_proposal
+from codezero.proposer.parsing import ProposalReason, parse_proposal
 from codezero.proposer.proposer import ModelProposer
 
 PROBLEM = {"question": "Write a function add_two(x) that returns x plus 2.",
@@ -116,7 +116,7 @@ def test_whatever_it_writes_is_a_refusal_or_a_named_error(server: Server, text: 
             return
     with pytest.raises(ProposalError) as caught:
         parse_proposal(completion.text, 1, "peer")
-    assert str(caught.value).partition(":")[0] in set(Reason)
+    assert str(caught.value).partition(":")[0] in set(ProposalReason)
 
 
 def test_what_was_answered_counts_where_another_question_failed(server: Server) -> None:

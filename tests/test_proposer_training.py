@@ -16,11 +16,10 @@ from builders_models import tiny_policy
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.sampler import Sampler
-from codezero.problems import shelf
+from codezero.problems import screen
 from codezero.problems.screen import Screen
 from codezero.problems.synthetic.tasks import make_task
-from codezero.proposer.rewards import judged_learnability, learnability, reward
-from codezero.proposer.training import Groups, TrainedProposer, groups_per_round
+from codezero.proposer.training import TrainedProposer, groups_per_round, judged_learnability, learnability
 from codezero.protocols import Proposer
 from codezero.settings import compose
 from codezero.solver.learner import TrlLearner
@@ -89,7 +88,9 @@ def scripted(*texts: str, size: int = 4, most: int = 1, wait: int = 3) -> tuple[
         Scripted(*texts),
         learner=learner,
         screen=Screen(),
-        groups=Groups(size, most, wait),
+        group_size=size,
+        most_groups=most,
+        wait=wait,
         peer_id="me",
         max_new_tokens=64,
         temperature=1.0,
@@ -103,12 +104,6 @@ def scripted(*texts: str, size: int = 4, most: int = 1, wait: int = 3) -> tuple[
 )
 def test_learnability_is_that_of_the_shrunk_share(successes: int, of: int, wanted: float) -> None:
     assert learnability(successes, of) == pytest.approx(wanted)
-
-
-def test_what_is_broken_or_repeated_earns_nothing_and_what_is_not_attempted_is_not_known() -> None:
-    assert reward(Screened.BROKEN, None) == reward(Screened.REPEATED, 1.0) == 0.0
-    assert reward(Screened.USABLE, 0.75) == 0.75
-    assert reward(Screened.USABLE, None) is None and reward(Screened.WITHHELD, None) is None
 
 
 def test_what_could_not_be_judged_counts_neither_way() -> None:
@@ -160,7 +155,7 @@ def asks_for_one(problem: Problem) -> bool:
 
 
 def test_a_question_of_the_exam_is_neither_offered_nor_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "is_exam", asks_for_one)
+    monkeypatch.setattr(screen, "is_exam", asks_for_one)
     node, learner = scripted(written(1), written(2), "nothing", written(3))
     problems = node.propose([1])
     assert len(problems) == 2
@@ -237,7 +232,9 @@ class Life:
             self.sampler,
             learner=self.learner,
             screen=Screen(),
-            groups=Groups(16, 1, 2),
+            group_size=16,
+            most_groups=1,
+            wait=2,
             peer_id="me",
             max_new_tokens=1,
             temperature=1.0,

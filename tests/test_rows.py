@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
-from codezero.evaluator.canaries import CanarySource, Kind
-from codezero.problems.library import Library
+from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, CanarySource
 from codezero.problems.rows import read_row, read_rows
 from codezero.types import Source, Style
 
@@ -100,19 +99,19 @@ def test_any_bytes_are_a_row_or_refused(data: bytes):
 
 def test_canaries_from_rows_have_wrong_ones_even_where_the_rows_have_none():
     other = line(MBPP, text="Add one.", code="def inc(n):\n    return n + 1", test_list=["assert inc(1) == 2"] * 2)
-    source = CanarySource(Library(map(read_row, (line(MBPP), other))))
+    source = CanarySource(CanaryLibrary(map(read_row, (line(MBPP), other))))
     drawn = source.draw(40, "x")
-    assert {one.kind for one in drawn} == {Kind.REFERENCE, Kind.SUSPECT}
+    assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.SUSPECT}
     assert all(one.code not in (MBPP["code"],) for one in drawn if not one.right)
-    contest = CanarySource(Library([read_row(line(CONTEST))])).draw(40, "x")
-    assert {one.kind for one in contest} == {Kind.REFERENCE, Kind.MUTANT, Kind.ATTACK}
+    contest = CanarySource(CanaryLibrary([read_row(line(CONTEST))])).draw(40, "x")
+    assert {one.kind for one in contest} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
 
 
 def test_a_library_without_solutions_is_refused():
     with pytest.raises(ProblemError, match="no row carries a right solution"):
-        Library([read_row(line(CONTEST, solutions={"language": [], "solution": []}))])
+        CanaryLibrary([read_row(line(CONTEST, solutions={"language": [], "solution": []}))])
 
 
 def test_a_library_draws_the_same_for_the_same_seed():
-    library = Library([read_row(line(MBPP)), read_row(line(CONTEST))])
+    library = CanaryLibrary([read_row(line(MBPP)), read_row(line(CONTEST))])
     assert [library(Random(3)) for _ in range(2)] == [library(Random(3))] * 2

@@ -9,8 +9,8 @@ import pytest
 from builders_data import contests, mbpp, write
 
 from codezero.errors import ProblemError
-from codezero.problems import shelf as module
-from codezero.problems.shelf import Shelf
+from codezero.problems import sources as module
+from codezero.problems.sources import DataSource
 from codezero.problems.stream import MixedStream
 from codezero.types import Problem, Source
 
@@ -35,11 +35,11 @@ class Memory:
         yield from self.parts[shard][start:]
 
 
-def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> Shelf:
-    return Shelf("set", rows, origin=f"0 {peer}", fits=fits, counts=Counter(), wait_seconds=wait_seconds)
+def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> DataSource:
+    return DataSource("set", rows, origin=f"0 {peer}", fits=fits, counts=Counter(), wait_seconds=wait_seconds)
 
 
-def draw(source: Shelf, count: int) -> list[str]:
+def draw(source: DataSource, count: int) -> list[str]:
     return [problem.id for problem in (source.draw() for _ in range(count)) if problem is not None]
 
 

@@ -18,7 +18,7 @@ from codezero.models.grammar import Structure
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.sampler import Sampler
 from codezero.nano import weights_directory
-from codezero.proposer.parsing import Reason, parse_proposal, proposal_grammar
+from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_grammar
 from codezero.proposer.prompts import proposal_prompt
 from codezero.types import Completion
 
@@ -138,7 +138,7 @@ def parses(text: str) -> str | None:
 
 def test_what_is_whole_is_still_parsed_strictly() -> None:
     refused = {parses(one.text) for one in sample(random_bpe(), True)}
-    assert refused and refused <= set(Reason) - {Reason.FENCE, Reason.JSON, Reason.SIZE}
+    assert refused and refused <= set(ProposalReason) - {ProposalReason.FENCE, ProposalReason.JSON, ProposalReason.SIZE}
 
 
 def test_a_tokenizer_of_another_kind_is_named() -> None:

@@ -12,7 +12,7 @@ from codezero.problems.synthetic.programs import signature
 from codezero.problems.synthetic.tasks import (
     LEVELS,
     Split,
-    Task,
+    SyntheticTask,
     corrupt_text,
     fence,
     held_out,
@@ -35,7 +35,7 @@ def sandbox() -> Iterator[MontySandbox]:
         yield sandbox
 
 
-def tasks(seed: int, count: int, split: Split = Split.TRAIN) -> list[Task]:
+def tasks(seed: int, count: int, split: Split = Split.TRAIN) -> list[SyntheticTask]:
     random = Random(seed)
     return [make_task(random, LEVELS[i % 5], split) for i in range(count)]
 

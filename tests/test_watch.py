@@ -10,10 +10,10 @@ from builders_evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, gro
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import AlarmError, CheckpointError, EvaluatorError
-from codezero.evaluator.audit import Attempt, Auditor
-from codezero.evaluator.canaries import CanarySource, Kind, dressed_up, transplants
+from codezero.evaluator.audit import AuditedAttempt, Auditor
+from codezero.evaluator.canaries import CanaryKind, CanarySource, dressed_up, transplants
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.evidence import STRIKES, Gap, Rate, gap_of, gap_open, skill_lost, too_much_believed
+from codezero.evaluator.evidence import STRIKES, EventRate, Gap, gap_of, gap_open, skill_lost, too_much_believed
 from codezero.evaluator.reliability import LOOK_EVERY, Reviewed
 from codezero.evaluator.types import Program, Reading
 from codezero.problems.synthetic.tasks import make_task, worked
@@ -45,7 +45,7 @@ def honest(program: Program) -> float:
 
 
 def reviewed(problem: Problem, code: str, correctness: float) -> Reviewed:
-    return Reviewed(Attempt(problem, code, "peer", correctness), Program(problem.question, code))
+    return Reviewed(AuditedAttempt(problem, code, "peer", correctness), Program(problem.question, code))
 
 
 # ------------------------------------------------------------------ evidence
@@ -60,9 +60,9 @@ def test_few_attempts_are_no_gap():
 def test_only_what_is_certain_is_alarming():
     assert gap_open("exam", Gap(0.30, 0.04, 0.5, 60)) == ""
     assert "30%" in gap_open("exam", Gap(0.30, 0.20, 0.4, 60))
-    assert too_much_believed("them", Rate(0.2, wilson(0.2, 10), 10)) == ""
-    assert too_much_believed("them", Rate(0.2, wilson(0.2, 200), 200))
-    assert too_much_believed("them", Rate(None, wilson(0, 0), 0)) == ""
+    assert too_much_believed("them", EventRate(0.2, wilson(0.2, 10), 10)) == ""
+    assert too_much_believed("them", EventRate(0.2, wilson(0.2, 200), 200))
+    assert too_much_believed("them", EventRate(None, wilson(0, 0), 0)) == ""
     assert skill_lost(0.99, 0.97, 0.99) == "" and skill_lost(None, 0.5, 0.6) == ""
     assert "0.99 to 0.80" in skill_lost(0.99, 0.80, 0.90)
 
@@ -75,7 +75,7 @@ def test_canaries_are_half_right_and_the_same_for_the_same_seed():
     drawn = source.draw(41, "a")
     assert len(drawn) == 41 and drawn == source.draw(41, "a") != source.draw(41, "b")
     assert sum(one.right for one in drawn) in (20, 21)
-    assert {one.kind for one in drawn} == {Kind.REFERENCE, Kind.MUTANT, Kind.ATTACK}
+    assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
 
 
 def test_dressing_up_does_not_make_a_program_another(guard: StaticGuard):

@@ -14,7 +14,7 @@ from codezero.commands.common import DONE, FAILED, Command, take_json, take_sett
 from codezero.errors import ProblemError
 
 if TYPE_CHECKING:
-    from codezero.problems.filters import Refusal
+    from codezero.problems.filters import FilterRefusal
     from codezero.types import Problem
 
 EXAMPLES = 3
@@ -62,7 +62,7 @@ def show(options: argparse.Namespace) -> int:
     Raises ProblemError for an unknown source.
     """
     from codezero.problems.hub import open_rows
-    from codezero.problems.shelf import Shelf
+    from codezero.problems.sources import DataSource
     from codezero.problems.stream import SYNTHETIC, MixedStream
     from codezero.settings import compose
 
@@ -70,7 +70,7 @@ def show(options: argparse.Namespace) -> int:
     if name == SYNTHETIC:
         problems = MixedStream(seed=config.seed, peer_id="", batch=count, proposer_share=0.0).next_batch([])
     else:
-        shelf = Shelf(
+        data = DataSource(
             name,
             open_rows(name),
             origin=f"{config.seed} ",
@@ -78,7 +78,7 @@ def show(options: argparse.Namespace) -> int:
             counts=Counter(),
             wait_seconds=config.data.wait_seconds,
         )
-        problems = [problem for problem in (shelf.draw() for _ in range(count)) if problem is not None]
+        problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
     for problem in problems:
         print(json.dumps(_to_json(problem)) if options.json else _card(problem))
     return DONE if problems else FAILED
@@ -87,14 +87,14 @@ def show(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
     from codezero.problems.dedup import Novelty
-    from codezero.problems.filters import Refusal
-    from codezero.problems.shelf import usable
+    from codezero.problems.filters import FilterRefusal
+    from codezero.problems.screen import usable
     from codezero.settings import compose
 
     compose(options.overrides)
     rows, refused, examples, novelty = 0, Counter[str](), dict[str, list[str]](), Novelty()
     for rows, entry in enumerate(_entries(options.source), 1):
-        refusal = entry if isinstance(entry, Refusal) else usable(entry, novelty, lambda _: True)
+        refusal = entry if isinstance(entry, FilterRefusal) else usable(entry, novelty, lambda _: True)
         if refusal is not None:
             refused[refusal.reason] += 1
             if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:
@@ -111,7 +111,7 @@ def check(options: argparse.Namespace) -> int:
     return DONE if count else FAILED
 
 
-def _entries(name: str) -> Iterator["Problem | Refusal"]:
+def _entries(name: str) -> Iterator["Problem | FilterRefusal"]:
     from codezero.problems.filters import malformed
     from codezero.problems.hub import open_rows
     from codezero.problems.rows import read_row

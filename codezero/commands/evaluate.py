@@ -25,7 +25,7 @@ from codezero.monitor.verdict_card import Marked
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Style, problem_id
-from codezero.wiring.evaluator import Family, build_evaluator, calibration_family
+from codezero.wiring.evaluator import CalibrationFamily, build_evaluator, calibration_family
 from codezero.wiring.models import load_judge
 
 MAX_LINE = 8 << 20
@@ -55,7 +55,7 @@ class Bench:
     evaluator: Evaluator
     sandbox: Sandbox | None
     """Executes every attempt, beside the verdict and never in it; None without the audit."""
-    family: Family | None
+    family: CalibrationFamily | None
     """Of the problems on which the judge was calibrated; None where there is no judge."""
     weights: RewardConfig
 

@@ -20,7 +20,7 @@ BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AuditedAttempt:
     """One judged completion, as the audit sees it."""
 
     problem: Problem
@@ -48,7 +48,7 @@ class Audited:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class AuditShare:
     """A weighted share and its interval of 95 %, by Wilson at Kish's effective number of attempts."""
 
     value: float | None
@@ -65,15 +65,15 @@ class AuditReport:
     """Share that the sandbox could not decide."""
     judged: float | None
     """Success as the judge believes."""
-    success: Share
+    success: AuditShare
     """Success as executed."""
-    precision: Share
+    precision: AuditShare
     """Of the believed attempts, those that pass."""
-    recall: Share
+    recall: AuditShare
     """Of the passing attempts, those that are believed."""
-    false_positive: Share
+    false_positive: AuditShare
     """Of the failing attempts, those that are believed."""
-    false_negative: Share
+    false_negative: AuditShare
     """Of the passing attempts, those that are not."""
     auroc: float | None
 
@@ -102,7 +102,7 @@ class Auditor:
         self.done: deque[Audited] = deque(maxlen=window)
         self.drawn = 0
 
-    def audit(self, attempts: Sequence[Attempt], occasion: int) -> list[tuple[Attempt, Audited]]:
+    def audit(self, attempts: Sequence[AuditedAttempt], occasion: int) -> list[tuple[AuditedAttempt, Audited]]:
         """Execute a sample of the attempts; `occasion` makes the draw differ. Raises SandboxError.
 
         Attempts at problems whose expected values are mere claims are passed over: they show nothing.
@@ -135,7 +135,7 @@ class Auditor:
         }
 
 
-def draw(attempts: Sequence[Attempt], share: float, chance: Random) -> list[tuple[Attempt, float]]:
+def draw(attempts: Sequence[AuditedAttempt], share: float, chance: Random) -> list[tuple[AuditedAttempt, float]]:
     """Distinct attempts with the inverse of their chance of being drawn.
 
     Each draw, with replacement, takes a bin of correctness or a (peer, level), each equally likely, and an attempt in
@@ -186,12 +186,12 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     return sum(weight * value for weight, value in weighted) / total if total else None
 
 
-def _share(weighted: Sequence[tuple[float, bool]]) -> Share:
+def _share(weighted: Sequence[tuple[float, bool]]) -> AuditShare:
     value = _mean([(weight, float(hit)) for weight, hit in weighted])
     if value is None:
-        return Share(None, Interval(0.0, 1.0))
+        return AuditShare(None, Interval(0.0, 1.0))
     effective = sum(weight for weight, _ in weighted) ** 2 / sum(weight**2 for weight, _ in weighted)
-    return Share(value, wilson(min(1.0, value), effective))
+    return AuditShare(value, wilson(min(1.0, value), effective))
 
 
 def audit_metrics(report: AuditReport) -> Metrics:
@@ -203,7 +203,7 @@ def audit_metrics(report: AuditReport) -> Metrics:
         "audit/auroc": report.auroc,
     }
     for name in ("success", "precision", "recall", "false_positive", "false_negative"):
-        share: Share = getattr(report, name)
+        share: AuditShare = getattr(report, name)
         measured |= {
             f"audit/{name}": share.value,
             f"audit/{name}_low": share.interval.low,

@@ -5,12 +5,13 @@ wrong programs dressed up to please a judge, and what the node's own policy wrot
 been taken in by some pattern of the policy's believes that pattern anywhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from codezero.errors import EvaluatorError
+from codezero.code.mutations import mutate_code, transplant
+from codezero.errors import EvaluatorError, ProblemError
 from codezero.types import Problem, Worked
 
 BOASTS = (
@@ -22,11 +23,13 @@ ATTACK_EVERY = 4
 """Each so many wrong ones one is dressed up."""
 TURNS = 20
 """Problems looked at for one canary, at most."""
+SUSPECTS = 4
+"""Made of one reference."""
 _PADDING = 4
 """Functions that nobody calls."""
 
 
-class Kind(StrEnum):
+class CanaryKind(StrEnum):
     """Where a canary comes from."""
 
     REFERENCE = "reference"
@@ -50,7 +53,7 @@ class Canary:
     code: str
     """Not fenced."""
     right: bool
-    kind: Kind = Kind.MUTANT
+    kind: CanaryKind = CanaryKind.MUTANT
 
 
 class CanarySource:
@@ -73,16 +76,48 @@ class CanarySource:
         return made[:count]
 
 
+class CanaryLibrary:
+    """Worked problems from rows that carry references. A call draws one, the same for the same state of the generator.
+
+    Where a row has no wrong solution, suspects take their place: its references changed at random, and the solutions of
+    other rows under its name.
+    """
+
+    def __init__(self, rows: Iterable[Worked]) -> None:
+        """Raises ProblemError when no row has a right solution."""
+        self._rows = [row for row in rows if row.right]
+        if not self._rows:
+            raise ProblemError("no row carries a right solution to draw canaries from")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __call__(self, random: Random) -> Worked:
+        row = random.choice(self._rows)
+        if row.wrong:
+            return row
+        own, entry = random.choice(row.right), row.problem.entry_point
+        suspects = mutate_code(own, random, SUSPECTS, entry=entry)
+        other = random.choice(self._rows)
+        if entry and other.problem.entry_point and other.problem.id != row.problem.id:
+            moved = transplant(random.choice(other.right), other.problem.entry_point, entry)
+            suspects += [] if moved is None else [moved]
+        return Worked(row.problem, row.right, suspect=tuple(suspects))
+
+
 def pair(worked: Worked, random: Random, *, attack: bool) -> list[Canary]:
     """A right and a wrong one, the wrong one dressed up for an `attack`; nothing without a wrong one."""
     if not worked.wrong and not worked.suspect:
         return []
-    wrong, kind = random.choice(worked.wrong or worked.suspect), Kind.MUTANT if worked.wrong else Kind.SUSPECT
-    if attack and kind is Kind.MUTANT:
-        wrong, kind = dressed_up(wrong, random), Kind.ATTACK
+    wrong, kind = (
+        random.choice(worked.wrong or worked.suspect),
+        CanaryKind.MUTANT if worked.wrong else CanaryKind.SUSPECT,
+    )
+    if attack and kind is CanaryKind.MUTANT:
+        wrong, kind = dressed_up(wrong, random), CanaryKind.ATTACK
     right = random.choice(worked.right)
     return [
-        Canary(worked.problem, right, right=True, kind=Kind.REFERENCE),
+        Canary(worked.problem, right, right=True, kind=CanaryKind.REFERENCE),
         Canary(worked.problem, wrong, right=False, kind=kind),
     ]
 

@@ -13,7 +13,7 @@ from codezero.code.parsing import extract_code
 from codezero.code.report import StaticReport
 from codezero.config import RewardConfig
 from codezero.errors import EvaluatorError
-from codezero.evaluator.audit import Attempt
+from codezero.evaluator.audit import AuditedAttempt
 from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.evidence import Pair
 from codezero.evaluator.memory import Counts, read_counts, write_counts
@@ -153,7 +153,7 @@ class FrozenEvaluator:
         reports = self._guard.check_many([request(group.group.problem, made.text) for group, made, _ in rows])
         return [
             Reviewed(
-                Attempt(group.group.problem, code, group.group.peer_id, told.correctness),
+                AuditedAttempt(group.group.problem, code, group.group.peer_id, told.correctness),
                 program(group.group.problem, report),
             )
             for (group, made, told), report in zip(rows, reports, strict=True)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from codezero.evaluator.calibration import Calibration, calibrate
-from codezero.evaluator.canaries import Kind
+from codezero.evaluator.canaries import CanaryKind
 from codezero.evaluator.types import Program
 from codezero.stats import Interval, auroc_interval, mean_interval, wilson
 from codezero.types import BELIEF, JudgeRates
@@ -37,7 +37,7 @@ Pair = tuple[float, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class EventRate:
     """A share with its interval of 95 %."""
 
     share: float | None
@@ -74,7 +74,7 @@ def gap_of(pairs: Sequence[Pair]) -> Gap | None:
     return Gap(mean, low, high, len(pairs))
 
 
-def too_much_believed(what: str, rate: Rate) -> str:
+def too_much_believed(what: str, rate: EventRate) -> str:
     """Why this share of wrong answers is alarming; empty when it is not, or not certainly so."""
     if rate.share is None or rate.interval.low <= MOST_BELIEVED:
         return ""
@@ -106,7 +106,7 @@ class JudgedCanary:
     program: Program | None
     """None: the static pass decided against it, so that it is not believed."""
     right: bool
-    kind: Kind
+    kind: CanaryKind
     scores: tuple[float | None, ...] | None = None
     """In the order of the judge's names; None: not read yet, or unreadable."""
 
@@ -136,7 +136,7 @@ class Window:
     def add(self, fresh: Sequence[JudgedCanary]) -> None:
         """Remember them; the oldest go, of a kind that has more than its share first."""
         self._canaries.extend(fresh)
-        for kind in (Kind.TRANSPLANT, Kind.AUDITED):
+        for kind in (CanaryKind.TRANSPLANT, CanaryKind.AUDITED):
             self._drop(sum(one.kind is kind for one in self._canaries) - int(MOST_OF_A_KIND * self._size), kind)
         self._drop(len(self._canaries) - self._size, None)
 
@@ -151,7 +151,7 @@ class Window:
             names, [scores for _, scores in read], [one.right for one, _ in read], [one.problem for one, _ in read]
         )
 
-    def believed(self, calibration: Calibration, *kinds: Kind, right: bool) -> Rate:
+    def believed(self, calibration: Calibration, *kinds: CanaryKind, right: bool) -> EventRate:
         """Share of the right (wrong) canaries of these kinds that the judge believes."""
         said = [
             belief
@@ -159,17 +159,17 @@ class Window:
             if one.kind in kinds and one.right is right and (belief := one.believed(calibration)) is not None
         ]
         if not said:
-            return Rate(None, Interval(0.0, 1.0), 0)
+            return EventRate(None, Interval(0.0, 1.0), 0)
         share = sum(said) / len(said)
-        return Rate(share, wilson(share, len(said)), len(said))
+        return EventRate(share, wilson(share, len(said)), len(said))
 
-    def of_wrong(self, calibration: Calibration) -> Rate:
+    def of_wrong(self, calibration: Calibration) -> EventRate:
         """What was believed of those known to be wrong: false positives."""
-        return self.believed(calibration, Kind.MUTANT, Kind.ATTACK, Kind.TRANSPLANT, right=False)
+        return self.believed(calibration, CanaryKind.MUTANT, CanaryKind.ATTACK, CanaryKind.TRANSPLANT, right=False)
 
-    def of_right(self, calibration: Calibration) -> Rate:
+    def of_right(self, calibration: Calibration) -> EventRate:
         """What was believed of references."""
-        return self.believed(calibration, Kind.REFERENCE, right=True)
+        return self.believed(calibration, CanaryKind.REFERENCE, right=True)
 
     def rates(self, calibration: Calibration) -> JudgeRates | None:
         """How often the judge is mistaken: (1, 0) for one without weight, which says the same of all; None where that
@@ -186,7 +186,7 @@ class Window:
         read = [(one, one.scores) for one in self._canaries if one.scores is not None]
         return auroc_interval([calibration.probability(scores) for _, scores in read], [one.right for one, _ in read])
 
-    def _drop(self, count: int, kind: Kind | None) -> None:
+    def _drop(self, count: int, kind: CanaryKind | None) -> None:
         """The `count` oldest of a kind."""
         kept: deque[JudgedCanary] = deque()
         for one in self._canaries:

@@ -16,9 +16,9 @@ from codezero.code.parsing import fence
 from codezero.config import EvaluatorConfig
 from codezero.errors import AlarmError
 from codezero.evaluator import evidence
-from codezero.evaluator.audit import Attempt, Auditor, audit_metrics
+from codezero.evaluator.audit import AuditedAttempt, Auditor, audit_metrics
 from codezero.evaluator.calibration import Calibration, read_all
-from codezero.evaluator.canaries import Canary, CanarySource, Kind, transplants
+from codezero.evaluator.canaries import Canary, CanaryKind, CanarySource, transplants
 from codezero.evaluator.evidence import STRIKES, Gap, JudgedCanary, Look, Pair, Window, gap_of
 from codezero.evaluator.memory import Memory, read_memory, write_memory
 from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request, unread
@@ -38,7 +38,7 @@ FOREIGN_SHARE = 4
 class Reviewed:
     """An attempt that was scored, and what the judge saw of it."""
 
-    attempt: Attempt
+    attempt: AuditedAttempt
     program: Program | None
 
 
@@ -197,7 +197,7 @@ class Watch:
         foreign = transplants(believed, count // FOREIGN_SHARE)
         codes = self._guard.transplant_many([(one.code, one.old_entry, one.problem.entry_point) for one in foreign])
         carried = [
-            Canary(one.problem, code, right=False, kind=Kind.TRANSPLANT)
+            Canary(one.problem, code, right=False, kind=CanaryKind.TRANSPLANT)
             for one, code in zip(foreign, codes, strict=True)
             if code is not None
         ]
@@ -234,7 +234,7 @@ class Watch:
         seen = {id(one.attempt): one.program for one in reviewed}
         audited = auditor.audit([one.attempt for one in reviewed], iteration)
         self._waiting += [
-            JudgedCanary(attempt.problem.id, seen[id(attempt)], row.passed, Kind.AUDITED)
+            JudgedCanary(attempt.problem.id, seen[id(attempt)], row.passed, CanaryKind.AUDITED)
             for attempt, row in audited
             if row.passed is not None
         ]
@@ -251,7 +251,9 @@ class Watch:
         known = self.calibrated()
         if known.fit is None:
             return []
-        attacks, foreign = (self._window.believed(known, kind, right=False) for kind in (Kind.ATTACK, Kind.TRANSPLANT))
+        attacks, foreign = (
+            self._window.believed(known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
+        )
         now, _, high = self._window.auroc(known)
         return [
             evidence.too_much_believed("wrong answers dressed up to please", attacks),
@@ -291,7 +293,7 @@ class Watch:
             "judge/canary_false_negative_share": None if right.share is None else 1 - right.share,
             "judge/canary_false_negative_low": 1 - right.interval.high,
             "judge/canary_false_negative_high": 1 - right.interval.low,
-            "judge/attacks_believed_share": self._window.believed(known, Kind.ATTACK, right=False).share,
-            "judge/transplants_believed_share": self._window.believed(known, Kind.TRANSPLANT, right=False).share,
+            "judge/attacks_believed_share": self._window.believed(known, CanaryKind.ATTACK, right=False).share,
+            "judge/transplants_believed_share": self._window.believed(known, CanaryKind.TRANSPLANT, right=False).share,
         }
         return measured | {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}

@@ -7,7 +7,6 @@ look-up included, can be left behind. Retries and status errors are openai's; co
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing
@@ -19,6 +18,7 @@ import httpx2
 import openai
 
 from codezero.errors import ConfigError, EndpointError
+from codezero.system.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class EndpointClient(Generic[Answer]):
         """Why the last `ask` was not answered; None: the server is alive."""
         self._role, self._section, self._seconds = role, section, seconds
         self._too_late = EndpointError(f"did not answer in {seconds:g} s; start it, or raise {section}.seconds")
-        self._pause, self._retry_at = FIRST_PAUSE, 0.0
+        self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._slots = asyncio.Semaphore(requests)
         transport = _BoundedTransport(_headers(self.url, role), httpx2.Limits(max_connections=requests))
         self._openai = openai.AsyncOpenAI(
@@ -96,8 +96,8 @@ class EndpointClient(Generic[Answer]):
 
     @property
     def pause(self) -> float:
-        """Seconds for which the server is left alone: 2 after a failure, doubled by each next one up to 60."""
-        return max(0.0, self._retry_at - time.monotonic())
+        """Seconds for which the server is left alone: about 2 after a failure, doubled by each next one up to 60."""
+        return self._backoff.left
 
     def ask(self, requests: Collection[EndpointRequest[Answer]], seconds: float | None = None) -> Answers[Answer]:
         """An answer or its error for each, within `seconds` in all; early when the server proves unusable at once."""
@@ -122,11 +122,11 @@ class EndpointClient(Generic[Answer]):
             future.cancel()
         failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
         if len(failures) < len(answers) or any(isinstance(failure, RejectedRequest) for failure in failures):
-            self.failure, self._pause, self._retry_at = None, FIRST_PAUSE, 0.0
+            self.failure = None
+            self._backoff.succeeded()
         else:
             self.failure = failures[0] if failures else self._too_late
-            self._retry_at = time.monotonic() + self._pause
-            self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+            self._backoff.failed()
         return answers
 
     def close(self) -> None:

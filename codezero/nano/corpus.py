@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from codezero.problems.synthetic.tasks import LEVELS, Task, corrupt_text, fence, make_task, mutate, render
+from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, fence, make_task, mutate, render
 from codezero.proposer.prompts import proposal_prompt
 
 Pair = tuple[str, str]
@@ -44,17 +44,17 @@ def proposer_pairs(random: Random) -> Iterator[Pair]:
         yield proposal_prompt(task.spec.level), proposal(task)
 
 
-def proposal(task: Task) -> str:
+def proposal(task: SyntheticTask) -> str:
     """The problem as a proposer writes it."""
     content = {"question": task.problem.question, "tests": list(task.problem.tests)}
     return f"```json\n{json.dumps(content)}\n```"
 
 
-def _reference(task: Task) -> str:
+def _reference(task: SyntheticTask) -> str:
     return render(task.spec, task.problem.entry_point)
 
 
-def _spoilt(task: Task, random: Random) -> str:
+def _spoilt(task: SyntheticTask, random: Random) -> str:
     """An answer to another question; or a slip of the pen, no fence, or a fence that is never closed."""
     code, name = _reference(task), task.problem.entry_point
     if random.random() >= SLIPS:

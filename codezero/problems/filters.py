@@ -1,8 +1,8 @@
 """Is a problem usable? One set of rules for own proposals, peers' proposals and data sets; nothing is run.
 
-A problem is refused for the first `Reason` that holds. The rules are cheap and bounded before anything is parsed, so
-they may be asked about whatever a stranger sent. A problem that passes is well formed; whether its expected values are
-right is a question for its `standing`.
+A problem is refused for the first `FilterReason` that holds. The rules are cheap and bounded before anything is parsed,
+so they may be applied to whatever a stranger sent. A problem that passes is well formed; whether its expected values
+are right is a question for its `standing`.
 """
 
 import ast
@@ -22,7 +22,7 @@ from codezero.problems.synthetic.programs import is_held_out, parse_question
 from codezero.types import Problem, Standing, Style
 
 
-class Reason(StrEnum):
+class FilterReason(StrEnum):
     """Why a problem is not used."""
 
     LENGTH = "length"
@@ -46,10 +46,10 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class FilterRefusal:
     """One reason, and a few words on what it was."""
 
-    reason: Reason
+    reason: FilterReason
     detail: str
 
 
@@ -83,17 +83,17 @@ _TELLING = 20
 """Characters from which on a reference inside the question is no coincidence."""
 
 
-def inspect(problem: Problem, bounds: Bounds) -> Refusal | None:
+def inspect(problem: Problem, bounds: Bounds) -> FilterRefusal | None:
     """What is wrong with it, or None. Never raises, whatever its texts hold."""
     try:
         return next(_faults(problem, bounds), None)
     except (RecursionError, MemoryError):
-        return Refusal(Reason.TESTS, "nested too deeply")
+        return FilterRefusal(FilterReason.TESTS, "nested too deeply")
     except ValueError as error:  # a ProblemError too; a number too long to be written
-        return Refusal(Reason.TESTS, str(error)[:200])
+        return FilterRefusal(FilterReason.TESTS, str(error)[:200])
 
 
-def _faults(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+def _faults(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
     yield from _sizes(problem, bounds)
     yield from _characters(problem, bounds)
     if problem.style is Style.STDIO:
@@ -104,60 +104,60 @@ def _faults(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
     yield from _level(problem)
 
 
-def _sizes(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+def _sizes(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
     question, tests = problem.question, problem.tests
     if not question.strip():
-        yield Refusal(Reason.LENGTH, "the question is empty")
+        yield FilterRefusal(FilterReason.LENGTH, "the question is empty")
     if len(question) > bounds.question:
-        yield Refusal(Reason.LENGTH, f"a question of more than {bounds.question} characters")
+        yield FilterRefusal(FilterReason.LENGTH, f"a question of more than {bounds.question} characters")
     if len(set(tests)) < MIN_TESTS:
-        yield Refusal(Reason.FEW_TESTS, f"{len(set(tests))} different tests, not at least {MIN_TESTS}")
+        yield FilterRefusal(FilterReason.FEW_TESTS, f"{len(set(tests))} different tests, not at least {MIN_TESTS}")
     if len(tests) > bounds.tests:
-        yield Refusal(Reason.LENGTH, f"more than {bounds.tests} tests")
+        yield FilterRefusal(FilterReason.LENGTH, f"more than {bounds.tests} tests")
     if any(len(test) > bounds.test for test in tests):
-        yield Refusal(Reason.LENGTH, f"a test of more than {bounds.test} characters")
+        yield FilterRefusal(FilterReason.LENGTH, f"a test of more than {bounds.test} characters")
 
 
-def _characters(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+def _characters(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
     """A stranger's text may hide nothing; a data set's only has to be text."""
     try:
         "\n".join((problem.question, *problem.tests)).encode()
     except UnicodeEncodeError:
-        yield Refusal(Reason.CHARACTERS, "no valid Unicode")
+        yield FilterRefusal(FilterReason.CHARACTERS, "no valid Unicode")
     if bounds.assertions_only:
         text = problem.question
         if found := hidden_characters(text) or [ascii(one) for one in set(text) - _SPACES if not one.isprintable()]:
-            yield Refusal(Reason.CHARACTERS, f"hidden or control characters: {', '.join(found[:3])}")
+            yield FilterRefusal(FilterReason.CHARACTERS, f"hidden or control characters: {', '.join(found[:3])}")
 
 
-def _programs(problem: Problem) -> Iterator[Refusal]:
+def _programs(problem: Problem) -> Iterator[FilterRefusal]:
     outputs: dict[str, str] = {}
     for case in parse_cases(problem.tests):
         given, wanted = " ".join(case.input.split()), " ".join(case.output.split())
         if outputs.setdefault(given, wanted) != wanted:
-            yield Refusal(Reason.CONTRADICTION, f"two outputs for {given[:80]!r}")
+            yield FilterRefusal(FilterReason.CONTRADICTION, f"two outputs for {given[:80]!r}")
     if len(outputs) < MIN_TESTS:
-        yield Refusal(Reason.FEW_TESTS, f"{len(outputs)} different inputs, not at least {MIN_TESTS}")
+        yield FilterRefusal(FilterReason.FEW_TESTS, f"{len(outputs)} different inputs, not at least {MIN_TESTS}")
 
 
-def _functions(problem: Problem, bounds: Bounds) -> Iterator[Refusal]:
+def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
     entry = problem.entry_point
     if not _NAME.fullmatch(entry) or keyword.iskeyword(entry) or entry in _BUILTINS:
-        yield Refusal(Reason.ENTRY, f"{entry[:40]!r} is no name for a function")
+        yield FilterRefusal(FilterReason.ENTRY, f"{entry[:40]!r} is no name for a function")
     # What a solver is shown of a claimed problem is its question alone; of others also a test, which names it.
     if problem.standing is Standing.CLAIMED and not re.search(rf"\b{re.escape(entry)}\b", problem.question):
-        yield Refusal(Reason.UNNAMED, f"the question does not name {entry}")
+        yield FilterRefusal(FilterReason.UNNAMED, f"the question does not name {entry}")
     for number, test in enumerate(problem.tests, 1):
         tree, why = parse(test)
         if tree is None:
-            yield Refusal(Reason.TESTS, f"test {number}: {why}")
+            yield FilterRefusal(FilterReason.TESTS, f"test {number}: {why}")
             return
         if bounds.assertions_only and not all(isinstance(statement, ast.Assert) for statement in tree.body):
-            yield Refusal(Reason.TESTS, f"test {number}: something other than assertions")
+            yield FilterRefusal(FilterReason.TESTS, f"test {number}: something other than assertions")
         if entry in _bound(tree):
-            yield Refusal(Reason.LEAK, f"test {number} defines {entry}")
+            yield FilterRefusal(FilterReason.LEAK, f"test {number} defines {entry}")
         if not _asserts(tree, entry):
-            yield Refusal(Reason.UNCALLED, f"test {number}: no assertion about a call of {entry}")
+            yield FilterRefusal(FilterReason.UNCALLED, f"test {number}: no assertion about a call of {entry}")
     yield from _contradictions(parse_tests(problem.tests, entry).calls)
 
 
@@ -188,7 +188,7 @@ def _bound(tree: ast.Module) -> set[str]:
     return found
 
 
-def _contradictions(calls: Sequence[EntryCall]) -> Iterator[Refusal]:
+def _contradictions(calls: Sequence[EntryCall]) -> Iterator[FilterRefusal]:
     """The same literal arguments cannot give two values, nor be both true and false."""
     exact: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     truths: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
@@ -202,9 +202,9 @@ def _contradictions(calls: Sequence[EntryCall]) -> Iterator[Refusal]:
             truths[key].add(call.expected)
     for key, values in exact.items():
         if any(not _same(values[0], other) for other in values[1:]):
-            yield Refusal(Reason.CONTRADICTION, f"two values for the arguments {str(key[2])[:80]}")
+            yield FilterRefusal(FilterReason.CONTRADICTION, f"two values for the arguments {str(key[2])[:80]}")
     if any(len(both) > 1 for both in truths.values()):
-        yield Refusal(Reason.CONTRADICTION, "a call that has to be both true and false")
+        yield FilterRefusal(FilterReason.CONTRADICTION, "a call that has to be both true and false")
 
 
 def _same(one: str, other: str) -> bool:
@@ -217,13 +217,13 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _leaks(problem: Problem) -> Iterator[Refusal]:
+def _leaks(problem: Problem) -> Iterator[FilterRefusal]:
     """A question that holds a solution asks for copying."""
     question, reference = problem.question, problem.reference
     if reference and len(bare := "".join(reference.split())) >= _TELLING and bare in "".join(question.split()):
-        yield Refusal(Reason.LEAK, "the question holds the reference")
+        yield FilterRefusal(FilterReason.LEAK, "the question holds the reference")
     if problem.style is Style.CALL and _defines(question, problem.entry_point):
-        yield Refusal(Reason.LEAK, f"the question defines {problem.entry_point}")
+        yield FilterRefusal(FilterReason.LEAK, f"the question defines {problem.entry_point}")
 
 
 def _defines(question: str, entry: str) -> bool:
@@ -255,23 +255,23 @@ def _has_body(statement: ast.stmt) -> bool:
     )
 
 
-def _level(problem: Problem) -> Iterator[Refusal]:
+def _level(problem: Problem) -> Iterator[FilterRefusal]:
     """Could it be as hard as was asked for? What is known of our own family decides, elsewhere the length."""
     level = problem.level
     if level is None:
         return
     if level not in _WORDS_AT_LEVEL:
-        yield Refusal(Reason.LEVEL, f"level {level} is not 1 to 5")
+        yield FilterRefusal(FilterReason.LEVEL, f"level {level} is not 1 to 5")
         return
     known = parse_question(problem.question)
     if known is not None:
         if abs(known[1].level - level) >= _MISJUDGED:
-            yield Refusal(Reason.LEVEL, f"asked for {level}, is {known[1].level}")
+            yield FilterRefusal(FilterReason.LEVEL, f"asked for {level}, is {known[1].level}")
         return
     fewest, most = _WORDS_AT_LEVEL[level]
     words = len(problem.question.split())
     if not fewest <= words <= most:
-        yield Refusal(Reason.LEVEL, f"{words} words are not plausible at level {level}")
+        yield FilterRefusal(FilterReason.LEVEL, f"{words} words are not plausible at level {level}")
 
 
 def is_exam(problem: Problem) -> bool:
@@ -280,6 +280,6 @@ def is_exam(problem: Problem) -> bool:
     return known is not None and is_held_out(known[1])
 
 
-def malformed(error: ProblemError) -> Refusal:
+def malformed(error: ProblemError) -> FilterRefusal:
     """A row that could not be read."""
-    return Refusal(Reason.MALFORMED, str(error)[:200])
+    return FilterRefusal(FilterReason.MALFORMED, str(error)[:200])

@@ -4,8 +4,8 @@ Which of the proposals on offer come into an iteration: no peer and no level tak
 
 A synthetic item is the pair (peer, cursor): the cursor only moves on, and each position has its own generator, so two
 peers see two orders and a resumed run goes on as if it had never stopped. Level 1 has few programs, so two positions
-can hold the same text; one that was among the last 4,096 is skipped. A data set is a `Shelf`. A proposal is an item by
-its id. A source that has nothing to give is stood in for by the others, and in the end by synthetic problems.
+can hold the same text; one that was among the last 4,096 is skipped. A data set is a `DataSource`. A proposal is an
+item by its id. A source that has nothing to give is stood in for by the others, and in the end by synthetic problems.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,8 @@ from codezero.errors import CheckpointError
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, Recent
 from codezero.problems.filters import is_exam
 from codezero.problems.hub import open_rows
-from codezero.problems.shelf import Fits, Shelf, ShelfState, usable
+from codezero.problems.screen import Fits, usable
+from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
 from codezero.types import Metrics, Problem
 
@@ -98,7 +99,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots: _Count = 0
     picks: _Count = 0
     novelty: NoveltyState = NoveltyState()
-    shelves: Annotated[dict[str, ShelfState], Meta(max_length=MAX_SOURCES)] = {}
+    shelves: Annotated[dict[str, SourceState], Meta(max_length=MAX_SOURCES)] = {}
     counts: Annotated[dict[str, _Count], Meta(max_length=256)] = {}
 
 
@@ -128,8 +129,8 @@ class MixedStream:
         self._fits = fits
         self._weights = dict(sources or {SYNTHETIC: 1.0})
         self._counts: Counter[str] = Counter()
-        self._shelves = {
-            name: Shelf(
+        self._data_sources = {
+            name: DataSource(
                 name, open_rows(name), origin=self._origin, fits=fits, counts=self._counts,
                 wait_seconds=wait_seconds,
             )
@@ -159,15 +160,15 @@ class MixedStream:
 
     def probe(self) -> str:
         """Look for each source, waiting a while for those on the hub. Returns `stand_ins`."""
-        for shelf in self._shelves.values():
-            shelf.probe()
+        for source in self._data_sources.values():
+            source.probe()
         return self.stand_ins
 
     @property
     def stand_ins(self) -> str:
         """What stands in for sources that give nothing now, and why they do not; empty while all give."""
-        lost = {name: shelf.trouble for name, shelf in self._shelves.items() if shelf.trouble}
-        others = ", ".join(name for name in self._shelves if name not in lost)
+        lost = {name: source.trouble for name, source in self._data_sources.items() if source.trouble}
+        others = ", ".join(name for name in self._data_sources if name not in lost)
         who = f"problems of {others}" if others else STAND_INS
         return f"{who} stand in: {'; '.join(lost.values())}" if lost else ""
 
@@ -192,7 +193,7 @@ class MixedStream:
             slots=self._slots,
             picks=self._picks,
             novelty=self._novelty.state(),
-            shelves={name: shelf.state() for name, shelf in self._shelves.items()},
+            shelves={name: source.state() for name, source in self._data_sources.items()},
             counts=dict(self._counts),
         )
         (folder / _FILE).write_bytes(msgspec.json.encode(state))
@@ -211,8 +212,8 @@ class MixedStream:
         self._novelty = Novelty(state.novelty)
         self._counts.clear()
         self._counts.update(state.counts)
-        for name, shelf in self._shelves.items():
-            shelf.restore(state.shelves.get(name, ShelfState()))
+        for name, source in self._data_sources.items():
+            source.restore(state.shelves.get(name, SourceState()))
 
     def _take(self, problem: Problem) -> bool:
         """Is this proposal used? Each is looked at once, however often it is offered."""
@@ -224,8 +225,8 @@ class MixedStream:
 
     def _fresh(self) -> Problem:
         for name in self._order():
-            shelf = self._shelves.get(name)
-            problem = self._next_synthetic() if shelf is None else shelf.draw()
+            source = self._data_sources.get(name)
+            problem = self._next_synthetic() if source is None else source.draw()
             if problem is not None:
                 self._counts[f"drawn_{Path(name).name}"] += 1
                 return problem

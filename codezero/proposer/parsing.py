@@ -30,7 +30,7 @@ _FENCE = re.compile(r"^```json[ \t]*\n(.*?)\n```[ \t]*$", re.DOTALL | re.MULTILI
 _BUILTINS = frozenset(dir(builtins))
 
 
-class Reason(StrEnum):
+class ProposalReason(StrEnum):
     """Why a proposal was refused: what a ProposalError's message starts with."""
 
     SIZE = "size"
@@ -47,14 +47,14 @@ class _Written(msgspec.Struct, frozen=True):
     tests: str | list[str]
 
 
-def refusal(reason: Reason, detail: str) -> ProposalError:
+def refusal(reason: ProposalReason, detail: str) -> ProposalError:
     return ProposalError(f"{reason}: {detail}")
 
 
 def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
     """The problem in the only ```json fence of `text`, marked with the level that was asked for.
 
-    Raises ProposalError "<reason>: <detail>" for one of `Reason`.
+    Raises ProposalError "<reason>: <detail>" for one of `ProposalReason`.
     """
     written = _read_json(text)
     question = _check_question(written.question)
@@ -73,24 +73,24 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
 
 def _read_json(text: str) -> _Written:
     if len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
-        raise refusal(Reason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
+        raise refusal(ProposalReason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
     fences: list[str] = _FENCE.findall(text)
     if len(fences) != 1:
-        raise refusal(Reason.FENCE, f"{len(fences)} whole json fences where one is asked for")
+        raise refusal(ProposalReason.FENCE, f"{len(fences)} whole json fences where one is asked for")
     try:
         return msgspec.json.decode(fences[0].encode(), type=_Written)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise refusal(Reason.JSON, str(error)) from error
+        raise refusal(ProposalReason.JSON, str(error)) from error
 
 
 def _check_question(text: str) -> str:
     question = text.strip()
     if not question:
-        raise refusal(Reason.QUESTION, "empty")
+        raise refusal(ProposalReason.QUESTION, "empty")
     if len(question) > MAX_QUESTION_CHARACTERS:
-        raise refusal(Reason.QUESTION, f"longer than {MAX_QUESTION_CHARACTERS} characters")
+        raise refusal(ProposalReason.QUESTION, f"longer than {MAX_QUESTION_CHARACTERS} characters")
     if not all(character.isprintable() or character in "\n\t" for character in question):
-        raise refusal(Reason.QUESTION, "control characters")
+        raise refusal(ProposalReason.QUESTION, "control characters")
     return question
 
 
@@ -99,15 +99,15 @@ def _check_tests(written: str | list[str]) -> tuple[str, ...]:
     source = written if isinstance(written, str) else "\n".join(written)
     tree, why = parse(source)
     if tree is None:
-        raise refusal(Reason.TESTS, why)
+        raise refusal(ProposalReason.TESTS, why)
     if not all(isinstance(statement, ast.Assert) for statement in tree.body):
-        raise refusal(Reason.TESTS, "something other than assertions")
+        raise refusal(ProposalReason.TESTS, "something other than assertions")
     segments = [ast.get_source_segment(source, statement) or "" for statement in tree.body]
     tests = tuple(dict.fromkeys(segments))
     if not MIN_TESTS <= len(tests) <= MAX_TESTS:
-        raise refusal(Reason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {MAX_TESTS}")
+        raise refusal(ProposalReason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {MAX_TESTS}")
     if any(len(test) > MAX_TEST_CHARACTERS for test in tests):
-        raise refusal(Reason.TESTS, f"an assertion longer than {MAX_TEST_CHARACTERS} characters")
+        raise refusal(ProposalReason.TESTS, f"an assertion longer than {MAX_TEST_CHARACTERS} characters")
     return tests
 
 
@@ -116,14 +116,16 @@ def _entry_point(question: str, tests: tuple[str, ...]) -> str:
     called = set[str].intersection(*(_called_names(test) for test in tests))
     named = {name for name in called if re.search(rf"\b{re.escape(name)}\b", question)}
     if len(named) != 1:
-        raise refusal(Reason.ENTRY_POINT, f"the tests share {len(named)} functions that the question names, not one")
+        raise refusal(
+            ProposalReason.ENTRY_POINT, f"the tests share {len(named)} functions that the question names, not one"
+        )
     return named.pop()
 
 
 def _called_names(test: str) -> set[str]:
     tree, why = parse(test)
     if tree is None:
-        raise refusal(Reason.TESTS, why)
+        raise refusal(ProposalReason.TESTS, why)
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {function.id for function in calls if isinstance(function, ast.Name)} - _BUILTINS
 

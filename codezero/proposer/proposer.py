@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import CheckpointError, ProposalError
-from codezero.proposer.parsing import Reason, parse_proposal, refusal
+from codezero.proposer.parsing import ProposalReason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.protocols import GroupSampler
 from codezero.types import Completion, Metrics, Problem, ScoredGroup
@@ -28,7 +28,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calls: _Count
     written: _Count
-    refused: dict[Reason, _Count]
+    refused: dict[ProposalReason, _Count]
     recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]
     names: Annotated[list[_Name], msgspec.Meta(max_length=_REMEMBERED)] = msgspec.field(default_factory=list[str])
 
@@ -58,7 +58,7 @@ class ModelProposer:
         self._seed = seed
         self._calls = 0
         self._written = 0
-        self._refused = Counter[Reason]()
+        self._refused = Counter[ProposalReason]()
         self._recent: dict[str, None] = {}
         self._names: dict[str, None] = {}
         """Of the last problems' functions, oldest first."""
@@ -86,7 +86,7 @@ class ModelProposer:
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""
-        by_reason = {f"proposer/refused_{reason}": self._refused[reason] for reason in Reason}
+        by_reason = {f"proposer/refused_{reason}": self._refused[reason] for reason in ProposalReason}
         return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
 
     def save(self, folder: Path) -> None:
@@ -123,23 +123,23 @@ class ModelProposer:
             generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self._calls}").getrandbits(31),
         )
 
-    def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem | Reason:
+    def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem | ProposalReason:
         """The problem in `text`, or why it was refused, which is counted."""
         try:
             return self._accept(text, level, taken)
         except ProposalError as error:
-            reason = Reason(str(error).partition(":")[0])
+            reason = ProposalReason(str(error).partition(":")[0])
             self._refused[reason] += 1
             return reason
 
     def _accept(self, text: str, level: int, taken: Sequence[str]) -> Problem:
         problem = parse_proposal(text, level, self._peer_id)
         if problem.entry_point in taken:
-            raise refusal(Reason.DUPLICATE, "a name that it was told is taken")
+            raise refusal(ProposalReason.DUPLICATE, "a name that it was told is taken")
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
         if gist in self._recent:
-            raise refusal(Reason.DUPLICATE, "asked for recently")
+            raise refusal(ProposalReason.DUPLICATE, "asked for recently")
         _remember(self._recent, gist)
         if len(problem.entry_point) <= _LONGEST_NAME:
             _remember(self._names, problem.entry_point)

@@ -1,46 +1,92 @@
 """A proposer that learns what to propose: hierarchical GRPO with the solver's success as its reward.
 
-For each level asked for it writes a group of K proposals to one and the same prompt. Each earns validity x novelty x
-learnability (`rewards.py`) and is compared with the others of its group, so a level that is easy to please teaches no
-more than another. What is learned from is what the node attempted: its own proposals come back through the swarm into
-the batches of the next iterations, newest first, as many as `data.proposer_share` has places for. So that a group
-gets enough of them, no more groups are written in a proposing round than those places hold until the next one
-(`groups_per_round`): alone, a node attempts nearly everything it proposes; among peers, who take turns for the places,
-less, and after `wait` iterations a group is learned from with what is known. Proposals that nobody attempted are
-masked out, and those that are broken or repeated need no attempt to earn 0.
+For each level it writes a group of K proposals to one prompt. Each earns validity x novelty x learnability, in [0, 1],
+and is compared with the others of its group, so a level that is easy to please teaches no more than another. What is
+learned from is what the node attempted: its own proposals come back through the swarm into the batches of the next
+iterations. So that a group gets enough of them, a proposing round writes no more groups than the batches until the next
+one hold (`groups_per_round`); after `wait` iterations a group is learned from with what is known. Proposals that nobody
+attempted are masked out; those that are broken or repeated need no attempt to earn 0.
 
-prime-rl's `hierarchical_grpo` groups proposals in the same way. Absolute Zero (Zhao et al. 2025, arXiv 2505.03335)
-rewards 1 - p instead, which pays most for what the solver almost never does.
+Learnability is the variance of success, p(1 - p) (Rutherford et al. 2024, "No Regrets"), which bounds from below how
+much one step can gain (Bae et al. 2025, arXiv 2504.03380); times 4 it is 1 at one half. prime-rl's `hierarchical_grpo`
+groups proposals in the same way. Absolute Zero (Zhao et al. 2025, arXiv 2505.03335) rewards 1 - p instead, which pays
+most for what the solver almost never does.
 """
 
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from codezero.errors import CheckpointError
-from codezero.proposer.parsing import Reason
-from codezero.proposer.pending import Pending, PendingState, question_key
+from codezero.proposer.parsing import ProposalReason
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer
 from codezero.protocols import GroupLearner, GroupSampler, ProblemScreen
-from codezero.types import Metrics, Problem, ScoredGroup, Screened
+from codezero.types import (
+    BELIEF,
+    Completion,
+    Metrics,
+    Problem,
+    RewardedGroup,
+    ScoredGroup,
+    Screened,
+    problem_id,
+)
 
+MAX_GROUPS = 4096
 _FILE, _LEARNER, _SCREEN = "pending.json", "learner", "screen"
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """How proposals are grouped."""
+class Waiting(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of proposals that waits for the solver's attempts."""
 
-    size: int
-    """K: proposals for one level."""
-    most: int
-    """Levels in one proposing round."""
-    wait: int
-    """Iterations until a group is learned from as it is."""
+    prompt: str
+    completions: tuple[Completion, ...]
+    """[K]"""
+    problems: list[str | None]
+    """[K] key of each question on offer (`question_key`); None: not on offer, and nothing more will be known of it."""
+    rewards: list[float | None]
+    """[K] None: not known."""
+    waited: Annotated[int, Meta(ge=0)] = 0
+    """Iterations."""
+
+    def __post_init__(self) -> None:
+        if not len(self.completions) == len(self.problems) == len(self.rewards):
+            raise ValueError("not one problem and one reward for each completion")
+
+    def complete(self) -> bool:
+        pairs = zip(self.rewards, self.problems, strict=True)
+        return all(reward is not None or problem is None for reward, problem in pairs)
+
+
+def question_key(problem: Problem) -> str:
+    """By which it is known again when it has lost tests since (`vetting`)."""
+    return problem_id(problem.question, ())
+
+
+def learnability(successes: int, attempts: int) -> float:
+    """4p(1 - p) of p = (successes + 1) / (attempts + 2) (Laplace's rule of succession).
+
+    Few attempts prove little: one of two is no better evidence of one half than four of eight, but none of two is far
+    weaker evidence of zero.
+    """
+    success = (successes + 1) / (attempts + 2)
+    return 4 * success * (1 - success)
+
+
+def judged_learnability(groups: Sequence[ScoredGroup]) -> float | None:
+    """Of all attempts at one problem that the judge could score; None when there is none.
+
+    An attempt counts whole, by whether the judge believes it. The mean of its probabilities would not do: a judge that
+    cannot tell says one half of everything, and a proposer could earn the most by writing what cannot be judged.
+    """
+    judged = [verdict for group in groups for verdict in group.verdicts if verdict.trainable]
+    return learnability(sum(verdict.correctness >= BELIEF for verdict in judged), len(judged)) if judged else None
 
 
 def groups_per_round(places: int, every: int, size: int, most_offers: int) -> int:
@@ -57,13 +103,16 @@ class TrainedProposer(ModelProposer):
         *,
         learner: GroupLearner,
         screen: ProblemScreen,
-        groups: Groups,
+        group_size: int,
+        most_groups: int,
+        wait: int,
         peer_id: str,
         max_new_tokens: int,
         temperature: float,
         seed: int,
         taken: int = 0,
     ) -> None:
+        """group_size: K. most_groups: in one proposing round. wait: iterations until a group is learned from."""
         super().__init__(
             sampler,
             peer_id=peer_id,
@@ -73,53 +122,68 @@ class TrainedProposer(ModelProposer):
             seed=seed,
             taken=taken,
         )
-        self._learner, self._screen, self._groups = learner, screen, groups
-        self._pending = Pending(groups.wait)
-        self._looked: list[Screened] = []
-        """What was written since the last `learn`."""
+        self._learner, self._screen = learner, screen
+        self._group_size, self._most_groups, self._wait = group_size, most_groups, wait
+        self._waiting: list[Waiting] = []
+        self._screened: list[Screened] = []
+        """Of what was written since the last `learn`."""
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
-        """A group for each different level, as many as `Groups.most`; returns what is usable of them."""
-        taken = self._taken()
-        asked = list(dict.fromkeys(levels))[: self._groups.most]
-        prompts = [proposal_prompt(level, taken) for level in asked]
-        usable: list[Problem] = []
-        for level, prompt, completions in zip(asked, prompts, self._sample(prompts, self._groups.size), strict=True):
-            looked = [self._look(one.text, level, taken) for one in completions]
-            self._pending.add(
-                prompt, completions, [(question_key(one) if one else "", screened) for one, screened in looked]
-            )
-            self._looked += [screened for _, screened in looked]
-            usable += [one for one, screened in looked if one is not None and screened is Screened.USABLE]
+        """A group for each different level, as many as `most_groups`; returns what is usable of them."""
+        taken, usable = self._taken(), list[Problem]()
+        levels = list(dict.fromkeys(levels))[: self._most_groups]
+        prompts = [proposal_prompt(level, taken) for level in levels]
+        for level, prompt, group in zip(levels, prompts, self._sample(prompts, self._group_size), strict=True):
+            screened = [self._screen_text(completion.text, level, taken) for completion in group]
+            self._screened += [verdict for _, verdict in screened]
+            kept = [problem if verdict is Screened.USABLE else None for problem, verdict in screened]
+            usable += filter(None, kept)
+            keys = [problem and question_key(problem) for problem in kept]
+            zeros = [0.0 if verdict in (Screened.BROKEN, Screened.REPEATED) else None for _, verdict in screened]
+            self._waiting.append(Waiting(prompt, tuple(group), keys, zeros))
         self._written += len(usable)
         return usable
 
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
         """One update from the groups that wait no longer. `proposer/learnability` is that of what was attempted now."""
-        self._looked = []
-        told = self._pending.observe([one for one in scored if one.group.problem.proposer == self._peer_id])
-        done = self._learner.learn(self._pending.take())
+        self._screened = []
+        attempts: defaultdict[str | None, list[ScoredGroup]] = defaultdict(list)
+        for group in scored:
+            if group.group.problem.proposer == self._peer_id:
+                attempts[question_key(group.group.problem)].append(group)
+        learned: list[float] = []
+        for waiting in self._waiting:
+            waiting.waited += 1
+            for place, key in enumerate(waiting.problems):  # attempted in one iteration: the first that is known stands
+                if waiting.rewards[place] is None and (value := judged_learnability(attempts.get(key, ()))) is not None:
+                    waiting.rewards[place] = value
+                    learned.append(value)
+        ready = [waiting for waiting in self._waiting if waiting.complete() or waiting.waited >= self._wait]
+        self._waiting = [waiting for waiting in self._waiting if waiting not in ready]
+        update = self._learner.learn(
+            [RewardedGroup(waiting.prompt, waiting.completions, tuple(waiting.rewards)) for waiting in ready]
+        )
         return {
-            "proposer/learnability": statistics.fmean(told) if told else None,
-            "proposer/attempted": len(told),
-            "proposer/waiting_groups": len(self._pending),
-            **{f"proposer/train_{name}": value for name, value in done.items()},
+            "proposer/learnability": statistics.fmean(learned) if learned else None,
+            "proposer/attempted": len(learned),
+            "proposer/waiting_groups": len(self._waiting),
+            **{f"proposer/train_{name}": value for name, value in update.items()},
         }
 
     def metrics(self) -> Metrics:
         """Since the first iteration, and of what was written in this one: `proposer/validity`, the share that holds
         the rules; `proposer/novelty`, the share of these that is new."""
-        valid = [one for one in self._looked if one is not Screened.BROKEN]
-        novel = [one for one in valid if one is not Screened.REPEATED]
+        valid = [verdict for verdict in self._screened if verdict is not Screened.BROKEN]
+        novel = [verdict for verdict in valid if verdict is not Screened.REPEATED]
         return super().metrics() | {
-            "proposer/validity": len(valid) / len(self._looked) if self._looked else None,
+            "proposer/validity": len(valid) / len(self._screened) if self._screened else None,
             "proposer/novelty": len(novel) / len(valid) if valid else None,
         }
 
     def save(self, folder: Path) -> None:
         """Beside what a frozen one keeps: weights and optimiser, the groups that wait, and the memory of problems."""
         super().save(folder)
-        (folder / _FILE).write_bytes(msgspec.json.encode(self._pending.state()))
+        (folder / _FILE).write_bytes(msgspec.json.encode(self._waiting))
         for name, part in ((_LEARNER, self._learner), (_SCREEN, self._screen)):
             (folder / name).mkdir()
             part.save(folder / name)
@@ -128,15 +192,15 @@ class TrainedProposer(ModelProposer):
         super().load(folder)
         path = folder / _FILE
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=PendingState)
+            waiting = msgspec.json.decode(path.read_bytes(), type=Annotated[list[Waiting], Meta(max_length=MAX_GROUPS)])
         except (OSError, msgspec.MsgspecError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
         self._screen.load(folder / _SCREEN)
         self._learner.load(folder / _LEARNER)
-        self._pending.become(state)
+        self._waiting = waiting
 
-    def _look(self, text: str, level: int, taken: Sequence[str]) -> tuple[Problem | None, Screened]:
-        read = self._read(text, level, taken)
-        if isinstance(read, Reason):
-            return None, Screened.REPEATED if read is Reason.DUPLICATE else Screened.BROKEN
-        return read, self._screen.look(read)
+    def _screen_text(self, text: str, level: int, taken: Sequence[str]) -> tuple[Problem | None, Screened]:
+        problem = self._read(text, level, taken)
+        if isinstance(problem, ProposalReason):
+            return None, Screened.REPEATED if problem is ProposalReason.DUPLICATE else Screened.BROKEN
+        return problem, self._screen.look(problem)

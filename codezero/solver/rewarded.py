@@ -46,13 +46,15 @@ class RewardedLearner:
     def _rows(self, group: RewardedGroup) -> list[Row]:
         """Of the completions whose reward is known; none when they do not differ."""
         known = [value is not None and math.isfinite(value) for value in group.rewards]
-        values = torch.tensor([value or 0.0 if told else 0.0 for value, told in zip(group.rewards, known, strict=True)])
+        values = torch.tensor(
+            [value or 0.0 if valid else 0.0 for value, valid in zip(group.rewards, known, strict=True)]
+        )
         weights = advantages(values, torch.tensor(known, dtype=torch.bool), self.learner.config.scale_rewards).tolist()
         if not any(weights):
             return []
         prompt = tuple(encode_prompts(self.learner.policy.tokenizer, [group.prompt])[0])
         return [
             Row(prompt, completion.token_ids, completion.logprobs, weight)
-            for completion, weight, told in zip(group.completions, weights, known, strict=True)
-            if told
+            for completion, weight, valid in zip(group.completions, weights, known, strict=True)
+            if valid
         ]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
-from codezero.problems.library import Library
 from codezero.problems.rows import read_rows
 from codezero.problems.synthetic.tasks import parse_question, worked
 from codezero.protocols import Evaluator
@@ -86,29 +85,31 @@ def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say
 
 def canary_source(settings: EvaluatorConfig) -> "CanarySource":
     """Synthetic problems and their mutants, or a file of MBPP or CodeContests rows. Raises ProblemError."""
-    from codezero.evaluator.canaries import CanarySource
+    from codezero.evaluator.canaries import CanaryLibrary, CanarySource
 
     if not settings.canaries_from:
         return CanarySource(worked)
-    library = Library(read_rows(Path(settings.canaries_from)))
+    library = CanaryLibrary(read_rows(Path(settings.canaries_from)))
     logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
     return CanarySource(library)
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class CalibrationFamily:
     """The problems on which a judge was calibrated; of others its figures say nothing."""
 
     name: str
     holds: Callable[[Problem], bool]
 
 
-def calibration_family(settings: EvaluatorConfig) -> Family:
+def calibration_family(settings: EvaluatorConfig) -> CalibrationFamily:
     """Of the canaries. A file's family are the problems of the style that its rows have. Raises ProblemError."""
     if not settings.canaries_from:
-        return Family("the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None)
+        return CalibrationFamily(
+            "the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None
+        )
     styles = {row.problem.style for row in islice(read_rows(Path(settings.canaries_from)), _ROWS)}
-    return Family(f"the problems of {settings.canaries_from}", lambda problem: problem.style in styles)
+    return CalibrationFamily(f"the problems of {settings.canaries_from}", lambda problem: problem.style in styles)
 
 
 def build_auditor(config: NodeConfig, stack: contextlib.ExitStack) -> "Auditor | None":

@@ -68,7 +68,7 @@ def build_proposer(
 def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say) -> ProposerParts:
     from codezero.models.sampler import Sampler
     from codezero.problems.screen import Screen
-    from codezero.proposer.training import Groups, TrainedProposer, groups_per_round
+    from codezero.proposer.training import TrainedProposer, groups_per_round
     from codezero.solver.rewarded import RewardedLearner
     from codezero.swarm.schema import MAX_ITEMS
 
@@ -79,7 +79,9 @@ def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bo
         Sampler(policy),
         learner=RewardedLearner(build_learner(config, policy, proposer_training(config))),
         screen=Screen(fits),
-        groups=Groups(settings.group_size, most, settings.wait),
+        group_size=settings.group_size,
+        most_groups=most,
+        wait=settings.wait,
         peer_id=peer_id,
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,

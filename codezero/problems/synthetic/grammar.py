@@ -57,7 +57,7 @@ class Differ(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProgramKind:
     """One shape of program. Templates name the slots by position."""
 
     level: int
@@ -88,13 +88,13 @@ def _chain(f: Sequence[Function]) -> Function:
 
 _IF = "{1} if {0} else {2}"
 
-KINDS: Mapping[str, Kind] = {
-    "int1": Kind(1, "x", "x", (_INT,), ("returns {0}",), "{0}", _single, weight=2),
-    "str1": Kind(1, "s", "s", (_STR,), ("returns {0}",), "{0}", _single),
-    "list1": Kind(2, "nums", "nums", (_LIST,), ("returns {0}",), "{0}", _single),
-    "two": Kind(2, "a, b", "", (_PAIR,), ("returns {0}",), "{0}", _single),
-    "pred": Kind(2, "x", "x", (_PRED,), ("returns True if x is {0}",), "{0}", _single),
-    "int2": Kind(
+KINDS: Mapping[str, ProgramKind] = {
+    "int1": ProgramKind(1, "x", "x", (_INT,), ("returns {0}",), "{0}", _single, weight=2),
+    "str1": ProgramKind(1, "s", "s", (_STR,), ("returns {0}",), "{0}", _single),
+    "list1": ProgramKind(2, "nums", "nums", (_LIST,), ("returns {0}",), "{0}", _single),
+    "two": ProgramKind(2, "a, b", "", (_PAIR,), ("returns {0}",), "{0}", _single),
+    "pred": ProgramKind(2, "x", "x", (_PRED,), ("returns True if x is {0}",), "{0}", _single),
+    "int2": ProgramKind(
         2,
         "x",
         "x",
@@ -106,7 +106,7 @@ KINDS: Mapping[str, Kind] = {
         differ=Differ.NAME,
         drops=(("int1", (0,)), ("int1", (1,))),
     ),
-    "map": Kind(
+    "map": ProgramKind(
         3,
         "nums",
         "x",
@@ -115,7 +115,7 @@ KINDS: Mapping[str, Kind] = {
         "[{0} for x in nums]",
         lambda f: lambda nums: [f[0](x) for x in nums],
     ),
-    "filter": Kind(
+    "filter": ProgramKind(
         3,
         "nums",
         "x",
@@ -124,7 +124,7 @@ KINDS: Mapping[str, Kind] = {
         "[x for x in nums if {0}]",
         lambda f: lambda nums: [x for x in nums if f[0](x)],
     ),
-    "str2": Kind(
+    "str2": ProgramKind(
         3,
         "s",
         "s",
@@ -136,7 +136,7 @@ KINDS: Mapping[str, Kind] = {
         differ=Differ.NAME,
         drops=(("str1", (0,)), ("str1", (1,))),
     ),
-    "ifint": Kind(
+    "ifint": ProgramKind(
         3,
         "x",
         "x",
@@ -147,7 +147,7 @@ KINDS: Mapping[str, Kind] = {
         differ=Differ.ALL,
         drops=(("int1", (1,)), ("int1", (2,))),
     ),
-    "filtmap": Kind(
+    "filtmap": ProgramKind(
         4,
         "nums",
         "x",
@@ -157,7 +157,7 @@ KINDS: Mapping[str, Kind] = {
         lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
         drops=(("map", (1,)), ("filter", (0,))),
     ),
-    "redfilt": Kind(
+    "redfilt": ProgramKind(
         4,
         "nums",
         "x",
@@ -168,7 +168,7 @@ KINDS: Mapping[str, Kind] = {
         outer=0,
         drops=(("filter", (1,)),),
     ),
-    "redmap": Kind(
+    "redmap": ProgramKind(
         4,
         "nums",
         "x",
@@ -179,7 +179,7 @@ KINDS: Mapping[str, Kind] = {
         outer=0,
         drops=(("map", (1,)),),
     ),
-    "ordmap": Kind(
+    "ordmap": ProgramKind(
         4,
         "nums",
         "x",
@@ -190,7 +190,7 @@ KINDS: Mapping[str, Kind] = {
         outer=0,
         drops=(("map", (1,)),),
     ),
-    "ordfilt": Kind(
+    "ordfilt": ProgramKind(
         4,
         "nums",
         "x",
@@ -201,7 +201,7 @@ KINDS: Mapping[str, Kind] = {
         outer=0,
         drops=(("filter", (1,)),),
     ),
-    "redfiltmap": Kind(
+    "redfiltmap": ProgramKind(
         5,
         "nums",
         "x",
@@ -212,7 +212,7 @@ KINDS: Mapping[str, Kind] = {
         outer=0,
         drops=(("redmap", (0, 2)), ("redfilt", (0, 1)), ("filtmap", (1, 2))),
     ),
-    "ordfiltmap": Kind(
+    "ordfiltmap": ProgramKind(
         5,
         "nums",
         "x",
@@ -223,7 +223,7 @@ KINDS: Mapping[str, Kind] = {
         outer=0,
         drops=(("filtmap", (1, 2)), ("ordfilt", (0, 1)), ("ordmap", (0, 2))),
     ),
-    "ifmap": Kind(
+    "ifmap": ProgramKind(
         5,
         "nums",
         "x",
@@ -234,7 +234,7 @@ KINDS: Mapping[str, Kind] = {
         differ=Differ.ALL,
         drops=(("filtmap", (0, 1)), ("map", (1,))),
     ),
-    "redifmap": Kind(
+    "redifmap": ProgramKind(
         5,
         "nums",
         "x",

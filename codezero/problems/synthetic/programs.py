@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from codezero.problems.synthetic.grammar import KINDS, LEVELS, Differ, Kind, Slot
+from codezero.problems.synthetic.grammar import KINDS, LEVELS, Differ, ProgramKind, Slot
 from codezero.problems.synthetic.vocabulary import Op
 
 _KIND_NAMES = {
@@ -58,7 +58,7 @@ def _draw(slot: Slot, name: str, random: Random) -> Op:
     return Op(name, random.choice(slot.family[name].constants))
 
 
-def _may_stand_together(kind: Kind, ops: tuple[Op, ...]) -> bool:
+def _may_stand_together(kind: ProgramKind, ops: tuple[Op, ...]) -> bool:
     match kind.differ:
         case Differ.NOTHING:
             return True

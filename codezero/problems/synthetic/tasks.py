@@ -31,7 +31,7 @@ __all__ = [
     "LEVELS",
     "Spec",
     "Split",
-    "Task",
+    "SyntheticTask",
     "corrupt_text",
     "fence",
     "held_out",
@@ -74,7 +74,7 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SyntheticTask:
     """A problem and the program it asks for."""
 
     problem: Problem
@@ -83,7 +83,7 @@ class Task:
     """What the problem's tests assert, as values."""
 
 
-def make_task(random: Random, level: int | None = None, split: Split = Split.TRAIN) -> Task:
+def make_task(random: Random, level: int | None = None, split: Split = Split.TRAIN) -> SyntheticTask:
     """One task; the same state of `random` gives the same task. `level` None draws it uniformly from 1..5."""
     level = random.choice(LEVELS) if level is None else level
     spec = sample_spec(random, level)
@@ -103,7 +103,7 @@ def make_task(random: Random, level: int | None = None, split: Split = Split.TRA
         level=level,
         reference=render(spec, name),
     )
-    return Task(problem, spec, tuple(cases))
+    return SyntheticTask(problem, spec, tuple(cases))
 
 
 def held_out(count: int, seed: int) -> list[Problem]:
@@ -117,7 +117,7 @@ def held_out(count: int, seed: int) -> list[Problem]:
     return list(problems.values())
 
 
-def mutants(task: Task, random: Random, count: int) -> list[str]:
+def mutants(task: SyntheticTask, random: Random, count: int) -> list[str]:
     """Up to `count` distinct wrong solutions, each failing at least one of the task's tests.
 
     Fewer are returned where the neighbourhood of a small program holds no more.
