@@ -28,7 +28,7 @@ import torch
 
 from codezero.config import NodeConfig
 from codezero.proposer.difficulty import BandTS
-from codezero.proposer.rewards import judged_learnability
+from codezero.proposer.training import judged_learnability
 from codezero.protocols import Evaluator, Proposer, Solver
 from codezero.settings import compose
 from codezero.stats import mean_interval
