@@ -20,7 +20,7 @@ from typing import Any
 from eth_account import Account
 from web3 import Web3
 
-from codezero.chain.artifacts import coordinator_artifact
+from codezero.chain.contract import coordinator_artifact
 from codezero.chain.devchain_process import DATABASE, start
 
 

@@ -1,28 +1,30 @@
-"""The swarm's contract: typed questions, and calls that are simulated, sent, awaited and explained when refused."""
+"""The swarm's contract through web3: typed questions, its history, and calls that are sent, awaited and explained."""
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Unpack
 
+import msgspec
+from eth_abi.exceptions import DecodingError
 from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
+from web3.exceptions import MismatchedABI, Web3Exception
+from web3.types import EventData, LogReceipt, TxReceipt
 
-from codezero.chain.codec import decode_result, encode_call, encode_deployment
-from codezero.chain.errors import (
-    ChainUnreachableError,
-    ForeignOwnerError,
-    PeerIdAlreadyRegisteredError,
-)
+from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError, RpcError
+from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import RoundStage, RoundWatch
-from codezero.chain.rpc import Question, Receipt, Rpc, read_bytes, read_quantity
-from codezero.chain.sender import Sender
-from codezero.chain.signed import Signed
+from codezero.chain.sender import Sender, SendOptions
 from codezero.errors import ChainError, ConfigError
 
 logger = logging.getLogger(__name__)
 
+ARTIFACT = Path(__file__).parent / "artifacts" / "SwarmCoordinator.json"
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
 SECONDS = 60.0
@@ -30,40 +32,74 @@ SECONDS = 60.0
 MAX_PEERS = 100
 """Asked about in one call: an answer has at most 64 KiB."""
 NOBODY = "0x" + 40 * "0"
+FIRST_SPAN, LARGEST_SPAN = 1000, 100_000
+"""Blocks whose events are requested at once at first, and at most; many endpoints refuse much more than the first."""
+GOAL = 500
+"""Events in one answer above which the next range does not grow."""
+MALFORMED = (Web3Exception, DecodingError, OverflowError)
+"""What web3 raises over return data that is not of the contract's types."""
+
+
+class Artifact(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A contract as `contracts/compile.mjs` left it; it ships with the package and is never edited."""
+
+    contract_name: str
+    compiler: str
+    settings: dict[str, Any]
+    source_sha256: str
+    """Hex, of the bytes of the Solidity file."""
+    abi: list[dict[str, Any]]
+    bytecode: str
+    """0x and hex: the code that deploys, constructor arguments to be appended."""
+    deployed_bytecode: str
+    """0x and hex: the code on the chain, with zeros where the constructor puts the contract's own address."""
+
+
+@cache
+def coordinator_artifact() -> Artifact:
+    """`contracts/SwarmCoordinator.sol`. Raises ChainError when the installation lacks it."""
+    try:
+        return msgspec.json.decode(ARTIFACT.read_bytes(), type=Artifact)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ChainError(f"{ARTIFACT} is missing or damaged; install codezero again: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A line of a leaderboard."""
+class EventPage:
+    """The events of some blocks, in order. Strings in them are at most what the contract's bounds allow."""
 
-    peer: str
-    count: int
+    events: tuple[EventData, ...]
+    cursor: int
+    """The first block that was not read: where to go on from, also another day."""
+    head: int
+    """The newest block when the scan began; the scan is over when `cursor` has passed it."""
 
 
-class Coordinator:
+class ContractCoordinator:
     """One contract on one chain. Without a sender it only reads. Safe to use from several threads."""
 
-    def __init__(self, rpc: Rpc, contract: str, sender: Sender | None = None) -> None:
+    def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
         if not is_address(contract):
             raise ConfigError(f"chain.contract={contract[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
-        self.rpc, self.contract = rpc, to_checksum_address(contract)
+        self.client, self.contract = client, to_checksum_address(contract)
+        self._contract: Any = client.eth.contract(address=self.contract, abi=coordinator_artifact().abi)
         self._sender = sender
         self._watch = RoundWatch(self.round_and_stage)
 
     @property
     def account(self) -> str:
-        """Who sends. Raises ChainError without a sender."""
+        """The sending account. Raises ChainError without a sender."""
         return self.sender.address
 
     @property
     def sender(self) -> Sender:
-        """What sends. Raises ChainError without one."""
+        """Raises ChainError without one."""
         if self._sender is None:
             raise ChainError("this needs an account; name a keystore or a signer")
         return self._sender
 
     def close(self) -> None:
-        """Ends the background reading; the RPC stays open."""
+        """Ends the background reading; the client stays open."""
         self._watch.close()
 
     # ---- questions. Each raises ChainUnreachableError, WrongChainError, RpcError
@@ -74,63 +110,72 @@ class Coordinator:
 
     def round_and_stage(self) -> RoundStage:
         """Both from one exchange, read now."""
-        (round_number,), (stage,) = self._ask_all([("currentRound", ()), ("currentStage", ())])
-        return RoundStage(round_number, stage)
+        functions = self._contract.functions
+        with _named_errors("currentRound"), self.client.batch_requests() as batch:
+            batch.add(functions.currentRound())
+            batch.add(functions.currentStage())
+            numbers: list[Any] = batch.execute()
+        return RoundStage(*numbers)
 
     def owners(self, peers: Sequence[str]) -> dict[str, str | None]:
         """The account that registered each peer id; None: nobody has."""
         owners: dict[str, str | None] = {}
-        for page in _pages(peers):
-            (found,) = self._ask("getEoa", page)
-            owners |= {
-                peer: None if owner == NOBODY else to_checksum_address(owner) for peer, owner in _paired(page, found)
-            }
+        for start in range(0, len(peers), MAX_PEERS):
+            page = list(peers[start : start + MAX_PEERS])
+            answers = self._ask("getEoa", page)
+            if len(answers) != len(page):
+                raise ChainUnreachableError("the contract answered about other peers than were asked for")
+            owners |= {peer: None if owner == NOBODY else owner for peer, owner in zip(page, answers, strict=True)}
         return owners
-
-    def total_rewards(self, peers: Sequence[str]) -> dict[str, int]:
-        totals: dict[str, int] = {}
-        for page in _pages(peers):
-            (found,) = self._ask("getTotalRewards", page)
-            totals |= dict(_paired(page, found))
-        return totals
 
     def reward_of(self, round_number: int, peer: str, stage: int = STAGE) -> int | None:
         """What was submitted for the peer; None: nothing yet."""
         submitted, rewards = self._ask("getPeerRoundStageReward", round_number, stage, [peer])
-        [(_, (done, reward))] = _paired([peer], list(zip(submitted, rewards, strict=True)))
-        return reward if done else None
+        if (len(submitted), len(rewards)) != (1, 1):
+            raise ChainUnreachableError("the contract answered about other peers than were asked for")
+        return rewards[0] if submitted[0] else None
 
     def ballot_of(self, round_number: int, peer: str) -> list[str]:
-        """Whom the peer voted for; empty: it has not voted."""
-        return list(self._ask("getVoterVotes", round_number, peer)[0])
-
-    def votes_for(self, round_number: int, peer: str) -> int:
-        return self._ask("getPeerVoteCount", round_number, peer)[0]
-
-    def leaderboard(self, start: int = 0, end: int = 100) -> list[Place]:
-        """Places `start` to `end` - 1 by votes ever received; the contract hands out 100 at a time."""
-        peers, counts = self._ask("winnerLeaderboard", start, end)
-        return [Place(peer, count) for peer, count in zip(peers, counts, strict=True)]
-
-    def voters(self, start: int = 0, end: int = 100) -> list[Place]:
-        """As `leaderboard`, by the number of rounds in which a peer voted."""
-        peers, counts = self._ask("voterLeaderboard", start, end)
-        return [Place(peer, count) for peer, count in zip(peers, counts, strict=True)]
+        """The peers that this one voted for; empty: it has not voted."""
+        return list(self._ask("getVoterVotes", round_number, peer))
 
     def bootnodes(self) -> list[str]:
         """Multiaddresses as their manager wrote them: strangers' text."""
-        return list(self._ask("getBootnodes")[0])
+        return list(self._ask("getBootnodes"))
 
     def is_owner(self, account: str) -> bool:
-        return self._has_role("OWNER_ROLE", account)
+        return self._ask("hasRole", keccak(text="OWNER_ROLE"), account)
 
     def is_stage_manager(self, account: str) -> bool:
         """May the account open rounds?"""
-        return self._has_role("STAGE_MANAGER_ROLE", account)
+        return self._ask("hasRole", keccak(text="STAGE_MANAGER_ROLE"), account)
 
-    def head(self) -> int:
-        """Number of the newest block."""
-        return self.rpc.ask(Question("eth_blockNumber", [], read_quantity))
+    def history(self, since: int = 0, names: Sequence[str] = ()) -> Iterator[EventPage]:
+        """Pages from block `since` to the newest; `names` of events, all when empty. An empty page reports progress.
+
+        A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
+        """
+        known = {event.name: topic for topic, event in self._events.items()}
+        if unknown := [name for name in names if name not in known]:
+            raise ChainError(f"the contract has no event {unknown[0]!r}; it has {', '.join(sorted(known))}")
+        topics: Any = [[known[name] for name in names]] if names else []
+        head, span, cursor = self.client.eth.block_number, FIRST_SPAN, since
+        while cursor <= head:
+            last = min(cursor + span - 1, head)
+            try:
+                logs = self.client.eth.get_logs(
+                    {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": topics}
+                )
+            except (RpcError, ChainUnreachableError):
+                if span == 1:
+                    raise
+                span = max(1, span // 4)
+                continue
+            events = [event for log in logs if (event := self._decode(log)) and cursor <= event["blockNumber"] <= last]
+            cursor = last + 1
+            yield EventPage(tuple(sorted(events, key=lambda e: (e["blockNumber"], e["logIndex"]))), cursor, head)
+            if len(logs) < GOAL:
+                span = min(2 * span, LARGEST_SPAN)
 
     # ---- calls. Each raises ContractError when refused, UnknownOutcomeError when sent and not seen, ChainError
 
@@ -139,66 +184,41 @@ class Coordinator:
         owner = self.owners([peer])[peer]
         if owner is None:
             try:
-                self._call("registerPeer", peer)
-            except PeerIdAlreadyRegisteredError:
+                self.send("registerPeer", peer)
+            except ContractError as error:
+                if error.name != REGISTERED:
+                    raise
                 logger.debug("%s was registered meanwhile", peer)
             owner = self._owner_soon(peer)
         if owner != self.account:
             raise ForeignOwnerError(peer, owner, self.account)
 
-    def submit_reward(
-        self,
-        round_number: int,
-        reward: int,
-        peer: str,
-        *,
-        seconds: float = SECONDS,
-        earlier: Sequence[Signed] = (),
-        record: Callable[[Signed], None] | None = None,
-    ) -> Receipt:
-        """`earlier`, `record`: see `Sender.transact`."""
-        return self._call(
-            "submitReward", round_number, STAGE, reward, peer, seconds=seconds, earlier=earlier, record=record
-        )
+    def submit_reward(self, round_number: int, reward: int, peer: str, **options: Unpack[SendOptions]) -> TxReceipt:
+        return self.send("submitReward", round_number, STAGE, reward, peer, **options)
 
     def submit_winners(
-        self,
-        round_number: int,
-        winners: Sequence[str],
-        peer: str,
-        *,
-        seconds: float = SECONDS,
-        earlier: Sequence[Signed] = (),
-        record: Callable[[Signed], None] | None = None,
-    ) -> Receipt:
-        """`earlier`, `record`: see `Sender.transact`."""
-        return self._call(
-            "submitWinners", round_number, list(winners), peer, seconds=seconds, earlier=earlier, record=record
-        )
+        self, round_number: int, winners: Sequence[str], peer: str, **options: Unpack[SendOptions]
+    ) -> TxReceipt:
+        return self.send("submitWinners", round_number, list(winners), peer, **options)
 
     def advance(self) -> RoundStage:
         """Open the next stage or round; only the stage manager may. Returns what is open afterwards."""
-        self._call("updateStageAndRound")
+        self.send("updateStageAndRound")
         now = self.round_and_stage()
-        self._watch.tell(now)
+        self._watch.update(now)
         return now
 
     def add_bootnodes(self, addresses: Sequence[str]) -> None:
-        self._call("addBootnodes", list(addresses))
+        self.send("addBootnodes", list(addresses))
 
-    def clear_bootnodes(self) -> None:
-        self._call("clearBootnodes")
+    def send(self, name: str, *arguments: object, **options: Unpack[SendOptions]) -> TxReceipt:
+        """Bring one call about; see `Sender.transact`."""
+        return self.sender.transact(self.contract, self.encode(name, *arguments), **{"seconds": SECONDS, **options})
 
-    def _call(
-        self,
-        name: str,
-        *arguments: object,
-        seconds: float = SECONDS,
-        earlier: Sequence[Signed] = (),
-        record: Callable[[Signed], None] | None = None,
-    ) -> Receipt:
-        sender, data = self.sender, encode_call(name, *arguments)
-        return sender.transact(self.contract, data, seconds, earlier=earlier, record=record)
+    def encode(self, name: str, *arguments: object) -> bytes:
+        """The data of a transaction that calls `name`. Raises ChainError for arguments that the ABI cannot hold."""
+        with _named_errors(name):
+            return bytes.fromhex(self._contract.encode_abi(name, arguments)[2:])
 
     def _owner_soon(self, peer: str) -> str:
         """An endpoint may lag a moment behind the one that showed the receipt. Raises ChainUnreachableError."""
@@ -208,38 +228,44 @@ class Coordinator:
                 return owner
         raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
 
-    def _has_role(self, role: str, account: str) -> bool:
-        return self._ask("hasRole", keccak(text=role), account)[0]
+    def _ask(self, name: str, *arguments: object) -> Any:
+        with _named_errors(name):
+            return self._contract.functions[name](*arguments).call()
 
-    def _ask(self, name: str, *arguments: object) -> tuple[Any, ...]:
-        return self._ask_all([(name, arguments)])[0]
+    @cached_property
+    def _events(self) -> dict[str, Any]:
+        """By topic."""
+        return {event.topic: event for event in self._contract.events}
 
-    def _ask_all(self, calls: Sequence[tuple[str, Sequence[object]]]) -> list[tuple[Any, ...]]:
-        questions = [
-            Question(
-                "eth_call",
-                [{"to": self.contract, "data": "0x" + encode_call(name, *arguments).hex()}, "latest"],
-                read_bytes,
-            )
-            for name, arguments in calls
-        ]
-        answers = self.rpc.batch(questions)
-        return [decode_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
+    def _decode(self, log: LogReceipt) -> EventData | None:
+        """None for another contract's event, one that this contract does not have, and a malformed one."""
+        topic = log["topics"][0].to_0x_hex() if log["topics"] else ""
+        if log["address"] == self.contract and topic in self._events:
+            with contextlib.suppress(*MALFORMED):
+                return self._events[topic].process_log(log)
+        return None
 
 
 def deploy(sender: Sender, owner: str | None = None, *, seconds: float = 2 * SECONDS) -> str:
     """A new coordinator whose roles all belong to `owner` (the sender unless given). Returns its address."""
-    receipt = sender.transact(None, encode_deployment(owner or sender.address), seconds)
-    if receipt.contract_address is None:
+    artifact = coordinator_artifact()
+    factory: Any = sender.client.eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)
+    data = factory.constructor(owner or sender.address).data_in_transaction
+    address = sender.transact(None, bytes.fromhex(data[2:]), seconds=seconds).get("contractAddress")
+    if address is None:
         raise ChainUnreachableError("the endpoint does not say where the contract was deployed")
-    return to_checksum_address(receipt.contract_address)
+    return to_checksum_address(address)
 
 
-def _pages(peers: Sequence[str]) -> list[list[str]]:
-    return [list(peers[start : start + MAX_PEERS]) for start in range(0, len(peers), MAX_PEERS)]
-
-
-def _paired(peers: Sequence[str], answers: Sequence[Any]) -> list[tuple[str, Any]]:
-    if len(peers) != len(answers):
-        raise ChainUnreachableError("the contract answered about other peers than were asked for")
-    return list(zip(peers, answers, strict=True))
+@contextlib.contextmanager
+def _named_errors(name: str) -> Generator[None]:
+    """Raises ChainError for arguments that the ABI cannot hold, and ChainUnreachableError for an answer that is not of
+    the ABI's types: no contract is there, or the endpoint made it up."""
+    try:
+        yield
+    except (MismatchedABI, UnicodeEncodeError) as error:
+        raise ChainError(f"{name}: an argument is out of bounds ({type(error).__name__})") from error
+    except MALFORMED as error:
+        raise ChainUnreachableError(
+            f"the contract answered {name} with nothing or something malformed; is the contract's address right?"
+        ) from error

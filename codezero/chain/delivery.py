@@ -5,20 +5,19 @@ import sqlite3
 import time
 from typing import Literal
 
-from codezero.chain.contract import Coordinator
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.errors import (
+    REWARDED,
+    VOTED,
     ChainUnreachableError,
     ContractError,
     ForeignOwnerError,
     InsufficientFundsError,
-    InvalidVoterPeerIdError,
-    RewardAlreadySubmittedError,
     UnknownOutcomeError,
-    WinnerAlreadyVotedError,
     WrongChainError,
 )
 from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
-from codezero.chain.rpc import Receipt
+from codezero.chain.sender import SendOptions
 from codezero.errors import ChainError
 from codezero.system.backoff import Backoff
 
@@ -67,7 +66,7 @@ class Complaints:
 class Delivery:
     """Used from the outbox's thread only."""
 
-    def __init__(self, store: OutboxStore, coordinator: Coordinator, peer: str) -> None:
+    def __init__(self, store: OutboxStore, coordinator: ContractCoordinator, peer: str) -> None:
         self.complaints = Complaints(store)
         self.everything = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         """For what no submission can get past."""
@@ -96,7 +95,8 @@ class Delivery:
             except ChainError as error:
                 self._store.explain(submission, str(error))
                 backoff.failed()
-                self._registered = self._registered and not isinstance(error, InvalidVoterPeerIdError)
+                if isinstance(error, ContractError) and error.name == "InvalidVoterPeerId":
+                    self._registered = False
                 if isinstance(error, CONCERNS_ALL):
                     self.failed(error)
                     return
@@ -119,19 +119,20 @@ class Delivery:
     def _settle(self, submission: Submission) -> None:
         """Raises ChainError when it is not settled yet."""
         try:
-            receipt = self._submit(submission)
-        except (RewardAlreadySubmittedError, WinnerAlreadyVotedError):
-            # The peer is this account's, so nobody else can have done it: an earlier life did, and did not hear of it.
-            self._store.settle(submission, "accepted", reason=self._find(submission))
+            hash = self._submit(submission)
         except ContractError as error:
-            if not error.final:
+            if error.name in (REWARDED, VOTED):
+                # The peer is this account's, so an earlier process submitted it and was not answered.
+                self._store.settle(submission, "accepted", reason=self._find(submission))
+            elif error.final:
+                logger.debug("round %d: %s refused: %s", submission.round, submission.kind, error)
+                self._store.settle(submission, "refused", reason=str(error))
+                self.complaints.say(submission.kind, f"{submission.kind} refused: {error}")
+                return
+            else:
                 raise
-            logger.debug("round %d: %s refused: %s", submission.round, submission.kind, error)
-            self._store.settle(submission, "refused", reason=str(error))
-            self.complaints.say(submission.kind, f"{submission.kind} refused: {error}")
-            return
         else:
-            self._store.settle(submission, "accepted", hash=receipt.transaction_hash)
+            self._store.settle(submission, "accepted", hash=hash)
         self.complaints.over(submission.kind)
 
     def _find(self, submission: Submission) -> str:
@@ -145,22 +146,15 @@ class Delivery:
             raise ChainUnreachableError("the chain contradicts itself about what was submitted already")
         return "found on the chain" + ("" if found == [submission.value] else " with another value")
 
-    def _submit(self, submission: Submission) -> Receipt:
-        earlier = self._store.signed_for(submission)
+    def _submit(self, submission: Submission) -> str:
+        """The hash of the transaction that took effect."""
+        options: SendOptions = {
+            "seconds": SECONDS,
+            "earlier": self._store.signed_for(submission),
+            "record": lambda signed: self._store.record(submission, signed),
+        }
         if submission.kind == "reward":
-            return self._coordinator.submit_reward(
-                submission.round,
-                int(submission.value),
-                self._peer,
-                seconds=SECONDS,
-                earlier=earlier,
-                record=lambda signed: self._store.record(submission, signed),
-            )
-        return self._coordinator.submit_winners(
-            submission.round,
-            [submission.value],
-            self._peer,
-            seconds=SECONDS,
-            earlier=earlier,
-            record=lambda signed: self._store.record(submission, signed),
-        )
+            receipt = self._coordinator.submit_reward(submission.round, int(submission.value), self._peer, **options)
+        else:
+            receipt = self._coordinator.submit_winners(submission.round, [submission.value], self._peer, **options)
+        return receipt["transactionHash"].to_0x_hex()

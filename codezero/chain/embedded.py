@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from eth_utils.address import to_checksum_address
 from msgspec import Meta
+from web3.types import RPCEndpoint
 
 from codezero.chain.contract import deploy
 from codezero.chain.errors import RpcError
-from codezero.chain.rpc import Question, Rpc, read_quantity
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.errors import ChainError
 from codezero.system.files import read_private, write_new
@@ -23,6 +25,7 @@ MAX_FILE = 4096
 POOR = 10**18
 """wei: an account with less asks the faucet."""
 METHOD_NOT_FOUND = -32601
+FUND = RPCEndpoint("codezero_fund")
 
 
 class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,13 +35,13 @@ class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contract: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
 
 
-def fund(rpc: Rpc, address: str) -> bool:
+def fund(client: ChainClient, address: str) -> bool:
     """Let a development chain's faucet fill a poor account. False: this chain has none. Raises ChainError."""
-    balance = rpc.ask(Question("eth_getBalance", [address, "latest"], read_quantity))
+    balance = client.eth.get_balance(to_checksum_address(address))
     if balance >= POOR:
         return True
     try:
-        rpc.ask(Question("codezero_fund", [address], lambda _raw: True))
+        client.provider.make_request(FUND, [address])
     except RpcError as error:
         if error.code == METHOD_NOT_FOUND:
             return False
@@ -46,7 +49,7 @@ def fund(rpc: Rpc, address: str) -> bool:
     return True
 
 
-def own_contract(folder: Path, rpc: Rpc, sender: Sender) -> str:
+def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
     """The address of the contract of this chain, deployed now if there is none; of several callers one does it.
 
     Raises ChainError.
@@ -56,12 +59,12 @@ def own_contract(folder: Path, rpc: Rpc, sender: Sender) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             founded = _read(path)
-            if founded.chain_id == rpc.chain_id:
+            if founded.chain_id == client.chain_id:
                 return founded.contract
             os.replace(path, path.with_name(f"{FILE}.{founded.chain_id}"))  # of a chain that is no more
         address = deploy(sender)
-        logger.info("contract %s was deployed on chain %d", address, rpc.chain_id)
-        write_new(path, msgspec.json.encode(Founded(rpc.chain_id, address)))
+        logger.info("contract %s was deployed on chain %d", address, client.chain_id)
+        write_new(path, msgspec.json.encode(Founded(client.chain_id, address)))
         return address
 
 

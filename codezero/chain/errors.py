@@ -7,13 +7,13 @@
   - RpcError               the endpoint answered with an error of its own, not the contract's
   - InsufficientFundsError the account cannot pay for a transaction
   - ForeignOwnerError      the peer id is registered to another account
-  - ContractError          the contract refused; a subclass for each error it declares
+  - ContractError          the contract refused; `name` says which of its errors it was
 """
 
 import ast
 import re
 from collections.abc import Mapping
-from typing import ClassVar, cast
+from typing import cast
 
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
@@ -25,17 +25,32 @@ MAX_TEXT = 300
 """Characters of an endpoint's or contract's own words that are repeated."""
 ERROR_STRING = bytes.fromhex("08c379a0")
 PANIC = bytes.fromhex("4e487b71")
-PANICS = {
-    0x01: "an assertion failed",
-    0x11: "a number left its bounds",
-    0x12: "division by zero",
-    0x21: "no such enum value",
-    0x22: "storage is damaged",
-    0x31: "pop from an empty array",
-    0x32: "index out of bounds",
-    0x41: "too much memory",
-    0x51: "an uninitialised function was called",
+TEXTS = {
+    "InvalidBootnode": "a bootnode's address has 1 to 256 bytes",
+    "InvalidBootnodeIndex": "there is no bootnode of this number",
+    "InvalidInitialization": "the contract has been initialised already",
+    "InvalidOwner": "the swarm's owner cannot be the zero address",
+    "InvalidPeerId": "a peer id has 1 to 128 bytes",
+    "InvalidReward": "the reward is too large a number",
+    "InvalidRoundNumber": "the round has not been opened yet",
+    "InvalidStageNumber": "the stage has not been opened yet",
+    "InvalidVote": "the vote names nobody, somebody twice, too many, or the voter itself",
+    "InvalidVoterPeerId": "the peer id is not registered to this account; register it first",
+    "OnlyBootnodeManager": "only the bootnode manager of the swarm may change bootnodes",
+    "OnlyOwner": "only the owner of the swarm may do this",
+    "OnlyStageManager": "only the stage manager of the swarm may open rounds",
+    "PeerIdAlreadyRegistered": "this peer id is already registered",
+    "RewardAlreadySubmitted": "a reward was already submitted for this round and stage",
+    "StageOutOfBounds": "there is no stage of this number",
+    "TooManyBootnodes": "the contract holds as many bootnodes as it may; remove one first",
+    "TooManyPeers": "this account has as many peer ids as one account may have; use another account",
+    "WinnerAlreadyVoted": "this peer has already voted in this round",
 }
+"""The contract's errors, by name; none has arguments."""
+SELECTORS = {keccak(text=f"{name}()")[:4]: name for name in TEXTS}
+REGISTERED, REWARDED, VOTED = "PeerIdAlreadyRegistered", "RewardAlreadySubmitted", "WinnerAlreadyVoted"
+FINAL = frozenset({REGISTERED, REWARDED, VOTED, "InvalidVote", "InvalidPeerId", "InvalidReward"})
+"""The same call can never be accepted later, whatever happens."""
 
 
 class ChainUnreachableError(ChainError):
@@ -71,7 +86,6 @@ class InsufficientFundsError(ChainError):
             f"account {account} has {has / 1e18:.6f} of the chain's coin, and a transaction may cost "
             f"{needs / 1e18:.6f}; send it some"
         )
-        self.account, self.has, self.needs = account, has, needs
 
 
 class ForeignOwnerError(ChainError):
@@ -82,138 +96,15 @@ class ForeignOwnerError(ChainError):
             f"peer {peer} is registered to {owner}, not to this node's account {own}; use the account that registered "
             "it, or move swarm.pem away so that the next start makes a new peer id"
         )
-        self.peer, self.owner, self.own = peer, owner, own
 
 
 class ContractError(ChainError):
-    """The contract refused. `final`: the same call can never be accepted later, whatever happens."""
+    """The contract refused. `name`: which error of the contract; "Reverted" and "Panic" are Solidity's own,
+    "" is one this version does not know. `final`: the same call can never be accepted later."""
 
-    text: ClassVar[str] = ""
-    final: ClassVar[bool] = False
-
-    def __init__(self, detail: str = "") -> None:
-        super().__init__(detail or self.text)
-
-
-class PeerIdAlreadyRegisteredError(ContractError):
-    text = "this peer id is already registered"
-    final = True
-
-
-class RewardAlreadySubmittedError(ContractError):
-    text = "a reward was already submitted for this round and stage"
-    final = True
-
-
-class WinnerAlreadyVotedError(ContractError):
-    text = "this peer has already voted in this round"
-    final = True
-
-
-class InvalidVoterPeerIdError(ContractError):
-    text = "the peer id is not registered to this account; register it first"
-
-
-class InvalidRoundNumberError(ContractError):
-    text = "the round has not been opened yet"
-
-
-class InvalidStageNumberError(ContractError):
-    text = "the stage has not been opened yet"
-
-
-class InvalidVoteError(ContractError):
-    text = "the vote names nobody, somebody twice, too many, or the voter itself"
-    final = True
-
-
-class InvalidBootnodeIndexError(ContractError):
-    text = "there is no bootnode of this number"
-
-
-class OnlyOwnerError(ContractError):
-    text = "only the owner of the swarm may do this"
-
-
-class OnlyStageManagerError(ContractError):
-    text = "only the stage manager of the swarm may open rounds"
-
-
-class OnlyBootnodeManagerError(ContractError):
-    text = "only the bootnode manager of the swarm may change bootnodes"
-
-
-class StageOutOfBoundsError(ContractError):
-    text = "there is no stage of this number"
-
-
-class InvalidInitializationError(ContractError):
-    text = "the contract has been initialised already"
-
-
-class InvalidOwnerError(ContractError):
-    text = "the swarm's owner cannot be the zero address"
-
-
-class InvalidPeerIdError(ContractError):
-    text = "a peer id has 1 to 128 bytes"
-    final = True
-
-
-class TooManyPeersError(ContractError):
-    text = "this account has as many peer ids as one account may have; use another account"
-
-
-class InvalidRewardError(ContractError):
-    text = "the reward is too large a number"
-    final = True
-
-
-class InvalidBootnodeError(ContractError):
-    text = "a bootnode's address has 1 to 256 bytes"
-
-
-class TooManyBootnodesError(ContractError):
-    text = "the contract holds as many bootnodes as it may; remove one first"
-
-
-class RevertedError(ContractError):
-    """Refused in words (`require(..., "words")`), or without any."""
-
-    text = "the contract refused without a reason"
-
-
-class PanicError(ContractError):
-    """Solidity's own checks failed inside the contract."""
-
-    text = "the contract broke down"
-
-
-NAMED: dict[bytes, type[ContractError]] = {
-    keccak(text=f"{error.__name__.removesuffix('Error')}()")[:4]: error
-    for error in (
-        PeerIdAlreadyRegisteredError,
-        RewardAlreadySubmittedError,
-        WinnerAlreadyVotedError,
-        InvalidVoterPeerIdError,
-        InvalidRoundNumberError,
-        InvalidStageNumberError,
-        InvalidVoteError,
-        InvalidBootnodeIndexError,
-        OnlyOwnerError,
-        OnlyStageManagerError,
-        OnlyBootnodeManagerError,
-        StageOutOfBoundsError,
-        InvalidInitializationError,
-        InvalidOwnerError,
-        InvalidPeerIdError,
-        TooManyPeersError,
-        InvalidRewardError,
-        InvalidBootnodeError,
-        TooManyBootnodesError,
-    )
-}
-"""By selector: the first 4 bytes of keccak256 of the signature."""
+    def __init__(self, name: str, detail: str = "") -> None:
+        super().__init__(detail or TEXTS[name])
+        self.name, self.final = name, name in FINAL
 
 
 def refusal(message: str, data: object = None) -> ContractError | None:
@@ -227,27 +118,28 @@ def refusal(message: str, data: object = None) -> ContractError | None:
         raw = _bytes_in(message)
     if raw:
         return decode_revert(raw)
-    lowered = message.lower()
-    if "revert" not in lowered:
+    if "revert" not in message.lower():
         return None
-    words = re.search(r"revert(?:ed)?(?: with reason string)?:? *['\"]?([^'\"]+)", message)
-    return RevertedError(f"the contract refused: {printable(words[1])}" if words else "")
+    words = re.search(r"revert(?:ed)?\b(?: with reason string)?:? *['\"]?([^'\"]+)", message)
+    reason = f": {printable(words[1])}" if words else " without a reason"
+    return ContractError("Reverted", f"the contract refused{reason}")
 
 
 def decode_revert(raw: bytes) -> ContractError:
     """The error in a call's revert data."""
     selector, rest = raw[:4], raw[4:]
-    if named := NAMED.get(selector):
-        return named()
+    if selector in SELECTORS:
+        return ContractError(SELECTORS[selector])
     try:
         if selector == ERROR_STRING:
-            return RevertedError(f"the contract refused: {printable(cast(str, decode(['string'], rest)[0]))}")
+            text = cast(str, decode(["string"], rest)[0])
+            return ContractError("Reverted", f"the contract refused: {printable(text)}")
         if selector == PANIC:
-            code = cast(int, decode(["uint256"], rest)[0])
-            return PanicError(f"the contract broke down: {PANICS.get(code, 'unknown reason')} (panic {code:#x})")
+            return ContractError("Panic", f"the contract broke down (panic {decode(['uint256'], rest)[0]:#x})")
     except (DecodingError, UnicodeDecodeError, OverflowError):
-        pass  # said below: refused, by something that cannot be read
-    return ContractError(f"the contract refused with an error this version does not know (selector 0x{selector.hex()})")
+        pass  # reported below: refused, by something that cannot be read
+    text = f"the contract refused with an error this version does not know (selector 0x{selector.hex()})"
+    return ContractError("", text)
 
 
 def printable(text: str) -> str:

@@ -9,10 +9,8 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from codezero.chain.codec import encode_call
-from codezero.chain.contract import Coordinator
-from codezero.chain.errors import ChainUnreachableError, ForeignOwnerError, PeerIdAlreadyRegisteredError
-from codezero.chain.sender import Sender
+from codezero.chain.contract import ContractCoordinator
+from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError
 
 SECONDS = 60.0
 """For one call, from waiting for its turn to the receipt."""
@@ -25,18 +23,19 @@ class ContractGateway:
     nothing was done.
     """
 
-    def __init__(self, coordinator: Coordinator, sender: Sender, *, seconds: float = SECONDS) -> None:
-        self._coordinator, self._sender, self._seconds = coordinator, sender, seconds
+    def __init__(self, coordinator: ContractCoordinator, *, seconds: float = SECONDS) -> None:
+        self._coordinator, self._seconds = coordinator, seconds
         self._turn = threading.Lock()
 
     def register(self, peer: str) -> str:
-        """Raises PeerIdAlreadyRegisteredError when it is this account's, ForeignOwnerError when it is another's."""
+        """Raises ContractError when it is this account's, ForeignOwnerError when it is another's."""
         with self._taking_turns() as until:
             self._refuse_registered(peer)
             try:
                 return self._transact(until, "registerPeer", peer)
-            except PeerIdAlreadyRegisteredError:  # somebody was faster
-                self._refuse_registered(peer)
+            except ContractError as error:
+                if error.name == REGISTERED:  # another process was faster
+                    self._refuse_registered(peer)
                 raise
 
     def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str:
@@ -49,14 +48,14 @@ class ContractGateway:
 
     def _refuse_registered(self, peer: str) -> None:
         owner = self._coordinator.owners([peer])[peer]
-        if owner == self._sender.address:
-            raise PeerIdAlreadyRegisteredError
+        if owner == self._coordinator.account:
+            raise ContractError(REGISTERED)
         if owner is not None:
-            raise ForeignOwnerError(peer, owner, self._sender.address)
+            raise ForeignOwnerError(peer, owner, self._coordinator.account)
 
     def _transact(self, until: float, name: str, *arguments: object) -> str:
-        data, left = encode_call(name, *arguments), until - time.monotonic()
-        return self._sender.transact(self._coordinator.contract, data, left).transaction_hash
+        receipt = self._coordinator.send(name, *arguments, seconds=until - time.monotonic())
+        return receipt["transactionHash"].to_0x_hex()
 
     @contextmanager
     def _taking_turns(self) -> Generator[float]:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from codezero.chain.contract import Coordinator
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.delivery import FIRST_PAUSE, LONGEST_PAUSE, Delivery
 from codezero.chain.outbox_db import OutboxStatus, OutboxStore, lock, read_status
 from codezero.errors import ChainError
@@ -42,7 +42,7 @@ class ChainOutbox:
     def __init__(
         self,
         path: Path,
-        coordinator: Coordinator,
+        coordinator: ContractCoordinator,
         peer: str,
         *,
         submit_after: float | None = None,
@@ -115,7 +115,7 @@ class ChainOutbox:
     def _open(self, path: Path) -> None:
         self._lock: int | None = lock(path)
         owner = {
-            "chain": str(self._coordinator.rpc.chain_id),
+            "chain": str(self._coordinator.client.chain_id),
             "contract": self._coordinator.contract,
             "account": self._coordinator.account,
             "peer": self._peer,

@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from codezero.chain.signed import Signed
 from codezero.errors import ChainError
 
 Kind = Literal["reward", "vote"]
@@ -47,6 +46,16 @@ PROBLEM = "problem"
 BUSY_SECONDS = 10.0
 MAX_CANDIDATES = 256
 """Different peers voted for in one round that are counted; own votes name one an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedTransaction:
+    """Anybody who has it can send it."""
+
+    hash: str
+    """0x and 64 digits."""
+    nonce: int
+    raw: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +148,15 @@ class OutboxStore:
         )
         return [Submission(*row) for row in rows]
 
-    def signed_for(self, submission: Submission) -> list[Signed]:
+    def signed_for(self, submission: Submission) -> list[SignedTransaction]:
         """Everything ever signed for it, in that order."""
         rows = self._connection.execute(
             "SELECT hash, nonce, raw FROM signed WHERE round=? AND kind=? ORDER BY number",
             (submission.round, submission.kind),
         )
-        return [Signed(*row) for row in rows]
+        return [SignedTransaction(*row) for row in rows]
 
-    def record(self, submission: Submission, signed: Signed) -> None:
+    def record(self, submission: Submission, signed: SignedTransaction) -> None:
         """On disk when this returns."""
         with self._transaction() as run:
             run(

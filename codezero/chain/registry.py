@@ -6,8 +6,7 @@ and stays as it is while the chain cannot be read.
 
 from pathlib import Path
 
-from codezero.chain.contract import Coordinator
-from codezero.chain.history import history
+from codezero.chain.contract import ContractCoordinator
 from codezero.errors import ChainError
 from codezero.system.files import write_atomic
 
@@ -20,7 +19,7 @@ BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 class Registry:
     """`tick` is one look; `background.Repeating` calls it."""
 
-    def __init__(self, coordinator: Coordinator, path: Path, me: str) -> None:
+    def __init__(self, coordinator: ContractCoordinator, path: Path, me: str) -> None:
         """Writes the file at once, with `me` alone: a node hears nobody before the chain has named somebody."""
         self._coordinator, self._path = coordinator, path
         self._members, self._cursor = {me: None}, 0
@@ -29,9 +28,9 @@ class Registry:
     def tick(self) -> None:
         """Raises ChainError."""
         before = len(self._members)
-        for page in history(self._coordinator, self._cursor, ["PeerRegistered"]):
+        for page in self._coordinator.history(self._cursor, ["PeerRegistered"]):
             for event in page.events:
-                peer = event.values["peerId"]
+                peer = event["args"]["peerId"]
                 if len(self._members) < MAX_MEMBERS and 32 <= len(peer) <= 64 and BASE58.issuperset(peer):
                     self._members[peer] = None
             self._cursor = page.cursor

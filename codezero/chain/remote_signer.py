@@ -9,6 +9,7 @@
 What comes back is checked: a signature by the expected account over exactly what was asked, or nothing is sent.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,10 +23,8 @@ from hexbytes import HexBytes
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
+from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, shown
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.rpc import UNDECODABLE
-from codezero.chain.transport import Transport, check_url, shown
-from codezero.chain.wallet import Transaction
 from codezero.errors import ConfigError, WalletError
 from codezero.system.files import read_private
 
@@ -55,7 +54,7 @@ class RemoteWallet:
         self._url = check_url(url, "chain.signer").rstrip("/") + ROUTE
         self._address, self._seconds = to_checksum_address(address), seconds
         self._token = token
-        self._transport = Transport()
+        self._http = BoundedHttp()
 
     def __repr__(self) -> str:
         return f"RemoteWallet({shown(self._url)}, {self._address})"
@@ -64,12 +63,11 @@ class RemoteWallet:
     def address(self) -> str:
         return self._address
 
-    def sign_transaction(self, transaction: Transaction) -> bytes:
+    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
         """The token is read anew each time: a new login writes a new one. Raises WalletError, ChainUnreachableError."""
-        fields = transaction.fields()
-        status, raw = self._transport.post(
+        status, raw = self._http.post(
             self._url,
-            msgspec.json.encode({"transaction": fields}),
+            msgspec.json.encode({"transaction": dict(fields)}),
             self._seconds,
             headers={"Authorization": f"Bearer {_token(self._token)}"},
             limit=MAX_ANSWER,
@@ -90,7 +88,7 @@ class RemoteWallet:
                 f"the signer signs for {answer.address}, not for {self._address}; log in with that account"
             )
         try:
-            faithful = _said(signed) == _asked(fields) and Account.recover_transaction(signed) == self._address
+            faithful = _fields_in(signed) == _requested(fields) and Account.recover_transaction(signed) == self._address
         except MALFORMED:
             faithful = False
         if not faithful:
@@ -98,7 +96,7 @@ class RemoteWallet:
         return signed
 
     def close(self) -> None:
-        self._transport.close()
+        self._http.close()
 
 
 def _token(path: Path) -> str:
@@ -108,12 +106,12 @@ def _token(path: Path) -> str:
     return token.decode("ascii")
 
 
-def _asked(fields: dict[str, Any]) -> dict[str, object]:
-    whole = {"to": "0x", "accessList": ()} | fields
+def _requested(fields: Mapping[str, Any]) -> dict[str, object]:
+    whole = {"to": "0x", "accessList": (), **fields}
     return {key: HexBytes(value) if isinstance(value, str) else value for key, value in whole.items()}
 
 
-def _said(raw: bytes) -> dict[str, object]:
+def _fields_in(raw: bytes) -> dict[str, object]:
     """What a raw transaction says, without its signature. Raises one of MALFORMED."""
-    said = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
-    return {key: value for key, value in said.items() if key not in ("v", "r", "s")}
+    fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+    return {key: value for key, value in fields.items() if key not in ("v", "r", "s")}

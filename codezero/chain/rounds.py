@@ -59,7 +59,7 @@ class RoundWatch:
                 raise ChainUnreachableError(str(self._failure))
         raise ChainUnreachableError("the chain has not said yet which round is open")
 
-    def tell(self, known: RoundStage) -> None:
+    def update(self, known: RoundStage) -> None:
         """What another call has just read or brought about."""
         with self._changed:
             self._known, self._read_at, self._failure = known, time.monotonic(), None
@@ -82,7 +82,7 @@ class RoundWatch:
     def _watch(self) -> None:
         while True:
             try:
-                self.tell(self._read())
+                self.update(self._read())
             except ChainError as error:
                 with self._changed:
                     self._failure = error

@@ -9,8 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from codezero.chain.contract import Coordinator
-from codezero.chain.history import history
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.rounds import RoundStage
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ class StageManager:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: ContractCoordinator,
         round_seconds: float,
         *,
         turn: Callable[[], bool] = lambda: True,
@@ -68,9 +67,9 @@ class StageManager:
 
     def _everybody_submitted(self, round_number: int) -> bool:
         """Has every peer that submitted in the round before submitted in this one too?"""
-        for page in history(self._coordinator, self._cursor, ["RewardSubmitted"]):
+        for page in self._coordinator.history(self._cursor, ["RewardSubmitted"]):
             for event in page.events:
-                self._submitted[event.values["roundNumber"]].add(event.values["peerId"])
+                self._submitted[event["args"]["roundNumber"]].add(event["args"]["peerId"])
             self._cursor = page.cursor
         for old in [number for number in self._submitted if number < round_number - 1]:
             del self._submitted[old]

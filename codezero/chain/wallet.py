@@ -9,8 +9,7 @@ import getpass
 import os
 import secrets
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -20,7 +19,6 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from msgspec import Meta
 
-from codezero.chain.user_operation import UserOperation
 from codezero.errors import WalletError
 from codezero.system.files import read_private, write_new
 
@@ -34,37 +32,27 @@ LIGHT_WORK = 1 << 12
 """scrypt's n for 256 random bits, which no work factor could make harder to guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """What is to be signed: EIP-1559, no value. Fees in wei for each unit of gas."""
+def transaction_fields(
+    chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, max_fee: int, max_tip: int
+) -> dict[str, Any]:
+    """EIP-1559, no value, as eth-account and JSON-RPC name the fields. Fees in wei for each unit of gas.
 
-    chain_id: int
-    nonce: int
-    to: str | None
-    """None: a deployment."""
-    data: bytes
-    gas: int
-    max_fee: int
-    max_tip: int
-
-    def __post_init__(self) -> None:
-        numbers = (self.chain_id, self.nonce, self.gas, self.max_tip, self.max_fee)
-        if min(numbers) < 0 or max(numbers) >= 1 << 64:
-            raise WalletError("the transaction cannot be signed: a number is out of bounds")
-
-    def fields(self) -> dict[str, Any]:
-        """As eth-account and JSON-RPC name them."""
-        named: dict[str, Any] = {
-            "type": 2,
-            "chainId": self.chain_id,
-            "nonce": self.nonce,
-            "value": 0,
-            "data": "0x" + self.data.hex(),
-            "gas": self.gas,
-            "maxFeePerGas": self.max_fee,
-            "maxPriorityFeePerGas": self.max_tip,
-        }
-        return named if self.to is None else named | {"to": self.to}
+    to: None is a deployment. Raises WalletError.
+    """
+    numbers = (chain_id, nonce, gas, max_tip, max_fee)
+    if min(numbers) < 0 or max(numbers) >= 1 << 64:
+        raise WalletError("the transaction cannot be signed: a number is out of bounds")
+    fields: dict[str, Any] = {
+        "type": 2,
+        "chainId": chain_id,
+        "nonce": nonce,
+        "value": 0,
+        "data": "0x" + data.hex(),
+        "gas": gas,
+        "maxFeePerGas": max_fee,
+        "maxPriorityFeePerGas": max_tip,
+    }
+    return fields if to is None else fields | {"to": to}
 
 
 class Wallet(Protocol):
@@ -73,8 +61,11 @@ class Wallet(Protocol):
         """Checksummed."""
         ...
 
-    def sign_transaction(self, transaction: Transaction) -> bytes:
-        """The raw transaction, ready to be sent. Raises WalletError."""
+    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
+        """The raw transaction, ready to be sent. Raises WalletError.
+
+        fields: see `transaction_fields`.
+        """
         ...
 
 
@@ -96,9 +87,9 @@ class KeystoreWallet:
     def address(self) -> str:
         return self._account.address
 
-    def sign_transaction(self, transaction: Transaction) -> bytes:
+    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
         try:
-            return bytes(self._account.sign_transaction(transaction.fields()).raw_transaction)
+            return bytes(self._account.sign_transaction(dict(fields)).raw_transaction)
         except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
             raise WalletError(f"the transaction cannot be signed: {error}") from error
 
@@ -111,13 +102,10 @@ class KeystoreWallet:
         """[32] bytes, for who keeps it from now on."""
         return bytes(self._account.key)
 
-    def sign_message(self, text: str) -> bytes:
+    def sign_message(self, message: str | bytes) -> bytes:
         """[65] bytes: an EIP-191 signature, which can never be one of a transaction."""
-        return bytes(self._account.sign_message(encode_defunct(text=text)).signature)
-
-    def sign_operation(self, chain_id: int, operation: UserOperation) -> bytes:
-        """[65] bytes: an EIP-191 signature of its hash, which can never be one of a transaction."""
-        return bytes(self._account.sign_message(encode_defunct(operation.hash(chain_id))).signature)
+        signable = encode_defunct(text=message) if isinstance(message, str) else encode_defunct(message)
+        return bytes(self._account.sign_message(signable).signature)
 
     def sign_authorization(self, chain_id: int, delegate: str, nonce: int) -> bytes:
         """[65] bytes, EIP-7702: the account follows `delegate`, checksummed."""

@@ -220,7 +220,7 @@ class NodeApi:
 
 def _refused(error: ChainError) -> web.Response:
     """Raises Refusal for what is no refusal of the contract by name."""
-    name = type(error).__name__.removesuffix("Error")
+    name = getattr(error, "name", "") or type(error).__name__.removesuffix("Error")
     logger.info("a call to the contract failed: %s", name)
     if name in REFUSALS:
         told = msgspec.json.encode({"error": name, "message": str(error)})

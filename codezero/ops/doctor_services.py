@@ -16,7 +16,7 @@ from codezero.nano import NANO
 from codezero.ops.doctor_machine import Finding, fail, ok, warn
 
 if TYPE_CHECKING:
-    from codezero.chain.rpc import Rpc
+    from codezero.chain.provider import ChainClient
 
 CHAIN_SECONDS, JUDGE_SECONDS, HUB_SECONDS = 8.0, 10.0, 6.0
 HUB = "https://huggingface.co"
@@ -39,14 +39,14 @@ def chain(config: ChainConfig) -> Finding:
         return ok("none: rounds go by the clock, and points are not counted (chain.kind=clock)")
     if config.kind == "embedded":
         return _embedded(config)
-    from codezero.chain.contract import Coordinator
+    from codezero.chain.contract import ContractCoordinator
     from codezero.chain.errors import WrongChainError
 
-    rpc = _rpc(config)
+    client = _client(config)
     try:
         if not config.contract:
             return fail("chain.contract is empty", "name the swarm's contract, or join with its invitation")
-        coordinator = Coordinator(rpc, config.contract)
+        coordinator = ContractCoordinator(client, config.contract)
         try:
             now = coordinator.round_and_stage().round
         finally:
@@ -56,7 +56,7 @@ def chain(config: ChainConfig) -> Finding:
     except ChainError as error:
         return fail(str(error), "training goes on without it, and points wait")
     finally:
-        rpc.close()
+        client.close()
     return ok(f"chain {config.chain_id} answers; round {now} of contract {config.contract}")
 
 
@@ -76,23 +76,21 @@ def _embedded(config: ChainConfig) -> Finding:
 
 def block_time(config: ChainConfig) -> float | None:
     """Of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
-    from codezero.chain.rpc import Question, read_block
-
     if config.kind != "rpc" or not config.rpc_urls:
         return None
-    rpc = _rpc(config)
+    client = _client(config)
     try:
-        return float(int(rpc.ask(Question("eth_getBlockByNumber", ["latest", False], read_block)).timestamp, 16))
+        return float(client.eth.get_block("latest").get("timestamp", 0))
     except ChainError:
         return None
     finally:
-        rpc.close()
+        client.close()
 
 
-def _rpc(config: ChainConfig) -> "Rpc":
-    from codezero.chain.rpc import Rpc
+def _client(config: ChainConfig) -> "ChainClient":
+    from codezero.chain.provider import ChainClient
 
-    return Rpc(config.rpc_urls, config.chain_id, seconds=CHAIN_SECONDS, plain_http=config.plain_http)
+    return ChainClient(config.rpc_urls, config.chain_id, seconds=CHAIN_SECONDS, plain_http=config.plain_http)
 
 
 def judge(config: EvaluatorConfig) -> Finding:

@@ -19,8 +19,8 @@ from codezero.protocols import Coordinator, Outbox
 from codezero.system.recursion import usual_recursion_limit
 
 if TYPE_CHECKING:
-    from codezero.chain.contract import Coordinator as ContractCoordinator
-    from codezero.chain.rpc import Rpc
+    from codezero.chain.contract import ContractCoordinator
+    from codezero.chain.provider import ChainClient
     from codezero.chain.sender import Sender
     from codezero.chain.wallet import Wallet
 
@@ -70,7 +70,7 @@ def build_chain(
     except ChainError as error:
         _tolerable(error)
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
-    path = folder / OUTBOX.format(chain=coordinator.rpc.chain_id, contract=coordinator.contract[2:10].lower())
+    path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
     outbox = ChainOutbox(
         path, coordinator, peer, submit_after=config.submit_after or None, round_seconds=config.round_seconds
     )
@@ -90,21 +90,21 @@ def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | 
 
     wallet: the account; None: the config's. Raises ConfigError, WalletError, ChainError.
     """
-    from codezero.chain.contract import Coordinator
+    from codezero.chain.contract import ContractCoordinator
     from codezero.chain.embedded import own_contract
     from codezero.chain.sender import Sender
 
     wallet = wallet or open_wallet(config)
-    rpc = chain_access(config, wallet, stack)
+    client = chain_access(config, wallet, stack)
     contract = config.contract
     if config.kind == "embedded" and not contract:
-        contract = own_contract(Path(config.directory), rpc, Sender(rpc, wallet))
-    coordinator = Coordinator(rpc, contract, sender_of(config, rpc, wallet, stack))
+        contract = own_contract(Path(config.directory), client, Sender(client, wallet))
+    coordinator = ContractCoordinator(client, contract, sender_of(config, client, wallet, stack))
     stack.callback(coordinator.close)
     return coordinator
 
 
-def sender_of(config: ChainConfig, rpc: "Rpc", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
+def sender_of(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
     """Transactions that the account pays for, or with `alchemy_policy` operations that a sponsor does."""
     from codezero.chain.alchemy import Alchemy, api_key
     from codezero.chain.sender import Sender
@@ -112,7 +112,7 @@ def sender_of(config: ChainConfig, rpc: "Rpc", wallet: "Wallet", stack: contextl
     from codezero.chain.wallet import KeystoreWallet
 
     if not config.alchemy_policy:
-        return Sender(rpc, wallet)
+        return Sender(client, wallet)
     if not isinstance(wallet, KeystoreWallet):
         raise ConfigError(
             "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
@@ -121,29 +121,29 @@ def sender_of(config: ChainConfig, rpc: "Rpc", wallet: "Wallet", stack: contextl
     key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
     alchemy = Alchemy(key, config.alchemy_policy, url=config.alchemy_url, delegates=config.alchemy_delegates)
     stack.callback(alchemy.close)
-    return AlchemySender(rpc, wallet, alchemy)
+    return AlchemySender(client, wallet, alchemy)
 
 
-def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "Rpc":
+def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
     from codezero.chain.embedded import fund
+    from codezero.chain.provider import ChainClient
     from codezero.chain.rounds import Repeating
-    from codezero.chain.rpc import Rpc
 
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
         urls, chain_id = _serve(config, stack)
-    rpc = Rpc(urls, chain_id, plain_http=config.plain_http)
-    stack.callback(rpc.close)
+    client = ChainClient(urls, chain_id, plain_http=config.plain_http)
+    stack.callback(client.close)
     try:
-        fund(rpc, wallet.address)
+        fund(client, wallet.address)
     except ChainError as error:
         if config.kind == "embedded":
             raise
         logger.warning("the account %s could not be looked at: %s", wallet.address, error)
-        filling = partial(fund, rpc, wallet.address)
+        filling = partial(fund, client, wallet.address)
         stack.callback(Repeating("looking at the account", filling, FILLING_SECONDS, once=True).close)
-    return rpc
+    return client
 
 
 def chain_place(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int, str]:

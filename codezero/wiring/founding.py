@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.chain.contract import Coordinator, deploy
+from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainDirectory
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import (
@@ -26,7 +26,7 @@ from codezero.chain.invitation import (
     signed,
     write_invitation,
 )
-from codezero.chain.rpc import Rpc
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
@@ -66,10 +66,10 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
                 "an invitation is signed with a keystore, and this account is kept by a signer or the login; name "
                 "a keystore of your own with chain.wallet=FILE"
             )
-        rpc = chain_access(config.chain, wallet, chain)
-        sender = Sender(rpc, wallet)
+        client = chain_access(config.chain, wallet, chain)
+        sender = Sender(client, wallet)
         contract = config.chain.contract or deploy(sender)
-        coordinator = Coordinator(rpc, contract, sender)
+        coordinator = ContractCoordinator(client, contract, sender)
         stack.callback(coordinator.close)
         if not coordinator.is_owner(wallet.address):
             raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
@@ -79,7 +79,7 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
             Invitation(
                 version=VERSION,
                 founder=wallet.address,
-                chain=ChainPart(rpc.chain_id, rpc.urls, contract, config.chain.round_seconds),
+                chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds),
                 network=NetworkPart(
                     f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name, PROTOCOL, bootnodes
                 ),
@@ -161,9 +161,9 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
             from codezero.chain.devchain_process import start
 
             stack.enter_context(start(Path(config.chain.directory), port=config.chain.port))
-        rpc = Rpc(chain.rpc, chain.id, plain_http=config.chain.plain_http)
-        stack.callback(rpc.close)
-        coordinator = Coordinator(rpc, chain.contract)
+        client = ChainClient(chain.rpc, chain.id, plain_http=config.chain.plain_http)
+        stack.callback(client.close)
+        coordinator = ContractCoordinator(client, chain.contract)
         stack.callback(coordinator.close)
         try:
             if not coordinator.is_owner(invitation.founder):

@@ -5,21 +5,17 @@ Scanned blocks are remembered beside the embedded chain or in the run directory,
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
 import msgspec
-from eth_utils.address import to_checksum_address
 from msgspec import Meta
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codezero.chain.contract import Coordinator
-from codezero.chain.history import history
-from codezero.chain.rpc import Rpc
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
 from codezero.monitor.text import clean, readable_name
@@ -31,7 +27,7 @@ MAX_PEERS = 20_000
 NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
 
 
-class Standing(msgspec.Struct, forbid_unknown_fields=True):
+class PeerPoints(msgspec.Struct, forbid_unknown_fields=True):
     """One peer. Written in place while events are read."""
 
     owner: str = ""
@@ -44,7 +40,7 @@ class Standing(msgspec.Struct, forbid_unknown_fields=True):
     last_round: int = -1
 
 
-class Board(msgspec.Struct, forbid_unknown_fields=True):
+class PointsBoard(msgspec.Struct, forbid_unknown_fields=True):
     """What the events up to `cursor` say."""
 
     chain_id: int
@@ -52,35 +48,38 @@ class Board(msgspec.Struct, forbid_unknown_fields=True):
     cursor: int = 0
     """The first block that was not read."""
     round: int = 0
-    peers: dict[Annotated[str, Meta(max_length=128)], Standing] = {}
+    peers: dict[Annotated[str, Meta(max_length=128)], PeerPoints] = {}
 
 
-def read_board(config: ChainConfig, folder: Path, tell: Callable[[float], None]) -> Board:
-    """The events since the last look are added to what was remembered. `tell` gets the share that was read, in [0, 1].
+def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], None]) -> PointsBoard:
+    """The events since the last look are added to what was remembered. `progress` gets the
+    share that was read, in [0, 1].
 
     Raises ConfigError and ChainError; what was read until then is remembered.
     """
+    from codezero.chain.contract import ContractCoordinator
+    from codezero.chain.provider import ChainClient
+
     with contextlib.ExitStack() as stack:
         urls, chain_id, contract = chain_place(config, stack)
-        rpc = Rpc(urls, chain_id, plain_http=config.plain_http)
-        stack.callback(rpc.close)
-        coordinator = Coordinator(rpc, contract)
-        stack.callback(coordinator.close)
+        client = ChainClient(urls, chain_id, plain_http=config.plain_http)
+        stack.callback(client.close)
+        coordinator = ContractCoordinator(client, contract)
         path = folder / f"leaderboard-{chain_id}-{contract[2:10].lower()}.json"
         board = _remembered(path, chain_id, contract)
         first = board.cursor
         try:
-            for page in history(coordinator, board.cursor, NAMES):
+            for page in coordinator.history(board.cursor, NAMES):
                 for event in page.events:
-                    _count(board, event.name, dict(event.values))
+                    _count(board, event["event"], dict(event["args"]))
                 board.cursor = page.cursor
-                tell((page.cursor - first) / max(1, page.head + 1 - first))
+                progress((page.cursor - first) / max(1, page.head + 1 - first))
         finally:
             _remember(path, board)
     return board
 
 
-def print_board(board: Board, most: int = 50) -> None:
+def print_board(board: PointsBoard, most: int = 50) -> None:
     """A row for each peer, those with most points first."""
     console = Console(file=sys.stdout)
     console.print(Text(f"round {board.round} · contract {board.contract} on chain {board.chain_id}", "dim"))
@@ -95,16 +94,16 @@ def print_board(board: Board, most: int = 50) -> None:
     console.print(table if board.peers else "nobody has registered yet")
 
 
-def ranked(board: Board) -> list[tuple[str, Standing]]:
+def ranked(board: PointsBoard) -> list[tuple[str, PeerPoints]]:
     return sorted(board.peers.items(), key=lambda entry: (-entry[1].points, -entry[1].votes, entry[0]))
 
 
-def _count(board: Board, name: str, values: dict[str, object]) -> None:
+def _count(board: PointsBoard, name: str, values: dict[str, object]) -> None:
     if name == "RoundAdvanced":
         board.round = max(board.round, _number(values, "newRoundNumber"))
     elif name == "PeerRegistered":
         if (peer := _standing(board, values.get("peerId"))) is not None:
-            peer.owner = to_checksum_address(str(values["eoa"]))
+            peer.owner = str(values["eoa"])
     elif name == "RewardSubmitted":
         if (peer := _standing(board, values.get("peerId"))) is not None:
             peer.points += _number(values, "reward")
@@ -116,14 +115,14 @@ def _count(board: Board, name: str, values: dict[str, object]) -> None:
                 peer.votes += 1
 
 
-def _names(value: object) -> tuple[object, ...]:
-    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+def _names(value: object) -> Sequence[object]:
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
-def _standing(board: Board, peer: object) -> Standing | None:
+def _standing(board: PointsBoard, peer: object) -> PeerPoints | None:
     if not isinstance(peer, str) or len(peer) > 128 or (peer not in board.peers and len(board.peers) >= MAX_PEERS):
         return None
-    return board.peers.setdefault(peer, Standing())
+    return board.peers.setdefault(peer, PeerPoints())
 
 
 def _number(values: dict[str, object], name: str) -> int:
@@ -131,16 +130,16 @@ def _number(values: dict[str, object], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _remembered(path: Path, chain_id: int, contract: str) -> Board:
+def _remembered(path: Path, chain_id: int, contract: str) -> PointsBoard:
     """A file that cannot be used counts as none: everything is read again."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError), path.open("rb") as file:
-        board = msgspec.json.decode(file.read(MAX_FILE), type=Board)
+        board = msgspec.json.decode(file.read(MAX_FILE), type=PointsBoard)
         if (board.chain_id, board.contract) == (chain_id, contract):
             return board
-    return Board(chain_id, contract)
+    return PointsBoard(chain_id, contract)
 
 
-def _remember(path: Path, board: Board) -> None:
+def _remember(path: Path, board: PointsBoard) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, msgspec.json.encode(board))

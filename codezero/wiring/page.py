@@ -6,13 +6,13 @@ Runs in a process of its own. It reads what nodes write and signs what they ask 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from codezero.chain.devchain_process import ChainDirectory, Lock
 from codezero.chain.throw_away import ThrowAway
-from codezero.chain.wallet import KeystoreWallet, Transaction
+from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
 from codezero.errors import WalletError
 from codezero.inspection.run_files import RunFiles
@@ -127,12 +127,12 @@ class NodeWallet:
         owner = self._login.vault.owner()
         return open_wallet(self._config.chain).address if owner is None else owner.account
 
-    def sign_transaction(self, transaction: Transaction) -> bytes:
+    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
         """Raises WalletError."""
         if self._login.vault.owner() is None:
-            return open_wallet(self._config.chain).sign_transaction(transaction)
+            return open_wallet(self._config.chain).sign_transaction(fields)
         try:
-            return KeystoreWallet.of_key(self._login.vault.key()).sign_transaction(transaction)
+            return KeystoreWallet.of_key(self._login.vault.key()).sign_transaction(fields)
         except Refusal as refusal:
             raise WalletError(refusal.text) from refusal
 
@@ -161,7 +161,7 @@ class LazyGateway:
             if self._made is None:
                 wallet = NodeWallet(self._config, self._login)
                 place = connect(self._config.chain, self._stack, wallet)
-                self._made = ContractGateway(place, place.sender)
+                self._made = ContractGateway(place)
             return self._made
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from anvil import CHAIN_ID, anvil
 
-from codezero.chain.contract import Coordinator, deploy
+from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.devchain_process import start
+from codezero.chain.embedded import FUND
 from codezero.chain.errors import RpcError
-from codezero.chain.rpc import Question, Rpc
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
@@ -22,14 +23,14 @@ class Swarm:
     url: str
     chain_id: int
     contract: str
-    rpc: Rpc
-    owner: Coordinator
+    client: ChainClient
+    owner: ContractCoordinator
 
-    def member(self, keystore: Path, rpc: Rpc | None = None) -> Coordinator:
+    def member(self, keystore: Path, client: ChainClient | None = None) -> ContractCoordinator:
         """Another account, with money."""
         wallet = KeystoreWallet.throw_away(keystore)
-        fund(self.rpc, wallet.address)
-        return Coordinator(rpc or self.rpc, self.contract, Sender(rpc or self.rpc, wallet))
+        fund(self.client, wallet.address)
+        return ContractCoordinator(client or self.client, self.contract, Sender(client or self.client, wallet))
 
     def open_round(self, number: int) -> None:
         """Advance until `number` is open."""
@@ -37,11 +38,11 @@ class Swarm:
             self.owner.advance()
 
 
-def fund(rpc: Rpc, address: str) -> None:
+def fund(client: ChainClient, address: str) -> None:
     try:
-        rpc.ask(Question("codezero_fund", [address], bytes))
+        client.provider.make_request(FUND, [address])
     except RpcError:
-        rpc.ask(Question("anvil_setBalance", [address, hex(10**19)], bytes))
+        client.manager.request_blocking("anvil_setBalance", [address, hex(10**19)])
 
 
 @contextmanager
@@ -58,14 +59,14 @@ def served(folder: Path, backend: str) -> Generator[tuple[str, int]]:
 @contextmanager
 def found(folder: Path, backend: str = "embedded") -> Generator[Swarm]:
     with served(folder, backend) as (url, chain_id):
-        rpc = Rpc([url], chain_id, seconds=60.0)  # machines are busy
+        client = ChainClient([url], chain_id, seconds=60.0)  # machines are busy
         try:
             wallet = KeystoreWallet.throw_away(folder / "owner.json")
-            fund(rpc, wallet.address)
-            sender = Sender(rpc, wallet)
+            fund(client, wallet.address)
+            sender = Sender(client, wallet)
             contract = deploy(sender)
-            owner = Coordinator(rpc, contract, sender)
-            yield Swarm(url, chain_id, contract, rpc, owner)
+            owner = ContractCoordinator(client, contract, sender)
+            yield Swarm(url, chain_id, contract, client, owner)
             owner.close()
         finally:
-            rpc.close()
+            client.close()

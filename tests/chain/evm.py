@@ -18,7 +18,7 @@ from eth_abi import decode, encode
 from eth_abi.exceptions import InsufficientDataBytes
 from eth_utils import keccak, to_canonical_address, to_checksum_address
 
-from codezero.chain.artifacts import coordinator_artifact
+from codezero.chain.contract import coordinator_artifact
 
 ABI = coordinator_artifact().abi
 CODE = bytes.fromhex(coordinator_artifact().bytecode[2:])

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from codezero.chain.contract import Coordinator
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.rpc import Rpc
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
@@ -29,8 +29,8 @@ def noted(path: Path) -> int:
 
 
 def main(url: str, chain_id: str, contract: str, keystore: str, outbox: str, peer: str, vote: str, rounds: str) -> None:
-    rpc = Rpc([url], int(chain_id), seconds=5.0)
-    coordinator = Coordinator(rpc, contract, Sender(rpc, KeystoreWallet.throw_away(Path(keystore))))
+    rpc = ChainClient([url], int(chain_id), seconds=5.0)
+    coordinator = ContractCoordinator(rpc, contract, Sender(rpc, KeystoreWallet.throw_away(Path(keystore))))
     box = ChainOutbox(Path(outbox), coordinator, peer, every=0.05, settle_seconds=0.0)
     for number in range(noted(Path(outbox)) + 1, int(rounds)):
         box.add(number, reward_of(number), vote)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from evm import ABI, Contract, Evm, account, deployed, hash_of, type_of
 
-from codezero.chain.artifacts import coordinator_artifact
+from codezero.chain.contract import coordinator_artifact
 
 ROOT = Path(__file__).parents[2]
 CONTRACTS = ROOT / "contracts"

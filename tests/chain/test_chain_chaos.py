@@ -14,10 +14,9 @@ from builders_chain import Swarm, found, fund
 from chaos_proxy import ChaosProxy
 from outbox_node import reward_of
 
-from codezero.chain.history import history
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.outbox_db import read_status
-from codezero.chain.rpc import Rpc
+from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
 
@@ -30,7 +29,7 @@ ACCOUNTS = ("first.json", "first.json", "second.json", "second.json")
 def swarm(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Swarm]:
     with found(tmp_path, request.param) as swarm:
         for account in set(ACCOUNTS):
-            fund(swarm.rpc, KeystoreWallet.throw_away(tmp_path / account).address)
+            fund(swarm.client, KeystoreWallet.throw_away(tmp_path / account).address)
         yield swarm
 
 
@@ -45,12 +44,12 @@ def prove(swarm: Swarm, folder: Path, peers: Sequence[str], rounds: int) -> None
     """Every reward and vote is on the chain once, with its value, and every outbox knows it."""
     rewards: Counter[tuple[int, str]] = Counter()
     ballots: Counter[tuple[int, str]] = Counter()
-    for page in history(swarm.owner, names=["RewardSubmitted", "WinnerSubmitted"]):
+    for page in swarm.owner.history(names=["RewardSubmitted", "WinnerSubmitted"]):
         for event in page.events:
-            key = (event.values["roundNumber"], event.values["peerId"])
-            if event.name == "RewardSubmitted":
+            key = (event["args"]["roundNumber"], event["args"]["peerId"])
+            if event["event"] == "RewardSubmitted":
                 rewards[key] += 1
-                assert event.values["reward"] == round(1000 * reward_of(key[0]))
+                assert event["args"]["reward"] == round(1000 * reward_of(key[0]))
             else:
                 ballots[key] += 1
     wanted = {(number, peer): 1 for number in range(rounds) for peer in peers}
@@ -91,7 +90,7 @@ def play(swarm: Swarm, folder: Path, peers: Sequence[str], rounds: int, kills: i
 
 
 def outbox(swarm: Swarm, url: str, folder: Path, node: int) -> ChainOutbox:
-    coordinator = swarm.member(folder / ACCOUNTS[node], Rpc([url], swarm.chain_id, seconds=5.0))
+    coordinator = swarm.member(folder / ACCOUNTS[node], ChainClient([url], swarm.chain_id, seconds=5.0))
     return ChainOutbox(folder / f"{PEERS[node]}.db", coordinator, PEERS[node], every=0.05, settle_seconds=0.0)
 
 

@@ -14,9 +14,10 @@ from devchain_parts import Client, Sender
 from eth_account import Account
 from eth_utils import keccak
 
-from codezero.chain.codec import encode_call
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.devchain_process import DATABASE, start
 from codezero.chain.embedded import founded
+from codezero.chain.provider import ChainClient
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "devchain.tar.gz"
 
@@ -51,7 +52,7 @@ def test_yesterdays_chain_goes_on(folder: Path) -> None:
         member.account = Account.from_key(keccak(text="codezero test second"))
         member.address = member.account.address
         head = int(client.ask("eth_blockNumber"), 16)
-        reward = encode_call("submitReward", 3, 0, 42, "QmSecond" + "2" * 38)
+        reward = encode(contract, "submitReward", 3, 0, 42, "QmSecond" + "2" * 38)
         receipt = member.send(contract, reward)
         assert (receipt["status"], int(receipt["blockNumber"], 16)) == ("0x1", head + 1)
         block = client.ask("eth_getBlockByNumber", hex(head + 1), False)
@@ -60,9 +61,13 @@ def test_yesterdays_chain_goes_on(folder: Path) -> None:
     with start(folder) as chain:
         client = Client(chain)
         assert client.ask("eth_getTransactionReceipt", receipt["transactionHash"]) == receipt
-        total = client.ask("eth_call", {"to": contract, "data": f"0x{total_of('QmSecond').hex()}"}, "latest")
+        total = client.ask("eth_call", {"to": contract, "data": f"0x{total_of(contract, 'QmSecond').hex()}"}, "latest")
         assert int(total[-64:], 16) == 1 + 101 + 201 + 42
 
 
-def total_of(name: str) -> bytes:
-    return encode_call("getTotalRewards", [name + "2" * 38])
+def total_of(contract: str, name: str) -> bytes:
+    return encode(contract, "getTotalRewards", [name + "2" * 38])
+
+
+def encode(contract: str, name: str, *arguments: object) -> bytes:
+    return ContractCoordinator(ChainClient(["http://127.0.0.1:9"], 1), contract).encode(name, *arguments)

@@ -11,14 +11,12 @@ import pytest
 from anvil import BACKENDS
 from builders_chain import Swarm, found
 
-from codezero.chain.contract import Coordinator
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.history import history
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_db import OutboxStatus, OutboxStore, read_status
-from codezero.chain.rpc import Rpc
+from codezero.chain.outbox_db import OutboxStatus, OutboxStore, SignedTransaction, read_status
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
-from codezero.chain.signed import Signed
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
 from codezero.protocols import Outbox
@@ -32,13 +30,13 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 
 @pytest.fixture
-def member(swarm: Swarm, tmp_path: Path) -> Iterator[Coordinator]:
+def member(swarm: Swarm, tmp_path: Path) -> Iterator[ContractCoordinator]:
     member = swarm.member(tmp_path / "key.json")
     yield member
     member.close()
 
 
-def outbox(folder: Path, member: Coordinator, peer: str, **settings: float) -> ChainOutbox:
+def outbox(folder: Path, member: ContractCoordinator, peer: str, **settings: float) -> ChainOutbox:
     return ChainOutbox(folder / "outbox.db", member, peer, **({"every": 0.02, "settle_seconds": 0.0} | settings))  # pyright: ignore[reportArgumentType]
 
 
@@ -51,7 +49,7 @@ def until(path: Path, **wanted: int) -> OutboxStatus:
         time.sleep(0.02)
 
 
-def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: Coordinator) -> None:
+def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: ContractCoordinator) -> None:
     box: Outbox = outbox(tmp_path, member, "QmMean", settle_seconds=60.0)
     for reward, vote in ((0.5, "QmA"), (1.0, "QmB"), (0.25, "QmB"), (0.25, None)):
         box.add(0, reward, vote)
@@ -62,7 +60,7 @@ def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: 
     assert isinstance(box, ChainOutbox) and box.close(60)
 
 
-def test_nobody_votes_for_themselves_or_for_nobody(tmp_path: Path, member: Coordinator) -> None:
+def test_nobody_votes_for_themselves_or_for_nobody(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmSelf")
     for vote in ("QmSelf", "", "x" * 129):
         box.add(0, 0.5, vote)
@@ -70,7 +68,7 @@ def test_nobody_votes_for_themselves_or_for_nobody(tmp_path: Path, member: Coord
     assert (member.reward_of(0, "QmSelf"), member.ballot_of(0, "QmSelf")) == (500, [])
 
 
-def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: Coordinator) -> None:
+def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
     current = swarm.owner.round_and_stage().round
     box = outbox(tmp_path, member, "QmOpen", settle_seconds=60.0)
     box.add(current, 0.5, None)
@@ -81,7 +79,7 @@ def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: C
     assert member.reward_of(current, "QmOpen") == 500
 
 
-def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm, member: Coordinator) -> None:
+def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
     current = swarm.owner.round_and_stage().round
     box = outbox(tmp_path, member, "QmTimed", submit_after=0.0)
     box.add(current, 0.5, None)
@@ -90,7 +88,7 @@ def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm,
     box.close(60)
 
 
-def test_late_points_count_in_the_next_round(tmp_path: Path, member: Coordinator) -> None:
+def test_late_points_count_in_the_next_round(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmLate")
     box.add(0, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1)
@@ -101,7 +99,7 @@ def test_late_points_count_in_the_next_round(tmp_path: Path, member: Coordinator
 
 
 def test_a_last_round_is_noticed_and_said_until_another_opens(
-    tmp_path: Path, swarm: Swarm, member: Coordinator, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, swarm: Swarm, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
     current = swarm.owner.round_and_stage().round
     box = outbox(tmp_path, member, "QmLast", submit_after=0.0, round_seconds=0.2)
@@ -118,9 +116,9 @@ def test_a_last_round_is_noticed_and_said_until_another_opens(
 
 
 def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplog: pytest.LogCaptureFixture) -> None:
-    nowhere = Rpc(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.5)
+    nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.5)
     wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
-    box = outbox(tmp_path, Coordinator(nowhere, swarm.contract, Sender(nowhere, wallet)), "QmAway")
+    box = outbox(tmp_path, ContractCoordinator(nowhere, swarm.contract, Sender(nowhere, wallet)), "QmAway")
     for number in (0, 1):
         box.add(number, 0.5, "QmA")
     while not (problem := box.status().problem):
@@ -137,7 +135,7 @@ def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplo
     nowhere.close()
 
 
-def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: Coordinator) -> None:
+def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
     """Everything was sent by a process that heard of nothing, not even the hash."""
     member.register("QmAgain")
     member.submit_reward(0, 500, "QmAgain")
@@ -151,9 +149,9 @@ def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: Coo
         len(
             [
                 event
-                for page in history(member, names=["RewardSubmitted"])
+                for page in member.history(names=["RewardSubmitted"])
                 for event in page.events
-                if event.values["peerId"] == "QmAgain"
+                if event["args"]["peerId"] == "QmAgain"
             ]
         )
         == 1
@@ -161,7 +159,7 @@ def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: Coo
 
 
 def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
-    tmp_path: Path, swarm: Swarm, member: Coordinator
+    tmp_path: Path, swarm: Swarm, member: ContractCoordinator
 ) -> None:
     swarm.owner.register("QmForeign")
     box = outbox(tmp_path, member, "QmForeign")
@@ -174,7 +172,7 @@ def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
 
 
 def test_what_the_contract_refuses_for_good_is_given_up_with_its_reason(
-    tmp_path: Path, member: Coordinator, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = OutboxStore(tmp_path / "outbox.db", durable=True)
     for number in (0, 1):
@@ -188,7 +186,7 @@ def test_what_the_contract_refuses_for_good_is_given_up_with_its_reason(
     box.close(60)
 
 
-def test_the_file_belongs_to_one_peer_and_one_process(tmp_path: Path, member: Coordinator) -> None:
+def test_the_file_belongs_to_one_peer_and_one_process(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmOwner")
     with pytest.raises(ChainError, match="used by another process"):
         outbox(tmp_path, member, "QmOwner")
@@ -198,7 +196,7 @@ def test_the_file_belongs_to_one_peer_and_one_process(tmp_path: Path, member: Co
     outbox(tmp_path, member, "QmOwner").close()
 
 
-def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: Coordinator) -> None:
+def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: ContractCoordinator) -> None:
     (tmp_path / "outbox.db").write_bytes(b"not a database" * 100)
     with pytest.raises(ChainError, match="cannot be used"):
         outbox(tmp_path, member, "QmDamaged")
@@ -208,7 +206,7 @@ def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: Coordinator) -
 
 
 def test_a_locked_file_keeps_points_in_memory(
-    tmp_path: Path, member: Coordinator, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("codezero.chain.outbox_db.BUSY_SECONDS", 0.05)
     box = outbox(tmp_path, member, "QmLocked")
@@ -221,7 +219,9 @@ def test_a_locked_file_keeps_points_in_memory(
     box.close(60)
 
 
-def test_the_wall_clock_decides_nothing(tmp_path: Path, member: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wall_clock_decides_nothing(
+    tmp_path: Path, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     box = outbox(tmp_path, member, "QmClock")
     for number, now in enumerate((4e9, 0.0, -1e9)):
         monkeypatch.setattr("codezero.chain.outbox_db.time.time", lambda now=now: now)
@@ -234,62 +234,64 @@ def test_the_wall_clock_decides_nothing(tmp_path: Path, member: Coordinator, mon
 # ---- one transaction, at most once
 
 
-def test_the_same_bytes_are_sent_again(swarm: Swarm, member: Coordinator) -> None:
+def test_the_same_bytes_are_sent_again(swarm: Swarm, member: ContractCoordinator) -> None:
     """Killed between signing and sending, or between sending and the receipt."""
     member.register("QmBytes")
-    recorded: list[Signed] = []
+    recorded: list[SignedTransaction] = []
 
     class Killed(BaseException):
         pass
 
-    def die(signed: Signed) -> None:
+    def die(signed: SignedTransaction) -> None:
         recorded.append(signed)
         raise Killed
 
     with pytest.raises(Killed):
         member.submit_reward(0, 1, "QmBytes", record=die)
     assert member.reward_of(0, "QmBytes") is None
-    again: list[Signed] = []
+    again: list[SignedTransaction] = []
     receipt = member.submit_reward(0, 1, "QmBytes", earlier=recorded, record=again.append)
-    assert (receipt.transaction_hash, again) == (recorded[0].hash, [])
+    assert (receipt["transactionHash"].to_0x_hex(), again) == (recorded[0].hash, [])
     assert member.submit_reward(0, 1, "QmBytes", earlier=recorded, record=again.append) == receipt
     assert again == []
 
 
-def test_a_used_nonce_is_signed_anew(swarm: Swarm, member: Coordinator) -> None:
+def test_a_used_nonce_is_signed_anew(swarm: Swarm, member: ContractCoordinator) -> None:
     """Another process with the account was faster: what was signed before can never be mined."""
     member.register("QmNonce")
-    stale: list[Signed] = []
+    stale: list[SignedTransaction] = []
 
-    def overtake(signed: Signed) -> None:
+    def overtake(signed: SignedTransaction) -> None:
         stale.append(signed)
         if len(stale) == 1:
             member.register("QmFaster")
 
     receipt = member.submit_reward(0, 1, "QmNonce", record=overtake)
-    assert len(stale) == 2 and receipt.transaction_hash == stale[1].hash
+    assert len(stale) == 2 and receipt["transactionHash"].to_0x_hex() == stale[1].hash
     assert stale[1].nonce == stale[0].nonce + 1
 
 
-def test_a_receipt_for_another_transaction_is_not_believed(swarm: Swarm, member: Coordinator) -> None:
+def test_a_receipt_for_another_transaction_is_not_believed(swarm: Swarm, member: ContractCoordinator) -> None:
     member.register("QmReceipt")
-    first: list[Signed] = []
+    first: list[SignedTransaction] = []
     member.submit_reward(0, 1, "QmReceipt", record=first.append)
     forged = replace(first[0], hash="0x" + "ab" * 32)
-    second: list[Signed] = []
+    second: list[SignedTransaction] = []
     member.submit_reward(1, 1, "QmReceipt", earlier=[forged], record=second.append)
     assert len(second) == 1 and member.reward_of(1, "QmReceipt") == 1
 
 
 def test_nothing_is_signed_while_the_chain_is_away(tmp_path: Path, swarm: Swarm) -> None:
-    nowhere = Rpc(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.2)
+    nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.2)
     wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
-    recorded: list[Signed] = []
+    recorded: list[SignedTransaction] = []
     with pytest.raises(ChainUnreachableError):
-        Sender(nowhere, wallet).transact(swarm.contract, b"", 0.5, record=recorded.append)
+        Sender(nowhere, wallet).transact(swarm.contract, b"", seconds=0.5, record=recorded.append)
     assert recorded == []
     nowhere.close()
 
 
-def test_raw_transactions_are_not_shown(member: Coordinator) -> None:
-    assert "raw" not in repr(Signed("0x12", 1, b"secret")) and "secret" not in repr(Signed("0x12", 1, b"secret"))
+def test_raw_transactions_are_not_shown(member: ContractCoordinator) -> None:
+    assert "raw" not in repr(SignedTransaction("0x12", 1, b"secret")) and "secret" not in repr(
+        SignedTransaction("0x12", 1, b"secret")
+    )

@@ -11,8 +11,7 @@ import pytest
 from anvil import BACKENDS
 from builders_chain import found, fund
 
-from codezero.chain.contract import Coordinator
-from codezero.chain.history import history
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.outbox_db import OutboxStore, read_status
 from codezero.chain.sender import Sender
@@ -23,10 +22,10 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 from codezero.chain import sender as sending
-from codezero.chain.contract import Coordinator
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.outbox_db import OutboxStore
-from codezero.chain.rpc import Rpc
+from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
 
 url, chain_id, contract, keystore, outbox = sys.argv[1:6]
@@ -44,8 +43,8 @@ def around(cls, name, before, after):
     setattr(cls, name, wrapped)
 
 def live(point):
-    rpc = Rpc([url], int(chain_id), seconds=60.0)
-    coordinator = Coordinator(rpc, contract, sending.Sender(rpc, KeystoreWallet.throw_away(Path(keystore))))
+    rpc = ChainClient([url], int(chain_id), seconds=60.0)
+    coordinator = ContractCoordinator(rpc, contract, sending.Sender(rpc, KeystoreWallet.throw_away(Path(keystore))))
     coordinator.register("QmCrash")
     around(OutboxStore, "record", point == "before recording", point == "recorded")
     around(sending.Sender, "_send", False, point == "sent")
@@ -67,15 +66,17 @@ for point in sys.argv[6:]:  # a life each; forked, because the imports take long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path, backend: str) -> None:
     with found(tmp_path, backend) as swarm:
-        fund(swarm.rpc, KeystoreWallet.throw_away(tmp_path / "key.json").address)
+        fund(swarm.client, KeystoreWallet.throw_away(tmp_path / "key.json").address)
         arguments = [swarm.url, str(swarm.chain_id), swarm.contract, tmp_path / "key.json", tmp_path / "outbox.db"]
         done = subprocess.run([sys.executable, "-c", DYING, *arguments, *POINTS], capture_output=True, text=True)
         assert done.stdout.splitlines() == [f"{point} {-signal.SIGKILL}" for point in POINTS], done.stderr
-        sender = Sender(swarm.rpc, KeystoreWallet.throw_away(tmp_path / "key.json"))
-        box = ChainOutbox(tmp_path / "outbox.db", Coordinator(swarm.rpc, swarm.contract, sender), "QmCrash", every=0.01)
+        sender = Sender(swarm.client, KeystoreWallet.throw_away(tmp_path / "key.json"))
+        box = ChainOutbox(
+            tmp_path / "outbox.db", ContractCoordinator(swarm.client, swarm.contract, sender), "QmCrash", every=0.01
+        )
         assert not box.close(5.0)  # points of the later lives wait for round 1, which is not open
-        events = [event for page in history(swarm.owner, names=["RewardSubmitted"]) for event in page.events]
-        assert [(event.values["roundNumber"], event.values["reward"]) for event in events] == [(0, 500)]
+        events = [event for page in swarm.owner.history(names=["RewardSubmitted"]) for event in page.events]
+        assert [(event["args"]["roundNumber"], event["args"]["reward"]) for event in events] == [(0, 500)]
         status = read_status(tmp_path / "outbox.db")
         assert (status.accepted, status.refused, status.collecting) == (2, 0, 1)
 

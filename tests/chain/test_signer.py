@@ -12,12 +12,12 @@ from eth_account import Account
 
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.remote_signer import RemoteWallet
-from codezero.chain.wallet import Transaction
+from codezero.chain.wallet import transaction_fields
 from codezero.errors import ConfigError, WalletError
 
 ACCOUNT = Account.from_key(b"\x11" * 32)
 OTHER = Account.from_key(b"\x22" * 32)
-ASKED = Transaction(31337, 7, "0x" + "33" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
+ASKED = transaction_fields(31337, 7, "0x" + "33" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
 Reply = tuple[int, object]
 
 
@@ -61,9 +61,9 @@ def token(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("to", [ASKED.to, None])
+@pytest.mark.parametrize("to", [ASKED["to"], None])
 def test_it_signs_what_was_asked(token: Path, to: str | None) -> None:
-    asked = Transaction(31337, 7, to, b"\x01", 21_000, 10**10, 10**9)
+    asked = transaction_fields(31337, 7, to, b"\x01", 21_000, 10**10, 10**9)
     with signer(sign) as url:
         wallet = RemoteWallet(url, token, ACCOUNT.address)
         assert Account.recover_transaction(wallet.sign_transaction(asked)) == wallet.address == ACCOUNT.address

@@ -8,8 +8,8 @@ from anvil import BACKENDS
 from builders_chain import Swarm, found
 
 from codezero.chain.embedded import own_contract
+from codezero.chain.provider import ChainClient
 from codezero.chain.registry import Registry
-from codezero.chain.rpc import Rpc
 from codezero.chain.sender import Sender
 from codezero.chain.stage_manager import SHORTEST, StageManager
 from codezero.chain.wallet import KeystoreWallet
@@ -107,12 +107,12 @@ def test_the_registry_lists_who_is_registered_and_this_node(swarm: Swarm, tmp_pa
 def test_a_chain_has_one_contract_of_its_own(swarm: Swarm, tmp_path: Path) -> None:
     wallet = KeystoreWallet.throw_away(tmp_path / "wallet.json")
     swarm.member(tmp_path / "wallet.json")
-    sender = Sender(swarm.rpc, wallet)
-    first = own_contract(tmp_path, swarm.rpc, sender)
-    assert own_contract(tmp_path, swarm.rpc, sender) == first
+    sender = Sender(swarm.client, wallet)
+    first = own_contract(tmp_path, swarm.client, sender)
+    assert own_contract(tmp_path, swarm.client, sender) == first
     (tmp_path / "contract.json").write_text("{}")
     with pytest.raises(ChainError, match="damaged"):
-        own_contract(tmp_path, swarm.rpc, sender)
+        own_contract(tmp_path, swarm.client, sender)
 
 
 def test_the_leaderboard_adds_up_and_goes_on_where_it_stopped(swarm: Swarm, tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ def test_the_leaderboard_of_a_chain_that_is_silent_says_so(tmp_path: Path) -> No
     )
     with pytest.raises(ChainError, match=r"127\.0\.0\.1:9"):
         read_board(config, tmp_path, lambda _share: None)
-    assert Rpc(["http://127.0.0.1:9"], 5).urls == ["http://127.0.0.1:9"]
+    assert ChainClient(["http://127.0.0.1:9"], 5).urls == ["http://127.0.0.1:9"]

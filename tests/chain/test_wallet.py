@@ -19,19 +19,19 @@ from hypothesis import strategies as some
 from codezero.chain.wallet import (
     LIGHT_WORK,
     KeystoreWallet,
-    Transaction,
     key_from_file,
     key_from_prompt,
     passphrase_from_environment,
     passphrase_from_file,
     passphrase_from_prompt,
+    transaction_fields,
 )
 from codezero.errors import WalletError
 
 PASSPHRASE = "correct horse battery"
 KEY = bytes.fromhex("4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318")
 ADDRESS = "0x2c7536E3605D9C16a7a3D7b1898e529396a65c23"
-TRANSFER = Transaction(31337, 7, "0x" + "11" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
+TRANSFER = transaction_fields(31337, 7, "0x" + "11" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
 
 
 def make(path: Path, key: bytes | None = KEY) -> KeystoreWallet:
@@ -129,12 +129,12 @@ def test_what_is_signed_is_what_was_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [-1, 1 << 64])
 def test_numbers_out_of_bounds_are_one_line(number: int) -> None:
     with pytest.raises(WalletError, match="out of bounds"):
-        Transaction(31337, number, None, b"", 21_000, 1, 1)
+        transaction_fields(31337, number, None, b"", 21_000, 1, 1)
 
 
 def test_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(WalletError, match="cannot be signed"):
-        make(tmp_path / "key.json").sign_transaction(Transaction(31337, 0, "0x12", b"", 21_000, 1, 1))
+        make(tmp_path / "key.json").sign_transaction(transaction_fields(31337, 0, "0x12", b"", 21_000, 1, 1))
 
 
 def test_neither_repr_nor_pickle_nor_copy_shows_the_key(tmp_path: Path) -> None:
@@ -221,10 +221,10 @@ from pathlib import Path
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
 from codezero.chain.wallet import *
 wallet = KeystoreWallet.open(Path(sys.argv[1]), passphrase_from_environment("MY_PASSPHRASE"))
-raw = wallet.sign_transaction(Transaction(31337, 7, None, b"", 21_000, 10**10, 10**9))
+raw = wallet.sign_transaction(transaction_fields(31337, 7, None, b"", 21_000, 10**10, 10**9))
 logging.getLogger("codezero").info("%s %r %s %s", wallet, wallet, wallet.__slots__, raw)
 print(dir(wallet), Path("/proc/self/cmdline").read_bytes(), dict(os.environ))
-try: wallet.sign_transaction(Transaction(31337, 1, "0x12", b"", 1, 1, 1))
+try: wallet.sign_transaction(transaction_fields(31337, 1, "0x12", b"", 1, 1, 1))
 except Exception: logging.exception("failed")
 """
 

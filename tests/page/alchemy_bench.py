@@ -9,42 +9,50 @@ from typing import Any
 import msgspec
 from builders_alchemy import CONTRACT, KEY, POLICY, Json, Service, Wallet, served
 
-from codezero.chain.alchemy import Alchemy
-from codezero.chain.codec import encode_call
-from codezero.chain.rpc import Rpc
-from codezero.chain.signed import Signed
+from codezero.chain.alchemy import Alchemy, UserOperation
+from codezero.chain.contract import ContractCoordinator
+from codezero.chain.outbox_db import SignedTransaction
+from codezero.chain.provider import ChainClient
 from codezero.chain.sponsored import AlchemySender
-from codezero.chain.user_operation import UserOperation
 
 WIRE: list[Json] = json.loads(Path(__file__).with_name("alchemy_wire.json").read_text())
 """What Alchemy's own client sent to a scripted service for two registrations, and what it was answered."""
-CALL = encode_call("registerPeer", "QmX")
 EVIL = "0x" + "66" * 20
+
+
+def encode_function(name: str, *arguments: object) -> bytes:
+    client = ChainClient(["http://127.0.0.1:9"], 1)
+    return ContractCoordinator(client, CONTRACT).encode(name, *arguments)
+
+
+CALL = encode_function("registerPeer", "QmX")
 
 
 class Bench:
     """A sender over a service. `recorded`: what it made durable."""
 
-    def __init__(self, service: Service, rpc: Rpc, alchemy: Alchemy) -> None:
-        self.service, self.rpc, self.wallet = service, rpc, Wallet()
-        self.recorded: list[Signed] = []
-        self.sender = AlchemySender(rpc, self.wallet, alchemy)
+    def __init__(self, service: Service, client: ChainClient, alchemy: Alchemy) -> None:
+        self.service, self.client, self.wallet = service, client, Wallet()
+        self.recorded: list[SignedTransaction] = []
+        self.sender = AlchemySender(client, self.wallet, alchemy)
 
-    def transact(self, seconds: float = 60.0, earlier: list[Signed] | None = None) -> str:
-        receipt = self.sender.transact(CONTRACT, CALL, seconds, earlier=earlier or [], record=self.recorded.append)
-        return receipt.transaction_hash
+    def transact(self, seconds: float = 60.0, earlier: list[SignedTransaction] | None = None) -> str:
+        receipt = self.sender.transact(
+            CONTRACT, CALL, seconds=seconds, earlier=earlier or [], record=self.recorded.append
+        )
+        return receipt["transactionHash"].to_0x_hex()
 
 
 @contextmanager
 def bench(service: Service | None = None, **changes: Any) -> Generator[Bench]:
     with served(service or Service(**changes)) as service:
-        rpc = Rpc([service.url + "/rpc"], service.chain_id)
+        client = ChainClient([service.url + "/rpc"], service.chain_id)
         alchemy = Alchemy(KEY, POLICY, url=service.url + "/v2")
         try:
-            yield Bench(service, rpc, alchemy)
+            yield Bench(service, client, alchemy)
         finally:
             alchemy.close()
-            rpc.close()
+            client.close()
 
 
 def rehashed(prepared: Json, **changes: object) -> Json:

@@ -22,12 +22,12 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_keys.datatypes import Signature
 from eth_utils import keccak, to_checksum_address
+from eth_utils.abi import function_signature_to_4byte_selector as selector
 
-from codezero.chain.alchemy import DELEGATE
-from codezero.chain.entry_point import RAN
-from codezero.chain.rpc import Question, Rpc, read_hash, read_receipt
-from codezero.chain.user_operation import ENTRY_POINT, UserOperation, selector
-from codezero.chain.wallet import KeystoreWallet, Transaction
+from codezero.chain.alchemy import DELEGATE, ENTRY_POINT, UserOperation
+from codezero.chain.provider import ChainClient
+from codezero.chain.sponsored import RAN
+from codezero.chain.wallet import KeystoreWallet, transaction_fields
 
 KEY, POLICY, CHAIN = "an-api-key", "00000000-0000-4000-8000-000000000000", 685685
 ACCOUNT = Account.from_key(b"\x11" * 32)
@@ -45,9 +45,9 @@ class Wallet(KeystoreWallet):
         super().__init__(ACCOUNT)
         self.signed = 0
 
-    def sign_operation(self, chain_id: int, operation: UserOperation) -> bytes:
+    def sign_message(self, message: str | bytes) -> bytes:
         self.signed += 1
-        return bytes(self._account.sign_message(encode_defunct(operation.hash(chain_id))).signature)
+        return super().sign_message(message)
 
     def sign_authorization(self, chain_id: int, delegate: str, nonce: int) -> bytes:
         self.signed += 1
@@ -67,7 +67,7 @@ class Service:
     """What it does is changed by assigning to it."""
 
     chain_id: int = CHAIN
-    devchain: Rpc | None = None
+    devchain: ChainClient | None = None
     code: str = "0x"
     """Of the account."""
     count: int = 0
@@ -126,7 +126,7 @@ class Service:
             "signatureRequest": {
                 "type": "personal_sign",
                 "data": {"raw": "0x" + hash.hex()},
-                "rawPayload": "0x" + keccak(b"\x19Ethereum Signed Message:\n32" + hash).hex(),
+                "rawPayload": "0x" + keccak(b"\x19Ethereum SignedTransaction Message:\n32" + hash).hex(),
             },
             "feePayment": {"sponsored": True, "tokenAddress": "0x" + "00" * 20, "maxAmount": "0x0"},
         }
@@ -150,7 +150,7 @@ class Service:
         assert signer == operation.sender == ACCOUNT.address
         if len(parts) == 2:
             assert self._authorizes(parts[0]) == ACCOUNT.address
-        key, sequence = operation.key, int(operation.nonce, 16) & (1 << 64) - 1
+        key, sequence = divmod(int(operation.nonce, 16), 1 << 64)
         if self.run and sequence == self.nonces.get(key, 0):
             if len(parts) == 2:
                 self.code = "0xef0100" + parts[0]["data"]["address"][2:].lower()
@@ -175,7 +175,7 @@ class Service:
             case "eth_call" if params[0]["to"] == ENTRY_POINT:
                 _, key = decode(["address", "uint192"], bytes.fromhex(params[0]["data"][10:]))
                 return {"result": f"0x{(key << 64) + self.nonces.get(key, 0):064x}"}
-            case "eth_getLogs" if params[0]["address"] == ENTRY_POINT:
+            case "eth_getLogs" if params[0]["address"] == [ENTRY_POINT]:
                 return self._logs(params[0])
             case "eth_call" if self.refuses:
                 return {"error": {"code": 3, "message": "execution reverted", "data": self.refuses}}
@@ -228,12 +228,11 @@ class Service:
     def _pay(self, to: str, data: bytes) -> Ran:
         """Without a Sender: that would wait for the one whose operation this is."""
         assert self.devchain is not None
-        paid = Transaction(self.chain_id, self._count(), to_checksum_address(to), data, 2_000_000, 10**10, 1)
+        paid = transaction_fields(self.chain_id, self._count(), to_checksum_address(to), data, 2_000_000, 10**10, 1)
         raw = "0x" + KeystoreWallet(ACCOUNT).sign_transaction(paid).hex()
-        hash = self.devchain.ask(Question("eth_sendRawTransaction", [raw], read_hash))
-        receipt = self.devchain.ask(Question("eth_getTransactionReceipt", [hash], read_receipt))
-        assert receipt is not None
-        return Ran(hash, receipt.status == "0x1", int(receipt.block_number, 16))
+        hash = self.devchain.eth.send_raw_transaction(raw)
+        receipt = self.devchain.eth.get_transaction_receipt(hash)
+        return Ran(hash.to_0x_hex(), receipt["status"] == 1, receipt["blockNumber"])
 
     def _authorizes(self, part: Json) -> str:
         fields = [int(part["chainId"], 16), bytes.fromhex(part["data"]["address"][2:]), int(part["data"]["nonce"], 16)]

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 from builders_login import page
 
-from codezero.chain.contract import Coordinator
+from codezero.chain.contract import ContractCoordinator
 from codezero.chain.devchain_process import start
 from codezero.chain.embedded import fund, own_contract
 from codezero.chain.gateway import ContractGateway
-from codezero.chain.rpc import Rpc
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.login.legacy import LegacyClients
@@ -28,7 +28,7 @@ ADDRESS = "0x" + "Ab" * 20
 class Member:
     """An account that can pay, and its way to the contract."""
 
-    coordinator: Coordinator
+    coordinator: ContractCoordinator
     gateway: ContractGateway
 
 
@@ -37,7 +37,7 @@ def contract(folder: Path) -> Generator[list[Member]]:
     """Two members of one swarm; the first may open rounds."""
     with ExitStack() as stack:
         handle = stack.enter_context(start(folder / "chain"))
-        rpc = Rpc([handle.url], handle.chain_id, seconds=60.0)  # machines are busy
+        rpc = ChainClient([handle.url], handle.chain_id, seconds=60.0)  # machines are busy
         stack.callback(rpc.close)
         members: list[Member] = []
         address = ""
@@ -45,9 +45,9 @@ def contract(folder: Path) -> Generator[list[Member]]:
             sender = Sender(rpc, KeystoreWallet.throw_away(folder / f"{name}.json"))
             fund(rpc, sender.address)
             address = address or own_contract(folder / "chain", rpc, sender)
-            coordinator = Coordinator(rpc, address, sender)
+            coordinator = ContractCoordinator(rpc, address, sender)
             stack.callback(coordinator.close)
-            members.append(Member(coordinator, ContractGateway(coordinator, sender)))
+            members.append(Member(coordinator, ContractGateway(coordinator)))
         yield members
 
 

@@ -9,44 +9,39 @@ from typing import Any
 
 import msgspec
 import pytest
-from alchemy_bench import CALL, WIRE, Bench, bench, rehashed
+from alchemy_bench import CALL, WIRE, Bench, bench, encode_function, rehashed
 from builders_alchemy import ACCOUNT, CONTRACT, KEY, POLICY, Json, Service
 from builders_node_api import contract
 
-from codezero.chain.alchemy import DELEGATE, Alchemy, UnsponsoredError, api_key
-from codezero.chain.alchemy_wire import Prepared, Status
-from codezero.chain.codec import encode_call
-from codezero.chain.contract import Coordinator, deploy
+from codezero.chain.alchemy import DELEGATE, Alchemy, CallsStatus, Prepared, UnsponsoredError, api_key
+from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.embedded import fund
 from codezero.chain.errors import (
     ChainUnreachableError,
-    PeerIdAlreadyRegisteredError,
-    RewardAlreadySubmittedError,
+    ContractError,
     RpcError,
     UnknownOutcomeError,
-    WinnerAlreadyVotedError,
 )
-from codezero.chain.gateway import ContractGateway
+from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.sender import Sender
-from codezero.chain.signed import Signed
 from codezero.chain.sponsored import AlchemySender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError, WalletError
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Coordinator]]:
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, ContractCoordinator]]:
     """A sponsored account in a real swarm."""
     with contract(tmp_path_factory.mktemp("swarm")) as (owner, _):
-        chain = owner.coordinator.rpc
+        chain = owner.coordinator.client
         fund(chain, ACCOUNT.address)
         with bench(Service(chain.chain_id, chain)) as sponsored:
-            coordinator = Coordinator(sponsored.rpc, owner.coordinator.contract, sponsored.sender)
+            coordinator = ContractCoordinator(sponsored.client, owner.coordinator.contract, sponsored.sender)
             yield sponsored, coordinator
             coordinator.close()
 
 
-def test_a_sponsored_account_registers_earns_and_votes(real: tuple[Bench, Coordinator]) -> None:
+def test_a_sponsored_account_registers_earns_and_votes(real: tuple[Bench, ContractCoordinator]) -> None:
     sponsored, coordinator = real
     sponsored.service.batch = False
     coordinator.register("QmS")
@@ -59,30 +54,30 @@ def test_a_sponsored_account_registers_earns_and_votes(real: tuple[Bench, Coordi
     assert sponsored.wallet.signed == 4  # the authorization once, and three operations
 
 
-def test_refusals_of_the_contract_cost_no_question_to_the_service(real: tuple[Bench, Coordinator]) -> None:
+def test_refusals_of_the_contract_cost_no_question_to_the_service(real: tuple[Bench, ContractCoordinator]) -> None:
     sponsored, coordinator = real
-    gateway = ContractGateway(coordinator, sponsored.sender)
-    gateway.register("QmT")
-    gateway.submit_reward(0, 0, 1, "QmT")
-    gateway.submit_winners(0, ["QmY"], "QmT")
+    coordinator.register("QmT")
+    coordinator.submit_reward(0, 1, "QmT")
+    coordinator.submit_winners(0, ["QmY"], "QmT")
     asked = len(sponsored.service.asked)
-    with pytest.raises(PeerIdAlreadyRegisteredError):
-        gateway.register("QmT")
-    with pytest.raises(RewardAlreadySubmittedError):
+    with pytest.raises(ContractError, match="already registered"):
+        coordinator.send("registerPeer", "QmT")
+    with pytest.raises(ContractError, match="already submitted"):
         coordinator.submit_reward(0, 1, "QmT")
-    with pytest.raises(WinnerAlreadyVotedError):
-        gateway.submit_winners(0, ["QmY"], "QmT")
+    with pytest.raises(ContractError, match="already voted"):
+        coordinator.submit_winners(0, ["QmY"], "QmT")
     assert len(sponsored.service.asked) == asked
 
 
-def test_a_transaction_of_the_time_before_counts(real: tuple[Bench, Coordinator]) -> None:
+def test_a_transaction_of_the_time_before_counts(real: tuple[Bench, ContractCoordinator]) -> None:
     sponsored, coordinator = real
     chain, recorded, signed = sponsored.service.devchain, [], sponsored.wallet.signed
     assert chain is not None
-    data = encode_call("registerPeer", "QmBefore")
-    paid = Sender(chain, KeystoreWallet(ACCOUNT)).transact(coordinator.contract, data, 60, record=recorded.append)
-    receipt = sponsored.sender.transact(coordinator.contract, data, 60, earlier=recorded)
-    assert receipt.transaction_hash == paid.transaction_hash and sponsored.wallet.signed == signed
+    data = coordinator.encode("registerPeer", "QmBefore")
+    payer = Sender(chain, KeystoreWallet(ACCOUNT))
+    paid = payer.transact(coordinator.contract, data, seconds=60, record=recorded.append)
+    receipt = sponsored.sender.transact(coordinator.contract, data, seconds=60, earlier=recorded)
+    assert receipt["transactionHash"] == paid["transactionHash"] and sponsored.wallet.signed == signed
 
 
 @pytest.mark.parametrize(("peer", "first", "code"), [("QmX", 0, "0x"), ("QmY", 3, "0xef0100" + DELEGATE[2:].lower())])
@@ -91,7 +86,7 @@ def test_what_goes_out_is_what_alchemy_s_own_client_sends(peer: str, first: int,
     with bench(code=code, nonces={1: first // 3}) as here:
         given = {"wallet_prepareCalls": {"result": prepare["result"]}}
         here.service.answer = lambda method, _: given.get(method)
-        here.sender.transact(CONTRACT, encode_call("registerPeer", peer), 60)
+        here.sender.transact(CONTRACT, encode_function("registerPeer", peer), seconds=60)
         asked = {method: parameter for method, parameter, _ in here.service.asked}
     assert [asked["wallet_prepareCalls"]] == prepare["params"]
     assert [asked["wallet_sendPreparedCalls"]] == send["params"]
@@ -104,7 +99,7 @@ def test_each_answer_on_record_is_understood() -> None:
         if exchange["method"] == "wallet_prepareCalls":
             msgspec.json.decode(raw, type=Prepared)
         elif exchange["method"] == "wallet_getCallsStatus":
-            assert msgspec.json.decode(raw, type=Status).fate == "accepted"
+            assert not msgspec.json.decode(raw, type=CallsStatus).refused
 
 
 # ---- what is lost on the way
@@ -126,9 +121,9 @@ def test_what_ran_is_found_whatever_the_service_says_and_whatever_the_endpoint_a
     with bench(span=3) as here:
         transaction = here.transact()
         here.service.status, here.service.receipts, here.service.block = status, [], 40
-        again = AlchemySender(here.rpc, here.wallet, here.sender._alchemy)
-        receipt = again.transact(CONTRACT, CALL, 60, earlier=here.recorded)
-        assert receipt.transaction_hash == transaction and len(here.service.sent) == 1
+        again = AlchemySender(here.client, here.wallet, here.sender._alchemy)
+        receipt = again.transact(CONTRACT, CALL, seconds=60, earlier=here.recorded)
+        assert receipt["transactionHash"].to_0x_hex() == transaction and len(here.service.sent) == 1
 
 
 def test_a_receipt_that_the_service_makes_up_is_not_believed() -> None:
@@ -181,7 +176,7 @@ def test_an_outbox_s_record_fits_its_file() -> None:
         here.transact()
         [kept] = here.recorded
         assert kept.nonce == -1 and kept.raw.startswith(b"{") and len(kept.hash) == 66
-        damaged = Signed(kept.hash, kept.nonce, kept.raw[:-9])
+        damaged = SignedTransaction(kept.hash, kept.nonce, kept.raw[:-9])
         with pytest.raises(ChainError, match="is damaged; restore a copy"):
             here.transact(earlier=[damaged])
 
@@ -191,7 +186,7 @@ def test_an_outbox_s_record_fits_its_file() -> None:
 
 def test_the_contract_s_refusal_is_the_chain_s_word_and_never_the_service_s() -> None:
     refusal = "0x723dc675"
-    with bench(refuses=refusal) as here, pytest.raises(PeerIdAlreadyRegisteredError):
+    with bench(refuses=refusal) as here, pytest.raises(ContractError, match="already registered"):
         here.transact()
     reverted = {"error": {"code": 3, "message": "reverted", "data": {"revertData": refusal}}}
     with bench(answer=lambda *_: reverted) as here, pytest.raises(RpcError, match="says: this peer id is already"):
@@ -223,12 +218,11 @@ def test_a_sponsored_account_deploys_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "fate"),
-    [(100, "pending"), (110, "pending"), (116, "pending"), (120, "pending"), (200, "accepted"), (400, "refused"),
-     (410, "refused"), (500, "refused"), (600, "refused")],
-)  # fmt: skip
-def test_every_status_has_a_fate(status: int, fate: str) -> None:
-    assert Status(status).fate == fate
+    ("status", "refused"),
+    [(100, False), (110, False), (120, False), (200, False), (400, True), (410, True), (500, True), (600, True)],
+)
+def test_a_status_says_whether_the_service_gave_up(status: int, refused: bool) -> None:
+    assert CallsStatus(status).refused is refused
 
 
 # ---- the key
@@ -242,7 +236,7 @@ def test_the_key_goes_into_one_header_and_nowhere_else(caplog: pytest.LogCapture
         assert KEY not in repr(here.sender._alchemy) and KEY not in repr(here.service.asked[0][1])
         here.service.answer = lambda *_: (401, b"{}")
         with pytest.raises(UnsponsoredError) as caught:
-            here.sender.transact(CONTRACT, CALL + bytes(32), 5)
+            here.sender.transact(CONTRACT, CALL + bytes(32), seconds=5)
     assert KEY not in caplog.text and KEY not in str(caught.value) and KEY not in repr(here.recorded)
 
 

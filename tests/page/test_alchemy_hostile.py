@@ -8,22 +8,26 @@ from typing import Any
 
 import msgspec
 import pytest
-from alchemy_bench import CALL, EVIL, WIRE, bench, put, rehashed
+from alchemy_bench import CALL, EVIL, WIRE, bench, encode_function, put, rehashed
 from builders_alchemy import ACCOUNT, BATCH, CHAIN, CONTRACT, EXECUTE, Json, Service
 from eth_abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.alchemy import DELEGATE
-from codezero.chain.alchemy_check import Asked, UnaskedError, checked
-from codezero.chain.alchemy_wire import Prepared, Status
-from codezero.chain.codec import encode_call
-from codezero.chain.entry_point import RAN
-from codezero.chain.errors import (
-    ChainUnreachableError,
+from codezero.chain.alchemy import (
+    DELEGATE,
+    CallsStatus,
+    Prepared,
+    UnrequestedError,
+    UserOperation,
+    WantedCall,
+    calls_only,
+    checked,
+    delegate_of,
 )
-from codezero.chain.rpc import UNDECODABLE
-from codezero.chain.user_operation import UserOperation, calls_only, delegate_of
+from codezero.chain.bounded_http import UNDECODABLE
+from codezero.chain.errors import ChainUnreachableError
+from codezero.chain.sponsored import RAN
 
 
 def test_the_hash_is_the_entry_point_s() -> None:
@@ -119,7 +123,7 @@ HOSTILE: dict[str, Callable[[Json], Json]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_nothing_else_is_signed(name: str) -> None:
     with bench(tamper=HOSTILE[name]) as here:
-        with pytest.raises(UnaskedError, match=r"^the paymaster's service prepared something else .+\Z") as caught:
+        with pytest.raises(UnrequestedError, match=r"^the paymaster's service prepared something else .+\Z") as caught:
             here.transact()
         assert (here.wallet.signed, here.service.sent, here.recorded) == (0, [], [])
         assert "\n" not in str(caught.value)
@@ -132,7 +136,7 @@ def test_addresses_may_come_in_small_letters() -> None:
 
 @pytest.mark.parametrize("code", ["0xef0100" + EVIL[2:], "0x6001", "0xef0100"])
 def test_an_account_that_follows_something_else_signs_nothing(code: str) -> None:
-    with bench(code=code) as here, pytest.raises(UnaskedError, match=r"chain\.alchemy_delegates lacks"):
+    with bench(code=code) as here, pytest.raises(UnrequestedError, match=r"chain\.alchemy_delegates lacks"):
         here.transact()
 
 
@@ -191,8 +195,8 @@ def test_whatever_is_changed_only_the_same_is_signed(wire: tuple[Json, bytes], d
     """Names in what is compared and kept may be written in other letters; what is not looked at may be anything."""
     prepared, code = wire
     peer = "QmX" if prepared is WIRE[0]["result"] else "QmY"
-    asked = Asked(
-        ACCOUNT.address, CHAIN, CONTRACT, encode_call("registerPeer", peer), frozenset({DELEGATE.lower()}), code, 0
+    asked = WantedCall(
+        ACCOUNT.address, CHAIN, CONTRACT, encode_function("registerPeer", peer), frozenset({DELEGATE.lower()}), code, 0
     )
     wanted = checked(msgspec.convert(prepared, Prepared), asked)
     changed = copy.deepcopy(prepared)
@@ -203,14 +207,14 @@ def test_whatever_is_changed_only_the_same_is_signed(wire: tuple[Json, bytes], d
     inner[last] = data.draw(LEAVES)
     try:
         ready = checked(msgspec.json.decode(json.dumps(changed), type=Prepared), asked)
-    except (UnaskedError, *UNDECODABLE):
+    except (UnrequestedError, *UNDECODABLE):
         return
-    assert ready.hash == wanted.hash
-    assert (ready.authorization is None) is (wanted.authorization is None)
+    assert ready[1].data.hash(CHAIN) == wanted[1].data.hash(CHAIN)
+    assert (ready[0] is None) is (wanted[0] is None)
 
 
 @given(st.recursive(LEAVES | st.floats(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_any_json_is_read_or_refused(value: object) -> None:
-    for form in (Prepared, Status):
+    for form in (Prepared, CallsStatus):
         with suppress(*UNDECODABLE):
             msgspec.json.decode(json.dumps(value), type=form)

@@ -8,7 +8,7 @@ from builders_monitor import GOOD, PEER
 
 from codezero.monitor.api import MAX_LIMIT
 from codezero.monitor.text import readable_name
-from codezero.wiring.leaderboard import Board, Standing
+from codezero.wiring.leaderboard import PeerPoints, PointsBoard
 
 HOSTILE = '<img src=x onerror="alert(1)">\u202eevil\x1b[2J</script>' + "x" * 1_000_000
 
@@ -144,9 +144,9 @@ def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
 
 def test_the_leaderboard_is_what_the_chain_says_or_why_not(tmp_path: Path) -> None:
     played(tmp_path / "one", 1).close("asked to stop")
-    greedy = Standing(owner="0x1", points=10**30, rounds=1, votes=0, last_round=2)
-    peers = {PEER: Standing(owner="0x2", points=5, rounds=2, votes=1, last_round=3), OTHER: greedy}
-    board = Board(chain_id=7, contract="0xabc", round=4, peers=peers)
+    greedy = PeerPoints(owner="0x1", points=10**30, rounds=1, votes=0, last_round=2)
+    peers = {PEER: PeerPoints(owner="0x2", points=5, rounds=2, votes=1, last_round=3), OTHER: greedy}
+    board = PointsBoard(chain_id=7, contract="0xabc", round=4, peers=peers)
     with served(tmp_path, board=lambda: board) as site:
         told = site.get("/api/runs/one/leaderboard").json
         assert [(line["peer_id"], line["points"], line["mine"]) for line in told["peers"]] == [

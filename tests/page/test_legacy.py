@@ -10,7 +10,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from builders_node_api import Client, Member, contract, serving
 
-from codezero.chain.artifacts import coordinator_artifact
+from codezero.chain.contract import coordinator_artifact
 from codezero.errors import LoginError
 from codezero.login.legacy import FILE, LegacyClients
 from codezero.login.store import Folder
@@ -41,7 +41,7 @@ def test_its_client_registers_submits_and_votes(client: Client, members: list[Me
     )
     assert client.old("submit-reward", roundNumber=0, stageNumber=0, reward=12, peerId="QmOld")[0] == 200
     assert client.old("submit-winner", roundNumber=0, winners=["QmNew"], peerId="QmOld")[0] == 200
-    assert chain.total_rewards(["QmOld"]) == {"QmOld": 12} and chain.ballot_of(0, "QmOld") == ["QmNew"]
+    assert chain.reward_of(0, "QmOld") == 12 and chain.ballot_of(0, "QmOld") == ["QmNew"]
     status, told = client.old("submit-reward", roundNumber=0, stageNumber=0, reward=13, peerId="QmOld")
     assert status == 400 and isinstance(told, dict) and told["error"] == "RewardAlreadySubmitted"
 
@@ -128,5 +128,5 @@ def test_the_original_s_own_client(client: Client, members: list[Member], tmp_pa
     connections.send_via_api(
         client.org_id, url, "submit-winner", {"roundNumber": 0, "winners": ["QmOld"], "peerId": "QmGenrl"}
     )
-    assert chain.total_rewards(["QmGenrl"]) == {"QmGenrl": 3} and chain.ballot_of(0, "QmGenrl") == ["QmOld"]
-    assert SwarmCoordinator(chain.rpc.urls[0], chain.contract, str(abi)).get_round_and_stage() == (0, 0)
+    assert chain.reward_of(0, "QmGenrl") == 3 and chain.ballot_of(0, "QmGenrl") == ["QmOld"]
+    assert SwarmCoordinator(chain.client.urls[0], chain.contract, str(abi)).get_round_and_stage() == (0, 0)

@@ -10,12 +10,12 @@ from builders_login import Page, ThrowAway, page
 from eth_account import Account
 
 from codezero.chain.remote_signer import RemoteWallet
-from codezero.chain.wallet import Transaction
+from codezero.chain.wallet import transaction_fields
 from codezero.errors import WalletError
 from codezero.login.login import log_out
 
-ASKED = Transaction(31337, 7, "0x" + "aB" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
-FIELDS: dict[str, Any] = ASKED.fields()
+ASKED = transaction_fields(31337, 7, "0x" + "aB" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
+FIELDS: dict[str, Any] = ASKED
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def sign(tab: Page, fields: object) -> Any:
     )
 
 
-@pytest.mark.parametrize("to", [ASKED.to, None])
+@pytest.mark.parametrize("to", [ASKED["to"], None])
 def test_the_chains_client_signs_through_it(tab: Page, tmp_path: Path, to: str | None) -> None:
     wallet = remote(tab, tmp_path)
     tab.claim_with(Authenticator())
-    asked = Transaction(31337, 7, to, b"\x60" * 20_000, 5_000_000, 10**10, 10**9)
+    asked = transaction_fields(31337, 7, to, b"\x60" * 20_000, 5_000_000, 10**10, 10**9)
     assert Account.recover_transaction(wallet.sign_transaction(asked)) == wallet.address
     wallet.close()
 

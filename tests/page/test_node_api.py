@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.chain.errors import (
-    NAMED,
+    TEXTS,
     ChainUnreachableError,
+    ContractError,
     InsufficientFundsError,
-    RevertedError,
     UnknownOutcomeError,
 )
 from codezero.chain.gateway import ContractGateway
@@ -140,7 +140,7 @@ def test_calls_made_at_once_all_take_effect(members: list[Member]) -> None:
 
 def test_the_gateway_gives_up_its_place_in_the_queue(members: list[Member]) -> None:
     ours = members[0].coordinator
-    gateway = ContractGateway(ours, ours._sender, seconds=0.05)  # type: ignore[arg-type]
+    gateway = ContractGateway(ours, seconds=0.05)
     with gateway._turn, pytest.raises(ChainUnreachableError, match="nothing was sent"):
         gateway.register("QmLate")
     assert ours.owners(["QmLate"]) == {"QmLate": None}
@@ -153,7 +153,7 @@ def test_the_gateway_gives_up_its_place_in_the_queue(members: list[Member]) -> N
         (InsufficientFundsError(ADDRESS, 0, 1), 503),
         (UnknownOutcomeError("it was sent and not seen", HASH), 504),
         (WalletError("nobody is logged in"), 409),
-        (RevertedError("the contract refused: no"), 400),
+        (ContractError("Reverted", "the contract refused: no"), 400),
     ],
 )
 def test_other_failures_are_one_line(error: ChainError, status: int) -> None:
@@ -164,7 +164,7 @@ def test_other_failures_are_one_line(error: ChainError, status: int) -> None:
 def test_each_error_of_the_contract_that_a_call_can_meet_has_its_name_here() -> None:
     elsewhere = {"InvalidBootnodeIndex", "OnlyOwner", "OnlyStageManager", "OnlyBootnodeManager", "StageOutOfBounds",
                  "InvalidInitialization", "InvalidOwner", "InvalidBootnode", "TooManyBootnodes"}  # fmt: skip
-    assert {error.__name__.removesuffix("Error") for error in NAMED.values()} == REFUSALS | elsewhere
+    assert TEXTS.keys() == REFUSALS | elsewhere
 
 
 def test_whether_somebody_is_logged_in_is_plain_text(noted: tuple[Noting, Client]) -> None:

@@ -1,8 +1,4 @@
-"""One HTTP exchange with a server that is not trusted: bounded in time as a whole and in bytes, never sent elsewhere.
-
-No redirects, no proxy or password from the environment, no compression. Plain http goes to this machine only, unless
-the caller allows it: between machines anyone could read what is asked and change what is answered.
-"""
+"""One HTTP exchange with a server that is not trusted: bounded in time and in bytes, never sent elsewhere."""
 
 import asyncio
 import contextlib
@@ -12,6 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
+import msgspec
 
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError
@@ -19,10 +16,15 @@ from codezero.errors import ConfigError
 MAX_ANSWER = 8 << 20
 """Bytes of one answer. The largest honest one is a page of events or a block of a busy chain."""
 MAX_HEADER = 8190
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises over bytes of another form."""
 
 
-class Transport:
-    """Sends from any thread; one background thread does the waiting. `close` ends it."""
+class BoundedHttp:
+    """Posts from any thread; one background thread does the waiting. `close` ends it.
+
+    No redirects, no proxy or password from the environment, no compression.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,7 +95,12 @@ class Transport:
             async with self._session.post(
                 url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
-                return response.status, await _read(response, limit, where)
+                received = bytearray()
+                async for chunk in response.content.iter_any():
+                    received += chunk
+                    if len(received) > limit:
+                        raise ChainUnreachableError(f"{where} answered with more than {limit} bytes")
+                return response.status, bytes(received)
         except TimeoutError as error:
             raise ChainUnreachableError(f"{where} did not answer in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -103,7 +110,10 @@ class Transport:
 
 
 def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
-    """`url` if it may be asked; `name` is the setting that holds it. Raises ConfigError, without repeating the URL."""
+    """`url` if it may be asked; `name` is the setting that holds it. Raises ConfigError, without repeating the URL.
+
+    Plain http goes to this machine only, unless `plain_http`: between machines anyone could read and change it.
+    """
     try:
         parts = urlsplit(url)
         port_fits = parts.port is None or parts.port > 0
@@ -113,30 +123,19 @@ def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
         raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{name} must hold no password; it would end up in logs")
-    if parts.scheme == "http" and not plain_http and not is_loopback(parts.hostname):
+    if parts.scheme == "http" and not plain_http and not _is_loopback(parts.hostname):
         raise ConfigError(f"{name}: {parts.hostname} is another machine; use https, or allow plain http to it")
     return url
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     """This machine, by a name or number that no name server decides."""
-    if host == "localhost":
-        return True
     with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     return False
 
 
 def shown(url: str) -> str:
-    """What may be told of an address: path and query can hold an API key."""
+    """The part of an address that logs may show: path and query can hold an API key."""
     parts: SplitResult = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-async def _read(response: aiohttp.ClientResponse, limit: int, where: str) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > limit:
-            raise ChainUnreachableError(f"{where} answered with more than {limit} bytes")
-    return bytes(body)
