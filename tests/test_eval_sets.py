@@ -18,8 +18,8 @@ from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import jobs, program, well_known_imports
 from codezero.sandbox.base import Outcome
+from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
-from codezero.sandbox.tiered import open_sandbox
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,9 @@ import pytest
 
 from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
-from codezero.sandbox.bubblewrap import BubblewrapSandbox
+from codezero.sandbox.bubblewrap import BubblewrapSandbox, TieredSandbox, open_sandbox
 from codezero.sandbox.gaps import silent_gap
 from codezero.sandbox.monty import MontySandbox
-from codezero.sandbox.tiered import TieredSandbox, open_sandbox
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
 RIGHT_UNDER_CPYTHON = {

@@ -170,13 +170,10 @@ def test_the_child_loads_no_model_library():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_programs_are_renamed_and_mutated_in_the_child(guard: StaticGuard):
+def test_programs_are_renamed_in_the_child(guard: StaticGuard):
     source = "def f(x):\n    return x * 2 if x > 1 else 0"
     moved = guard.transplant_many([(source, "f", "g"), ("def f(", "f", "g"), ("\ud800", "f", "g"), (source, "f", "x")])
     assert moved == [source.replace("def f", "def g"), None, None, None]
-    made, none = guard.mutate_many([(source, "f"), ("(" * 5_000, "f")], 3, seed=1)
-    assert len(set(made)) == 3 and none == []
-    assert guard.mutate_many([(source, "f")], 3, seed=1) == [made]
 
 
 def test_a_bomb_is_not_transplanted_and_harms_nobody(guard: StaticGuard):
@@ -186,11 +183,3 @@ def test_a_bomb_is_not_transplanted_and_harms_nobody(guard: StaticGuard):
     assert last == "def g(x):\n    return x" and guard.deaths == 0
     assert guard.transplant_many([("#" * (MAX_TEXT + 1), "f", "g")]) == [None]
     assert guard.check_many([GOOD])[0].canonical
-
-
-def test_a_mutation_that_takes_too_long_is_given_up():
-    with StaticGuard(seconds=0.02) as guard:
-        big = "def f(x):\n" + "\n".join(f"    x = x + {i} * x" for i in range(300)) + "\n    return x"
-        assert guard.mutate_many([(big, "f")], 60, seed=1) == [[]]
-        assert guard.deaths == 1
-        assert guard.check_many([GOOD])[0].canonical

@@ -11,7 +11,7 @@ from codezero.errors import ConfigError, IdentityError
 from codezero.runs import AUTOMATIC, open_run_folder
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
-from codezero.wiring.swarm import build_swarm
+from codezero.wiring.node import build_swarm
 
 
 def config(base: Path, *, name: str = "", seed: int = 0, resume: bool = True) -> NodeConfig:

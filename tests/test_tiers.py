@@ -8,8 +8,8 @@ import pytest
 from codezero.errors import SandboxError
 from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
+from codezero.sandbox.bubblewrap import TieredSandbox, open_sandbox
 from codezero.sandbox.monty import MontySandbox
-from codezero.sandbox.tiered import TieredSandbox, open_sandbox
 
 TESTS = ("assert f(2) == 4", "assert f(-3) == -6")
 LACKING = "import heapq\ndef f(x): return x * 2"
@@ -44,7 +44,7 @@ def test_without_bubblewrap_auto_goes_on_and_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with caplog.at_level(logging.INFO, logger="codezero.sandbox.tiered"), open_sandbox("auto") as auto:
+    with caplog.at_level(logging.INFO, logger="codezero.sandbox.bubblewrap"), open_sandbox("auto") as auto:
         assert auto.run(Job("def f(x): return x * 2", TESTS)).outcome is Outcome.PASS
         assert auto.run(Job(LACKING, TESTS)).outcome is Outcome.UNKNOWN
     assert "bubblewrap" in caplog.text

@@ -8,8 +8,7 @@ import pytest
 from codezero.config import ExternalConfig, NodeConfig
 from codezero.monitor.monitor import NODE_FILE, RunMonitor
 from codezero.settings import compose
-from codezero.wiring.node import build_stream
-from codezero.wiring.swarm import pulled_groups
+from codezero.wiring.node import build_stream, pulled_groups
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
 
-from codezero.code.mutations import mutate_code, transplant
+from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError
 from codezero.system.child import Channel, Child, parent_channel, spawn
@@ -55,13 +54,8 @@ class StaticGuard:
         return [self._check(item) for item in items]
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
-        """`mutants.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
-        return [self._try("transplant", item, str) or None for item in items]
-
-    def mutate_many(self, items: Sequence[tuple[str, str]], count: int, *, seed: int) -> list[list[str]]:
-        """`mutants.mutate_code` of each (source, entry): the same for the same `seed`."""
-        requests = [(source, entry, count, f"{seed} {number}") for number, (source, entry) in enumerate(items)]
-        return [self._try("mutate", request, list[str]) or [] for request in requests]
+        """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
+        return [self._transplant(item) for item in items]
 
     def close(self) -> None:
         if self._child is not None:
@@ -109,12 +103,11 @@ class StaticGuard:
         except (EOFError, OSError):
             return StaticReport(refusal="unparseable: the static pass could not finish it")
 
-    def _try(self, task: str, request: tuple[str | int, ...], kind: type[_T]) -> _T | None:
-        """None when a source is too long, not Unicode, or too much for the child."""
-        if sum(len(part) for part in request if isinstance(part, str)) > MAX_TEXT:
+    def _transplant(self, item: tuple[str, str, str]) -> str | None:
+        if sum(map(len, item)) > MAX_TEXT:
             return None
         try:
-            return self._exchange(task, request, kind)
+            return self._exchange("transplant", item, str) or None
         except (UnicodeEncodeError, EOFError, OSError):  # a TimeoutError is an OSError
             return None
 
@@ -174,9 +167,6 @@ def serve(memory_mib: str, seconds: str) -> None:
 def _answer(task: str, request: msgspec.Raw) -> object:
     if task == "transplant":
         return transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])) or ""
-    if task == "mutate":
-        source, entry, count, seed = msgspec.msgpack.decode(request, type=tuple[str, str, int, str])
-        return mutate_code(source, Random(seed), count, entry=entry)
     return check(msgspec.msgpack.decode(request, type=StaticRequest))
 
 
@@ -185,6 +175,6 @@ def _limit(memory_mib: int) -> None:
 
     size = memory_mib * 1024 * 1024
     for what, most in ((resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
-        # macOS refuses RLIMIT_AS; the limits of syntax.py hold there too
+        # macOS refuses RLIMIT_AS; the limits of parsing.py hold there too
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(what, (most, most))

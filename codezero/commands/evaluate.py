@@ -119,7 +119,7 @@ def build_bench(config: NodeConfig, stack: contextlib.ExitStack, say: Callable[[
     family = None if config.reward.mode == "rlvr" else calibration_family(config.evaluator)
     if not audit:
         return Bench(evaluator, None, family, config.reward)
-    from codezero.sandbox.tiered import open_sandbox
+    from codezero.sandbox.bubblewrap import open_sandbox
 
     return Bench(evaluator, stack.enter_context(open_sandbox(config.audit.sandbox)), family, config.reward)
 

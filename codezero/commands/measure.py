@@ -112,7 +112,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def _sit_once(config: "NodeConfig", as_json: bool) -> int:
-    from codezero.wiring.node import examine
+    from codezero.wiring.evals import examine
 
     measured = examine(config, say)
     if as_json:

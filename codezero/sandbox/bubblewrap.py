@@ -1,4 +1,4 @@
-"""Generated code, executed by a full CPython in a jail of bubblewrap.
+"""Generated code, executed by a full CPython in a jail of bubblewrap; alone, or where Monty cannot tell.
 
 The verdict is made outside. The jail is told what to call or what stands on stdin, never what should come of it; it
 hands back what it returned or printed, and that is compared here, or in Monty where the test is more than equality of
@@ -6,6 +6,7 @@ texts. So whatever the code does to the process it runs in, it can only answer, 
 Values that come out of the jail are made into source, never into objects of this process.
 """
 
+import logging
 import re
 import signal
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from codezero.sandbox.jail_main import MAX_DEPTH
 from codezero.sandbox.monty import MAX_BYTES, MontySandbox
 from codezero.sandbox.separation import AssertionStep, separate
 
+_logger = logging.getLogger(__name__)
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")
 _CONTAINERS = {
     "list": ("[", "]"),
@@ -213,3 +215,49 @@ def _ending(ended: Ended) -> Execution | None:
     if ended.status == _KILLED:
         return failed("killed: time or memory limit")
     return failed(f"exits with {ended.status}") if ended.status else None
+
+
+class TieredSandbox(Sandbox):
+    """Asks the first; where that cannot tell or fails provisionally, the second if there is one.
+
+    A provisional failure stands where the second cannot tell. Both end with `close`.
+    """
+
+    def __init__(self, first: Sandbox, second: Sandbox | None = None) -> None:
+        self._first = first
+        self._second = second
+
+    def run(self, job: Job) -> Execution:
+        """Raises SandboxError when a sandbox that is asked cannot be used."""
+        first = self._first.run(job)
+        if self._second is None or not (first.outcome is Outcome.UNKNOWN or first.provisional):
+            return first
+        second = self._second.run(job)
+        return first if second.outcome is Outcome.UNKNOWN and first.provisional else second
+
+    def close(self) -> None:
+        try:
+            self._first.close()
+        finally:
+            if self._second is not None:
+                self._second.close()
+
+
+def open_sandbox(which: str) -> TieredSandbox:
+    """The sandbox named `auto`, `monty` or `bubblewrap`.
+
+    auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
+    remedy, when bubblewrap is asked for by name and cannot be had.
+    """
+    if which == "monty":
+        return TieredSandbox(MontySandbox())
+    if which == "bubblewrap":
+        return TieredSandbox(BubblewrapSandbox())
+    if which != "auto":
+        raise ValueError(f"no sandbox is called {which!r}")
+    try:
+        second = BubblewrapSandbox()
+    except SandboxError as reason:
+        _logger.info("what Monty cannot tell stays unknown; no second sandbox: %s", reason)
+        second = None
+    return TieredSandbox(MontySandbox(), second)

@@ -28,7 +28,9 @@ from codezero.wiring.evaluator import Say, build_evaluator
 from codezero.wiring.policies import Policy, find_policy, load_found
 
 if TYPE_CHECKING:
-    from codezero.protocols import GroupSampler
+    from codezero.models.sampler import Sampler
+    from codezero.protocols import Evaluator, Exam, GroupSampler
+    from codezero.types import Metrics
 
 MAX_SAMPLES = 256
 SHOWN_REASONS = 8
@@ -175,7 +177,7 @@ def _grader(config: NodeConfig, judged: bool, stack: contextlib.ExitStack, say: 
         from codezero.wiring.models import load_judge
 
         return JudgeGrader(build_evaluator(config, stack, say, lambda: load_judge(config, say)))
-    from codezero.sandbox.tiered import open_sandbox
+    from codezero.sandbox.bubblewrap import open_sandbox
 
     return SandboxGrader(stack.enter_context(open_sandbox(config.audit.sandbox)))
 
@@ -219,4 +221,40 @@ def _ahead(gap: Difference | None) -> str:
     return (
         f"{gap.label} {gap.name}: B is ahead by {100 * gap.difference:+.1f} points, 95 % {bounds}, p = {gap.p:.3g}, "
         f"over {gap.problems} problems (A {gap.a:.1%}, B {gap.b:.1%})"
+    )
+
+
+def examine(config: NodeConfig, say: Say) -> "Metrics":
+    """One exam of the solver named in the config, without training. Writes nothing."""
+    from codezero.models.load import use_threads
+    from codezero.wiring.models import build_sampler, load, load_judge
+
+    with contextlib.ExitStack() as stack:
+        solver = load(config, config.model.solver, "solver", say)
+        use_threads(solver.model, config.model.threads)
+        sampler = build_sampler(config, solver, say, stack)
+        evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
+        exam = build_exam(config, sampler, evaluator, stack)
+        say("attempting and executing the held-out problems")
+        return exam.sit()
+
+
+def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: "Evaluator", stack: contextlib.ExitStack) -> "Exam":
+    from codezero.code.parsing import extract_code
+    from codezero.evals.exam import HeldOutExam
+    from codezero.sandbox.monty import MontySandbox
+    from codezero.solver.solver import solver_prompt
+
+    return HeldOutExam(
+        problems=held_out(config.evals.problems, config.evals.seed),
+        sampler=sampler,
+        sandbox=stack.enter_context(MontySandbox()),
+        evaluator=evaluator,
+        samples=config.evals.samples,
+        max_new_tokens=config.solver.max_new_tokens,
+        temperature=config.solver.temperature,
+        every=config.evals.every,
+        seed=config.evals.seed,
+        prompt=solver_prompt,
+        extract=lambda text: extract_code(text).code,
     )

@@ -43,7 +43,7 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
     guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
     if config.reward.mode == "rlvr":
         from codezero.evaluator.executed import ExecutedEvaluator
-        from codezero.sandbox.tiered import open_sandbox
+        from codezero.sandbox.bubblewrap import open_sandbox
 
         return ExecutedEvaluator(guard, stack.enter_context(open_sandbox(config.audit.sandbox)), weights=config.reward)
     from codezero.evaluator.evaluator import FrozenEvaluator
@@ -117,7 +117,7 @@ def build_auditor(config: NodeConfig, stack: contextlib.ExitStack) -> "Auditor |
     if not config.audit.share:
         return None
     from codezero.evaluator.audit import Auditor
-    from codezero.sandbox.tiered import open_sandbox
+    from codezero.sandbox.bubblewrap import open_sandbox
 
     sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
     return Auditor(sandbox, share=config.audit.share, window=config.audit.window, seed=config.seed)

@@ -5,6 +5,7 @@ starts in parallel and must exist before CUDA does.
 """
 
 import contextlib
+import dataclasses
 import importlib
 import logging
 import signal
@@ -23,24 +24,24 @@ from codezero.monitor.plain import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
 from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
-from codezero.problems.synthetic.tasks import held_out
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Evaluator, Exam, KnownRound, Swarm
+from codezero.protocols import KnownRound, Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.network_status import ADDRESSES
+from codezero.swarm.identity_lock import IdentityLock
+from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
+from codezero.swarm.proposals import LocalSwarm
 from codezero.system.signals import Stop, end_with_parent, leave
-from codezero.types import Metrics, Problem
+from codezero.types import Problem
 from codezero.wiring.chain import ChainParts, build_chain, open_wallet, throws_away, with_login
-from codezero.wiring.evaluator import Say, build_evaluator
+from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import pushed
 from codezero.wiring.models import (
     build_learner,
     build_sampler,
     hire,
-    load,
     load_judge,
     load_policy,
     tell_beginning,
@@ -48,7 +49,6 @@ from codezero.wiring.models import (
 )
 from codezero.wiring.monitor import build_monitor, start_logging
 from codezero.wiring.proposer import build_proposer, build_proposer_node, vetted
-from codezero.wiring.swarm import REGISTRY, build_swarm, members_file
 
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+REGISTRY = "registry"
+"""The word for the peers that are registered on the chain."""
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
@@ -120,10 +122,10 @@ def start_chain(
         stack.callback(late.close)
         return lambda: ChainParts(late, late)
     with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-    made = with_thread.submit(build)
-    stack.callback(wait, [made])
+    parts_later = with_thread.submit(build)
+    stack.callback(wait, [parts_later])
     with_thread.shutdown(wait=False)
-    return made.result
+    return parts_later.result
 
 
 def build_node(
@@ -140,6 +142,7 @@ def build_node(
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.policy_files import kind_of
     from codezero.solver.rng_state import GlobalGenerators
+    from codezero.wiring.evals import build_exam
 
     tell_beginning(config, crew)
     policy = load_policy(config, monitor.busy)
@@ -232,36 +235,33 @@ def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], boo
     return stream
 
 
-def examine(config: NodeConfig, say: Say) -> Metrics:
-    """One exam of the solver named in the config, without training. Writes nothing."""
-    from codezero.models.load import use_threads
-
-    with contextlib.ExitStack() as stack:
-        solver = load(config, config.model.solver, "solver", say)
-        use_threads(solver.model, config.model.threads)
-        sampler = build_sampler(config, solver, say, stack)
-        evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
-        exam = build_exam(config, sampler, evaluator, stack)
-        say("attempting and executing the held-out problems")
-        return exam.sit()
+def members_file(folder: RunFolder) -> Path:
+    return folder.path / FOLDER / "members.txt"
 
 
-def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: Evaluator, stack: contextlib.ExitStack) -> Exam:
-    from codezero.code.parsing import extract_code
-    from codezero.evals.exam import HeldOutExam
-    from codezero.sandbox.monty import MontySandbox
-    from codezero.solver.solver import solver_prompt
+def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack: contextlib.ExitStack) -> Swarm:
+    """The exchange, starting; its addresses come when it is ready.
 
-    return HeldOutExam(
-        problems=held_out(config.evals.problems, config.evals.seed),
-        sampler=sampler,
-        sandbox=stack.enter_context(MontySandbox()),
-        evaluator=evaluator,
-        samples=config.evals.samples,
-        max_new_tokens=config.solver.max_new_tokens,
-        temperature=config.solver.temperature,
-        every=config.evals.every,
-        seed=config.evals.seed,
-        prompt=solver_prompt,
-        extract=lambda text: extract_code(text).code,
-    )
+    Raises IdentityError when a living node is this peer.
+    """
+    if config.swarm.kind == "local":
+        lock = IdentityLock(Path(config.swarm.identity), None)
+        lock.take()
+        stack.callback(lock.release)
+        return LocalSwarm(identity.peer_id)
+    settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
+    if settings.members == REGISTRY:
+        from codezero.chain.registry import write_members
+
+        write_members(members_file(folder), [identity.peer_id])
+        settings = dataclasses.replace(settings, members=str(members_file(folder)))
+    port = settings.port or remembered_port(folder.path / ADDRESSES, settings.host)
+    swarm = HivemindSwarm(dataclasses.replace(settings, port=port), identity, state=folder.path / FOLDER)
+    swarm.start()
+    return swarm
+
+
+def pulled_groups(config: NodeConfig) -> int:
+    """Peers' groups that are asked for; none where nobody would learn from them."""
+    wanted = config.role == "node" and config.external.policy != "off" and config.external.groups > 0
+    return config.swarm.pull_groups if wanted else 0

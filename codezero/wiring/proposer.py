@@ -204,7 +204,7 @@ def vetted(
     executed = config.reward.mode == "rlvr"
     sandbox: Sandbox | None = None
     if config.proposer.model != "off" and (executed or config.audit.share):
-        from codezero.sandbox.tiered import open_sandbox
+        from codezero.sandbox.bubblewrap import open_sandbox
 
         sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
         proposer = CountedProposer(proposer, sandbox, _known_program, peer_id=peer_id)
