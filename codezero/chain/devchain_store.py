@@ -4,8 +4,9 @@ A block is one SQLite transaction. WAL with synchronous=FULL: what `add` returne
 
 py-evm never deletes a trie node. Measured with the coordinator's contract and ten peers, its own `MiningChain` over
 SQLite took 10 kB a transaction after 2,300 of them and grew by 11 kB with each: over 350 MB after 30,000. 7 kB of that
-are nodes of old states. So blocks are kept here, and every `COMPACT_EVERY` blocks the nodes that only older states than
-the newest `STATES` use are dropped; an old block, transaction, receipt or event stays.
+are nodes of old states. So blocks are rows here, and every `COMPACT_EVERY` blocks the nodes that only older states than
+the newest `STATES` use are dropped; an old block, transaction, receipt or event stays. That is 145 MB after 29,911
+transactions: 91 of rows, 22 of nodes, and 32 that were freed and are used again. A compaction then takes 3 s.
 """
 
 import contextlib
