@@ -301,7 +301,9 @@ def test_a_crowd_spreads_out_and_a_newcomer_is_heard(nodes: int) -> None:
     play(swarm, crowd)
     assert newcomer[0].looks <= 30
     assert newcomer[0].heard_of_round.total() >= 8
-    assert newcomer[0].peer in {author for _, author in pairs(swarm.deliveries, swarm.round)}
+    # each node takes 4 of all groups in a round, so that one round may pass an author by, though not all its rounds
+    its_rounds = (swarm.round - 1, swarm.round)
+    assert newcomer[0].peer in {author for number in its_rounds for _, author in pairs(swarm.deliveries, number)}
 
 
 def bytes_per_node_and_round(nodes: int) -> float:
