@@ -17,11 +17,12 @@ from codezero.config import MonitorConfig
 from codezero.errors import ConfigError
 from codezero.monitor.metrics_file import read_metrics
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.sinks import MOST_WAITING, About, BackgroundSink, Sink, close_all
+from codezero.monitor.sink_wandb import WandbSink
+from codezero.monitor.sinks import MOST_WAITING, TENSORBOARD_FOLDER, BackgroundSink, Sink, TensorBoardSink, close_all
 from codezero.types import Metrics
 from codezero.wiring.monitor import check_sinks
 
-ABOUT = About(run="mine", peer_id="QmPeer", facts=(("solver", "nano"),))
+FACTS = {"peer": "QmPeer", "solver": "nano"}
 ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}
 
 
@@ -115,13 +116,11 @@ def test_a_sink_that_hangs_drops_rows_and_delays_nothing(caplog: pytest.LogCaptu
 
 def test_tensorboard_files_can_be_read_back(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="the extra `tensorboard` is not installed")
-    from codezero.monitor.sink_tensorboard import FOLDER, TensorBoardSink
-
     for began in (0, 3):  # a run, and the same one going on
         sink = TensorBoardSink(tmp_path, began)
         sink.observe(ROW | {"iteration": began + 1}, 1_700_000_000.5)
         sink.close()
-    events = [event for path in sorted((tmp_path / FOLDER).iterdir()) for event in events_in(path)]
+    events = [event for path in sorted((tmp_path / TENSORBOARD_FOLDER).iterdir()) for event in events_in(path)]
     told = {(value.tag, event.step, value.simple_value) for event in events for value in event.summary.value}
     assert ("reward/mean", 1, 0.5) in told and ("reward/mean", 4, 0.5) in told
     assert not any("loss" in tag or "source" in tag for tag, _, _ in told)
@@ -143,11 +142,11 @@ def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, mo
     pytest.importorskip(
         "wandb", reason="the extra `wandb` is not installed; it is too large for the tests' environment"
     )
-    from codezero.monitor.sink_wandb import WandbSink
-
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    sink = BackgroundSink("W&B", lambda _: WandbSink("team/project", ABOUT, tmp_path, tmp_path / "logs"))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    sink = BackgroundSink("W&B", lambda _: WandbSink("team/project", FACTS, folder, tmp_path / "logs"))
     sink.start(0)
     sink.observe(ROW)
     sink.close(300.0)
@@ -161,12 +160,10 @@ def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, mo
 def test_a_wandb_process_that_dies_is_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from codezero.monitor.sink_wandb import WandbSink
-
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "wandb.py").write_text("raise SystemExit('no wandb today')")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'broken'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    sink = BackgroundSink("W&B", lambda _: WandbSink("project", ABOUT, tmp_path, tmp_path / "logs"))
+    sink = BackgroundSink("W&B", lambda _: WandbSink("project", FACTS, tmp_path, tmp_path / "logs"))
     sink.start(0)
     for _ in range(100):
         sink.observe(ROW)

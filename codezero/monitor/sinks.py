@@ -1,19 +1,21 @@
-"""Where measurements go besides metrics.jsonl. Each sink has a thread and a bounded queue, so nothing waits for it.
+"""Sinks of measurements besides metrics.jsonl. Each has a thread and a bounded queue, so nothing waits for it.
 
-A sink that fails has one warning and is off from then on; rows that it is too slow for are dropped and counted. What
-`metrics.jsonl` holds is whole in any case.
+A sink that fails logs one warning and is off from then on. Rows that do not fit its queue are dropped and counted;
+`metrics.jsonl` has them all.
 """
 
 import contextlib
+import importlib
 import importlib.util
 import logging
+import os
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from codezero.errors import ConfigError
 from codezero.monitor.metrics_file import number
@@ -22,9 +24,12 @@ from codezero.types import Metrics
 logger = logging.getLogger(__name__)
 
 MOST_WAITING = 256
-"""Rows for a sink that has not taken them yet."""
+"""Rows queued for a sink."""
 LEAVING_SECONDS = 5.0
-"""For what is still to be sent at the end, by all sinks together: a node that is told to leave has 30."""
+"""For sending the rest at the end, for all sinks together: a node that has to stop has 30."""
+TENSORBOARD_FOLDER = "tensorboard"
+"""In the run folder; `tensorboard --logdir runs` reads it."""
+FLUSH_SECONDS = 10
 
 
 class Sink(Protocol):
@@ -37,16 +42,6 @@ class Sink(Protocol):
     def close(self) -> None:
         """Send what is left."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """Whose measurements they are."""
-
-    run: str
-    peer_id: str
-    facts: tuple[tuple[str, str], ...] = ()
-    """What stays the same, such as models."""
 
 
 class BackgroundSink:
@@ -114,8 +109,29 @@ def close_all(sinks: Sequence[BackgroundSink], seconds: float = LEAVING_SECONDS)
         sink.close(max(0.0, deadline - time.monotonic()))
 
 
+class TensorBoardSink:
+    """A scalar for each figure, by iteration."""
+
+    def __init__(self, folder: Path, iteration: int) -> None:
+        """`folder`: the run's. Figures after `iteration`, which a crashed run left, are hidden."""
+        library: Any = importlib.import_module("tensorboardX")  # by name, as types are checked without the extra too
+        self._writer: Any = library.SummaryWriter(
+            str(folder / TENSORBOARD_FOLDER),
+            purge_step=iteration + 1 if iteration else None,
+            flush_secs=FLUSH_SECONDS,
+            filename_suffix=f".{os.getpid()}.{iteration}",  # its own names tell only the second and the machine
+        )
+
+    def observe(self, row: Metrics, seconds: float) -> None:
+        for key, value in figures(row):
+            self._writer.add_scalar(key, value, int(row["iteration"] or 0), walltime=seconds)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
 def figures(row: Metrics) -> Iterator[tuple[str, float]]:
-    """What of a row is a number."""
+    """The numbers of a row."""
     for key in row:
         value = number(row, key)
         if value is not None:

@@ -1,13 +1,14 @@
-"""Config -> the log files, what is hidden in them, and the sinks of measurements that are on."""
+"""Config -> the log files, the secrets hidden in them, and the sinks that are on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from codezero.config import MonitorConfig, NodeConfig
 from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.secrets import Secrets, known_secrets
-from codezero.monitor.sinks import About, BackgroundSink, Sink, need
+from codezero.monitor.sink_wandb import WandbSink
+from codezero.monitor.sinks import BackgroundSink, TensorBoardSink, need
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 
@@ -44,31 +45,20 @@ def check_sinks(config: MonitorConfig) -> None:
 
 def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
     facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
-    about = About(run=folder.path.name, peer_id=swarm.peer_id, facts=tuple(facts.items()))
     return RunMonitor(
         folder=folder.path,
         view=config.monitor.view,
         identity=swarm.peer_id,
         swarm_kind=config.swarm.kind,
         facts=facts,
-        sinks=list(build_sinks(config, folder.path, about)),
+        sinks=list(build_sinks(config, folder.path, {"peer": swarm.peer_id, **facts})),
     )
 
 
-def build_sinks(config: NodeConfig, folder: Path, about: About) -> Iterator[BackgroundSink]:
+def build_sinks(config: NodeConfig, folder: Path, facts: Mapping[str, str]) -> Iterator[BackgroundSink]:
     """Those that are on; their libraries load in their own threads."""
-
-    def wandb(iteration: int) -> Sink:
-        from codezero.monitor.sink_wandb import WandbSink
-
-        return WandbSink(config.monitor.wandb, about, folder, Path(config.run.logs))
-
-    def tensorboard(iteration: int) -> Sink:
-        from codezero.monitor.sink_tensorboard import TensorBoardSink
-
-        return TensorBoardSink(folder, iteration)
-
-    if config.monitor.wandb:
-        yield BackgroundSink("Weights & Biases", wandb)
+    project, logs = config.monitor.wandb, Path(config.run.logs)
+    if project:
+        yield BackgroundSink("Weights & Biases", lambda _: WandbSink(project, facts, folder, logs))
     if config.monitor.tensorboard:
-        yield BackgroundSink("TensorBoard", tensorboard)
+        yield BackgroundSink("TensorBoard", lambda iteration: TensorBoardSink(folder, iteration))
