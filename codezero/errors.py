@@ -21,6 +21,9 @@
     - WalletError     the account's key cannot be read, opened or used
     - InviteError     an invitation is malformed, changed, or of another swarm
   - LoginError        the page cannot be served, or the login's files cannot be used
+    - HttpRefusal     a request to the page is refused, with an HTTP status
+      - LockedError   the account's key is sealed
+  - UnreadableError   a file of a run cannot be read
 """
 
 
@@ -106,3 +109,22 @@ class InviteError(ChainError, ValueError):
 
 class LoginError(CodeZeroError):
     """The page cannot be served, or the login's files cannot be used."""
+
+
+class HttpRefusal(LoginError):
+    """A request to the page is refused. `text` is shown to the requester. retry_after: seconds."""
+
+    def __init__(self, status: int, text: str, *, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.retry_after = status, text, retry_after
+
+
+class LockedError(HttpRefusal):
+    """The key is sealed, and only its owner can open it."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "the node's key is locked; log in at this page to unlock it")
+
+
+class UnreadableError(CodeZeroError):
+    """A file of a run cannot be read, now or for good. The message names it."""

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from builders_monitor import BAD, GOOD, PEER, group, verdict
 
+from codezero.errors import UnreadableError
 from codezero.monitor import rollouts_db as rollouts
-from codezero.monitor.errors import UnreadableError
 from codezero.monitor.rollouts_db import BURST, FILE, MAX_GROUPS, MAX_TEXT, RolloutStore, read_page, read_rollout
 from codezero.types import Completion, ScoredGroup, Status
 
@@ -73,9 +73,9 @@ def test_what_is_kept_is_read_back_newest_first_and_in_pages(tmp_path: Path) -> 
 def test_own_groups_and_those_of_peers_can_be_asked_for(tmp_path: Path) -> None:
     made = store(tmp_path)
     made.add(1, [group("own"), by(OTHER, group("foreign"))])
-    assert [line.question for line in read_page(tmp_path, mine=True).rollouts] == ["own"]
-    assert [line.question for line in read_page(tmp_path, mine=False).rollouts] == ["foreign"]
-    assert [line.mine for line in read_page(tmp_path, peer=OTHER).rollouts] == [False]
+    assert [line.question for line in read_page(tmp_path, own=True).rollouts] == ["own"]
+    assert [line.question for line in read_page(tmp_path, own=False).rollouts] == ["foreign"]
+    assert [line.own for line in read_page(tmp_path, peer=OTHER).rollouts] == [False]
     assert not read_page(tmp_path, peer="' OR 1=1 --").rollouts
     made.close()
 
@@ -113,7 +113,7 @@ def test_a_fast_run_keeps_a_few_a_second_and_peers_get_their_half(tmp_path: Path
     kept = read_page(tmp_path, limit=100).rollouts
     made.close()
     assert BURST <= len(kept) <= BURST + 22
-    assert 0.4 < sum(line.mine for line in kept) / len(kept) < 0.6
+    assert 0.4 < sum(line.own for line in kept) / len(kept) < 0.6
 
 
 @pytest.mark.parametrize(("text", "attempts"), [("short", 2), ("x" * 20_000, 64)])

@@ -21,7 +21,7 @@ from codezero.code.parsing import fence
 from codezero.config import NodeConfig, RewardConfig
 from codezero.errors import ConfigError, ProblemError
 from codezero.evaluator.reward import without_format
-from codezero.monitor.verdict_card import Marked
+from codezero.monitor.verdict_card import JudgedProblem
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Style, problem_id
@@ -59,7 +59,7 @@ class Bench:
     """Of the problems on which the judge was calibrated; None where there is no judge."""
     weights: RewardConfig
 
-    def mark(self, groups: Sequence[RolloutGroup]) -> list[Marked]:
+    def mark(self, groups: Sequence[RolloutGroup]) -> list[JudgedProblem]:
         """In order. Raises EvaluatorError and SandboxError."""
         answers = [[read_answer(one.text, group.problem.entry_point) for one in group.completions] for group in groups]
         fenced = [
@@ -78,13 +78,13 @@ class Bench:
         """The judge's own, and the family that it was calibrated on."""
         return self.evaluator.metrics() | {"judge/calibrated_on": None if self.family is None else self.family.name}
 
-    def _marked(self, scored: ScoredGroup, answers: Sequence[AnswerCode]) -> Marked:
+    def _marked(self, scored: ScoredGroup, answers: Sequence[AnswerCode]) -> JudgedProblem:
         verdicts = tuple(
             without_format(verdict, answer.flaw, self.weights) if answer.flaw else verdict
             for verdict, answer in zip(scored.verdicts, answers, strict=True)
         )
         problem = scored.group.problem
-        return Marked(
+        return JudgedProblem(
             ScoredGroup(scored.group, verdicts),
             None if self.sandbox is None else _execute(self.sandbox, problem, answers),
             same_family=self.family is None or self.family.holds(problem),
@@ -93,7 +93,7 @@ class Bench:
 
 def evaluate(
     config: NodeConfig, file: Path, *, audit: bool, say: Callable[[str], None]
-) -> Iterator[tuple[Marked, Metrics]]:
+) -> Iterator[tuple[JudgedProblem, Metrics]]:
     """Each line of `file` (`-`: stdin) with its verdicts, and how far the judge can be believed.
 
     Raises ConfigError for a file that cannot be opened, ProblemError for a line that cannot be used, and what building

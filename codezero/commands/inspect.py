@@ -27,13 +27,11 @@ def add(command: Command) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    from codezero.inspection.status import as_json, newest_run, print_status, read_run
+    from codezero.inspection.status import as_json, newest_run, print_status, read_run, watch
     from codezero.settings import compose
 
     config = compose(options.overrides)
     if options.watch:
-        from codezero.inspection.watch import watch
-
         return INTERRUPTED if watch(config, options.every, as_lines=options.json) else DONE
     run = read_run(newest_run(Path(config.run.directory), config.run.name))
     if options.json:

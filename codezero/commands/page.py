@@ -49,7 +49,7 @@ def dashboard(options: argparse.Namespace) -> int:
     import msgspec
 
     from codezero.errors import LoginError
-    from codezero.login.page_process import Ready, invitation
+    from codezero.login.page_process import PageReady, invitation
     from codezero.settings import compose
 
     words = options.overrides
@@ -59,7 +59,7 @@ def dashboard(options: argparse.Namespace) -> int:
         raise ConfigError(f"{folder} is no folder of a run; `runs/` has them")
     from codezero.wiring.page import serve_page
 
-    def report(ready: Ready) -> None:
+    def report(ready: PageReady) -> None:
         print(msgspec.json.encode(ready).decode() if options.json else f"codezero: {invitation(ready)}", flush=True)
 
     try:
@@ -67,7 +67,7 @@ def dashboard(options: argparse.Namespace) -> int:
     except LoginError as error:
         if not options.json:
             raise
-        report(Ready(url="", problem=str(error)))
+        report(PageReady(url="", problem=str(error)))
         return FAILED
     return DONE
 
@@ -89,7 +89,7 @@ def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: flo
     import time
 
     from codezero.errors import LoginError
-    from codezero.login.page_process import Page, Ready, invitation
+    from codezero.login.page_process import PageProcess, PageReady, invitation
     from codezero.login.store import Folder
     from codezero.login.vault import Vault
 
@@ -97,12 +97,12 @@ def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: flo
     vault = Vault(folder, config.login.days, time.time)
     if account := _open(vault):
         return account
-    with Page(config, overrides) as page:
+    with PageProcess(config, overrides) as page:
         ready = page.ready()
         if ready is None or ready.problem:
             raise LoginError(ready.problem if ready else f"the page does not start; see {config.run.logs}/login.log")
         if ready.standby and vault.owner() is None:
-            ready = Ready(url=ready.url, code=_new_code(config.login, folder))
+            ready = PageReady(url=ready.url, code=_new_code(config.login, folder))
         say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")
         until = time.monotonic() + 60 * minutes
         while time.monotonic() < until:

@@ -21,10 +21,10 @@ def newest_status(base: Path, name: str) -> NetworkStatus:
     """Of the run `name` below `base`, or of the one that wrote last. Raises SwarmError, and ConfigError without one."""
     if name:
         return read_status(base / name / FOLDER)
-    found = [*base.glob(f"*/{FOLDER}/{FILE}"), *base.glob(f"*/*/{FOLDER}/{FILE}")]
-    if not found:
+    files = [*base.glob(f"*/{FOLDER}/{FILE}"), *base.glob(f"*/*/{FOLDER}/{FILE}")]
+    if not files:
         raise ConfigError(f"no run below {base} has a network; start one with `codezero run network=peer`")
-    return read_status(max(found, key=lambda path: path.stat().st_mtime).parent)
+    return read_status(max(files, key=lambda path: path.stat().st_mtime).parent)
 
 
 def print_peers(status: NetworkStatus) -> None:

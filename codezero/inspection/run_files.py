@@ -13,8 +13,7 @@ import msgspec
 
 from codezero.chain.outbox_db import OutboxStatus, connect
 from codezero.chain.outbox_db import read_status as read_outbox
-from codezero.errors import ChainError, SwarmError
-from codezero.monitor.errors import UnreadableError
+from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, number
 from codezero.monitor.monitor import NODE_FILE
@@ -159,16 +158,16 @@ def _text(value: object) -> str:
 def _facts(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
-    told = list(cast("dict[str, object]", value).items())
-    return {name[:MAX_TEXT]: _text(fact) for name, fact in told[:MAX_LIST]}
+    facts = list(cast("dict[str, object]", value).items())
+    return {name[:MAX_TEXT]: _text(fact) for name, fact in facts[:MAX_LIST]}
 
 
 def _updated(folder: Path, fold: Fold) -> float | None:
     if not fold.last:
         return None
-    told = number(fold.last, "time")
+    written = number(fold.last, "time")
     with contextlib.suppress(OSError):
-        return (folder / FILE_NAME).stat().st_mtime if told is None else told
+        return (folder / FILE_NAME).stat().st_mtime if written is None else written
     return None
 
 
@@ -204,14 +203,14 @@ def _network(folder: Path) -> NetworkStatus | None:
 
 def _skills(fold: Fold) -> list[LevelSkill]:
     """Empty where the run does not say."""
-    found: list[LevelSkill] = []
+    skills: list[LevelSkill] = []
     for level in range(1, 6):
         key = f"difficulty/success_{level}"
-        told = [number(fold.last, name) for name in (key, f"{key}_low", f"{key}_high", f"difficulty/weight_{level}")]
-        known = [value for value in told if value is not None]
-        if len(known) == len(told):
-            found.append(LevelSkill(level=level, mean=known[0], low=known[1], high=known[2], weight=known[3]))
-    return found
+        values = [number(fold.last, name) for name in (key, f"{key}_low", f"{key}_high", f"difficulty/weight_{level}")]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            skills.append(LevelSkill(level=level, mean=known[0], low=known[1], high=known[2], weight=known[3]))
+    return skills
 
 
 def _judge(fold: Fold) -> JudgeBelief:
@@ -230,23 +229,23 @@ def _judge(fold: Fold) -> JudgeBelief:
 
 def _peers(network: NetworkStatus | None, fold: Fold) -> list[Peer]:
     """Those that the network knows, the last heard first."""
-    found: list[Peer] = []
-    for one in () if network is None else network.peers[:MAX_PEERS]:
-        share = fold.shares.get(one.peer)
-        found.append(
+    peers: list[Peer] = []
+    for line in () if network is None else network.peers[:MAX_PEERS]:
+        share = fold.shares.get(line.peer)
+        peers.append(
             Peer(
-                peer_id=one.peer,
-                name=readable_name(one.peer),
-                last_seen=0.0 if network is None else network.time - one.heard_seconds_ago,
-                groups=one.groups,
+                peer_id=line.peer,
+                name=readable_name(line.peer),
+                last_seen=0.0 if network is None else network.time - line.heard_seconds_ago,
+                groups=line.groups,
                 judged=share.judged if share else 0,
                 share_used=share.used / share.judged if share and share.judged else None,
-                penalty=one.penalty,
-                state="quarantined" if one.reason or one.state == "quarantined" else "ok",
-                reason=one.reason,
+                penalty=line.penalty,
+                state="quarantined" if line.reason or line.state == "quarantined" else "ok",
+                reason=line.reason,
             )
         )
-    return found
+    return peers
 
 
 def _network_view(network: NetworkStatus) -> NetworkView:

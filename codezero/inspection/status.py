@@ -4,36 +4,43 @@ What could not be read is said to be unknown, and never shown as zero.
 """
 
 import json
+import signal
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from codezero.chain.outbox_db import OutboxStatus
-from codezero.errors import ConfigError
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError, UnreadableError
 from codezero.inspection.run_files import UNKNOWN, RunFiles, Seen, run_view, survived
 from codezero.monitor.health import health
 from codezero.monitor.metrics_file import number
+from codezero.monitor.plain import print_flushed
 from codezero.monitor.reader import find_runs
-from codezero.monitor.run_state import whole
+from codezero.monitor.run_state import UNAVAILABLE, whole
 from codezero.monitor.summaries import proposal_lines
+from codezero.monitor.terminal import terminal_console
 from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.system.files import full
+from codezero.system.signals import Stop
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
-UNAVAILABLE = "judge/unavailable_share"
+LEAST_SECONDS, MOST_SECONDS = 0.2, 3600.0
+"""Between two readings of `--watch`."""
 SILENT = "the judge does not answer: nothing is learned until it does"
 
 
 @dataclass(frozen=True)
-class Status:
+class RunStatus:
     """A run at one moment. None: unknown, or not measured yet."""
 
     run: str
@@ -99,23 +106,23 @@ def newest_run(base: Path, name: str) -> Path:
     return newest
 
 
-def read_run(folder: Path, files: RunFiles | None = None) -> Status:
+def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     """From the files alone; `files` of this folder, where they were read before. Raises UnreadableError."""
     seen = (files or RunFiles(folder, budget=MAX_BYTES)).look()
     fold, last, exam = seen.fold, seen.fold.last, seen.fold.exams.newest
-    told = health(run_view(folder.name, seen), time.time())
-    return Status(
+    state = health(run_view(folder.name, seen), time.time())
+    return RunStatus(
         run=str(folder),
         name=seen.name,
         peer_id=seen.peer_id,
         account=seen.account,
         running=seen.running,
         stopped=seen.stopped,
-        problem="; ".join(filter(None, (full(folder), told.problem or _silent(seen)))),
+        problem="; ".join(filter(None, (full(folder), state.problem or _silent(seen)))),
         iteration=whole(last, "iteration"),
         round=whole(last, "round"),
-        seconds_since_step=told.seconds_since_step,
-        limit_seconds=told.limit_seconds,
+        seconds_since_step=state.seconds_since_step,
+        limit_seconds=state.limit_seconds,
         reward=fold.newest("reward/mean"),
         executed=exam.average if exam else None,
         executed_low=exam.low if exam else None,
@@ -134,14 +141,14 @@ def read_run(folder: Path, files: RunFiles | None = None) -> Status:
     )
 
 
-def print_status(status: Status) -> None:
+def print_status(status: RunStatus) -> None:
     """For people. Foreign text is cleaned."""
     console = Console(file=sys.stdout)
     console.print(headline(status), soft_wrap=True)
     console.print(page(status))
 
 
-def headline(status: Status) -> Text:
+def headline(status: RunStatus) -> Text:
     """Whether it runs and what is wrong with it, before all else."""
     if status.running:
         state = f"running, but {status.problem}" if status.problem else "running"
@@ -150,14 +157,14 @@ def headline(status: Status) -> Text:
     return Text(f"{status.name} · {state} · {clean(status.run, 200)}", "bold red" if status.problem else "bold")
 
 
-def page(status: Status) -> Table:
+def page(status: RunStatus) -> Table:
     table = Table.grid(padding=(0, 2))
     for label, value in _lines(status):
         table.add_row(Text(label, "dim"), Text(value))
     return table
 
 
-def plain_line(status: Status) -> str:
+def plain_line(status: RunStatus) -> str:
     """All that matters, in one line."""
     sent = status.submissions
     ago = "" if status.seconds_since_step is None else f" {duration(status.seconds_since_step)} ago"
@@ -179,12 +186,11 @@ def plain_line(status: Status) -> str:
     return " · ".join(parts)
 
 
-def as_json(status: Status) -> str:
-    told = {**asdict(status), "hub": None if status.hub is None else msgspec.to_builtins(status.hub)}
-    return json.dumps(told)
+def as_json(status: RunStatus) -> str:
+    return json.dumps({**asdict(status), "hub": None if status.hub is None else msgspec.to_builtins(status.hub)})
 
 
-def _lines(status: Status) -> list[tuple[str, str]]:
+def _lines(status: RunStatus) -> list[tuple[str, str]]:
     ago = "" if status.seconds_since_step is None else f", {duration(status.seconds_since_step)} ago"
     lines = [
         ("peer id", status.peer_id or UNKNOWN),
@@ -225,7 +231,7 @@ def _pushes(hub: HubState) -> list[tuple[str, str]]:
     return lines
 
 
-def _executed(status: Status) -> str:
+def _executed(status: RunStatus) -> str:
     if status.executed is None:
         return "executed average@k not measured yet"
     within = interval(status.executed_low, status.executed_high)
@@ -234,3 +240,49 @@ def _executed(status: Status) -> str:
 
 def _known(value: float | None, form: str = "d") -> str:
     return UNKNOWN if value is None else format(value, form)
+
+
+def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
+    """Show the status until SIGINT or SIGTERM; True when it was SIGINT. `as_lines`: one JSON object a line.
+
+    Raises ConfigError when there is no run to watch, and UnreadableError when it cannot be read at first.
+    """
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise ConfigError(f"--every={seconds:g} is out of bounds; it must be {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
+    stop, newest = Stop(), _Newest(config)
+    console = None if as_lines else terminal_console()
+    if console is None:
+        with stop.on_signals():
+            while not stop:
+                status = newest.read()
+                line = as_json(status) if as_lines else f"{time.strftime('%H:%M:%S')} · {plain_line(status)}"
+                print_flushed(line)
+                stop.wait(seconds)
+    else:
+        with stop.on_signals(), Live(console=console, auto_refresh=False) as live:
+            while not stop:
+                status = newest.read()
+                live.update(Group(headline(status), page(status)), refresh=True)
+                stop.wait(seconds)
+    return stop.received is signal.SIGINT
+
+
+class _Newest:
+    """The named or newest run; the newest may change. What was read once is not read again."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._base, self._name = Path(config.run.directory), config.run.name
+        self._files: RunFiles | None = None
+        self._status: RunStatus | None = None
+
+    def read(self) -> RunStatus:
+        folder = newest_run(self._base, self._name)
+        if self._files is None or self._files.folder != folder:
+            self._files = RunFiles(folder, budget=MAX_BYTES)
+        try:
+            self._status = read_run(folder, self._files)
+        except UnreadableError as error:
+            if self._status is None:
+                raise
+            print(f"codezero: {error}", file=sys.stderr, flush=True)
+        return self._status

@@ -25,8 +25,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from codezero.errors import CodeZeroError, LoginError
-from codezero.login.errors import Refusal
+from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.login import Login
 
 T = TypeVar("T")
@@ -37,18 +36,18 @@ BODY_SECONDS = 10.0
 
 
 async def read_body(request: web.Request, of: type[T]) -> T:
-    """Raises Refusal: 400, 408 or 413."""
+    """Raises HttpRefusal: 400, 408 or 413."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             raw = await _read(request)
     except TimeoutError:
-        raise Refusal(408, "the request came too slowly") from None
+        raise HttpRefusal(408, "the request came too slowly") from None
     try:
         return msgspec.json.decode(raw, type=of)
     except msgspec.ValidationError as error:  # names a field, and shows no value
-        raise Refusal(400, f"the request is refused: {error}") from None
+        raise HttpRefusal(400, f"the request is refused: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refusal(400, "the request is not JSON") from None
+        raise HttpRefusal(400, "the request is not JSON") from None
 
 
 def answer(value: object) -> web.Response:
@@ -64,7 +63,7 @@ async def _read(request: web.Request) -> bytes:
                 break
         else:
             return bytes(body)
-    raise Refusal(413, f"a request has at most {MAX_BODY} bytes")
+    raise HttpRefusal(413, f"a request has at most {MAX_BODY} bytes")
 
 
 PORT: web.AppKey[int] = web.AppKey("port", int)
@@ -159,12 +158,12 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if access_of(request) is Access.READABLE:
             return await _while_readable(request, handler)
         return await handler(request)
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
         return error(refusal.status, refusal.text, **headers)
-    except web.HTTPException as said:
-        allow = {"Allow": said.headers["Allow"]} if "Allow" in said.headers else {}
-        return error(said.status, WORDS.get(said.status, said.reason), **allow)
+    except web.HTTPException as failure:
+        allow = {"Allow": failure.headers["Allow"]} if "Allow" in failure.headers else {}
+        return error(failure.status, WORDS.get(failure.status, failure.reason), **allow)
     except CodeZeroError as failure:
         logger.error("%s could not be answered: %s", request.path[:100], failure)
         return error(503, str(failure))
@@ -185,33 +184,33 @@ def error(status: int, text: str, **headers: str) -> web.Response:
 
 
 def _check(request: web.Request) -> None:
-    """Raises Refusal."""
+    """Raises HttpRefusal."""
     access = access_of(request)
     _check_caller(request)
     _check_host(request, access)
     request[PROGRAM] = _is_program(request)
     if access in (Access.BEARER, Access.LEGACY):
         if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
-            raise Refusal(403, "this address is for programs and not for web pages")
+            raise HttpRefusal(403, "this address is for programs and not for web pages")
     elif not request[PROGRAM]:
         _check_origin(request)
     if request.method not in SAFE:
         _check_content_type(request)
     if access is Access.BEARER and not request[PROGRAM]:
-        raise Refusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
+        raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
 
 
 def _check_caller(request: web.Request) -> None:
     callers = request.app.get(CALLERS)
     if callers is not None and request.remote not in callers:
-        raise Refusal(403, "this page is answered to the machine that it runs on only")
+        raise HttpRefusal(403, "this page is answered to the machine that it runs on only")
 
 
 def _check_host(request: web.Request, access: Access) -> None:
     port = request.app[PORT]
     names = ("localhost", "127.0.0.1", "[::1]") if access is Access.PROBE else ("localhost",)
     if request.headers.getall("Host", []) not in [[f"{name}:{port}"] for name in names]:
-        raise Refusal(421, f"this page is served at http://localhost:{port} only; open it there")
+        raise HttpRefusal(421, f"this page is served at http://localhost:{port} only; open it there")
 
 
 def _is_program(request: web.Request) -> bool:
@@ -229,18 +228,18 @@ def _check_origin(request: web.Request) -> None:
     else:
         refused = origins != [origin_of(request)] or site not in (None, "same-origin")
     if refused:
-        raise Refusal(403, f"this is answered to pages of {origin_of(request)} only")
+        raise HttpRefusal(403, f"this is answered to pages of {origin_of(request)} only")
 
 
 def _check_content_type(request: web.Request) -> None:
     if request.content_type != "application/json" or "Content-Encoding" in request.headers:
-        raise Refusal(415, "only application/json, not compressed, is read here")
+        raise HttpRefusal(415, "only application/json, not compressed, is read here")
 
 
 async def _while_readable(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Long answers end soon after their reader was logged out."""
     if not may_read(request):
-        raise Refusal(401, "log in to see this")
+        raise HttpRefusal(401, "log in to see this")
     watch = asyncio.create_task(_cut_when_forbidden(request))
     try:
         return await handler(request)

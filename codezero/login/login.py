@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from codezero.errors import CodeZeroError, LoginError
-from codezero.login.errors import Refusal
+from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.schema import LoginState
 from codezero.login.sessions import ClaimCode, Sessions, Tickets
 from codezero.login.store import Folder
@@ -87,18 +86,18 @@ class Login:
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
 
     def check_code(self, code: str) -> None:
-        """Raises Refusal."""
+        """Raises HttpRefusal."""
         if self.vault.owner() is not None:
             raise already_claimed()
         self.code.check(code)
 
     def owner(self, method: Method) -> Owner:
-        """Raises Refusal when there is none, or one who proves himself otherwise."""
+        """Raises HttpRefusal when there is none, or one who proves himself otherwise."""
         owner = self.vault.owner()
         if owner is None:
-            raise Refusal(409, "nobody owns this node yet; claim it with the code in the terminal")
+            raise HttpRefusal(409, "nobody owns this node yet; claim it with the code in the terminal")
         if owner.method != method:
-            raise Refusal(409, f"this node was claimed with a {owner.method}; log in with it")
+            raise HttpRefusal(409, f"this node was claimed with a {owner.method}; log in with it")
         return owner
 
     async def opener(self, passphrase: str, how: Scrypt) -> bytes:
@@ -107,7 +106,7 @@ class Login:
             return await asyncio.to_thread(key_of_passphrase, passphrase, how)
 
     async def claim(self, proof: Proof, opener: bytes) -> str:
-        """The node is whose proof this is; a session's token. Raises Refusal, and CodeZeroError over the account."""
+        """Claim the node with this proof; a session's token. Raises HttpRefusal, and CodeZeroError by the account."""
         if self.vault.owner() is not None:
             raise already_claimed()
         key = await asyncio.to_thread(self._key_to_keep)
@@ -120,11 +119,11 @@ class Login:
         return self.sessions.begin()
 
     async def enter(self, owner: Owner, opener: bytes, wrong: str, proof: Proof | None = None) -> str:
-        """A session's token. proof: as it is from now on. Raises Refusal with the text `wrong`."""
+        """A session's token. proof: as it is from now on. Raises HttpRefusal with the text `wrong`."""
         key = self.vault.open(owner, opener)
         if key is None:
             logger.warning("a login with a %s failed", owner.method)
-            raise Refusal(403, wrong)
+            raise HttpRefusal(403, wrong)
         if proof is not None:
             self.vault.update(owner, proof)
         self.vault.unlock(key)
@@ -161,7 +160,7 @@ class Login:
         )
 
     def passkey(self) -> tuple[Owner, Passkey]:
-        """Raises Refusal."""
+        """Raises HttpRefusal."""
         owner = self.owner("passkey")
         assert isinstance(owner.proof, Passkey)
         return owner, owner.proof

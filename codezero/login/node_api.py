@@ -7,17 +7,21 @@
     GET, POST /api/get-api-key       {"whoamiStamp"}        -> {"publicKey": the node's address}
     POST /api/set-api-key-activated  {"apiKey", ..}         -> {"activated": true}
 
-Every body, and every query of a GET, may hold an "orgId". Who may call: whoever sends `Authorization: Bearer TOKEN`,
-and the clients that `legacy.py` admits. Never a browser.
+Every body, and every query of a GET, may hold an "orgId". Callers send `Authorization: Bearer TOKEN`. With
+`login.legacy_clients` a program on this machine may send the orgId of `userData.json` instead; that id is no secret.
+A browser is never admitted: the guard refuses it first.
 
-What the contract refuses is HTTP 400 {"error": its error's name}, which the client acts on: it goes on after
-PeerIdAlreadyRegistered. Other failures say in one line what is wrong: 401 not admitted, 409 the node cannot sign, 503
-nothing was done, 504 it may have been done. No key is ever handed out, and nothing here changes who the node is: the
-last two routes stay for clients that look whether somebody is logged in.
+What the contract refuses is HTTP 400 {"error": its error's name}, on which the client acts: it goes on after
+PeerIdAlreadyRegistered. Other failures are one line: 401 not admitted, 409 the node cannot sign, 503 nothing was done,
+504 it may have been done. No key is handed out. The last two routes only tell a client whether somebody is logged in.
 """
 
 import asyncio
+import hmac
+import ipaddress
 import logging
+import re
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Annotated, Protocol, TypeVar
 
@@ -25,31 +29,23 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from codezero.errors import ChainError, WalletError
-from codezero.login.errors import Refusal
+from codezero.errors import ChainError, HttpRefusal, LoginError, WalletError
 from codezero.login.guard import PROGRAM, Access, Routes, answer, read_body
-from codezero.login.legacy import LegacyClients
+from codezero.login.store import Folder
 
 logger = logging.getLogger("codezero.login")
-C = TypeVar("C", bound="Call")
+C = TypeVar("C", bound="ClientCall")
 
-REFUSALS = frozenset(
-    {
-        "PeerIdAlreadyRegistered",
-        "RewardAlreadySubmitted",
-        "WinnerAlreadyVoted",
-        "InvalidVoterPeerId",
-        "InvalidRoundNumber",
-        "InvalidStageNumber",
-        "InvalidVote",
-        "InvalidPeerId",
-        "InvalidReward",
-        "TooManyPeers",
-    }
-)
-"""The contract's errors that these calls can meet. A Gateway raises each as a ChainError of that name and "Error"."""
+REFUSALS = frozenset({
+    "PeerIdAlreadyRegistered", "RewardAlreadySubmitted", "WinnerAlreadyVoted", "InvalidVoterPeerId",
+    "InvalidRoundNumber", "InvalidStageNumber", "InvalidVote", "InvalidPeerId", "InvalidReward", "TooManyPeers",
+})  # fmt: skip
+"""The contract's errors that these calls can meet; each is a ChainError named so with "Error" after it."""
 REFUSED_IN_WORDS = frozenset({"ForeignOwner", "Contract", "Reverted", "Panic"})
-"""Refused too, by what has no name in the contract's ABI: the client shows its user the line itself."""
+"""Refusals without a name in the contract's ABI: the client shows the line to its user."""
+ORG_FILE = "userData.json"
+"""In the form that the original's scripts look for: awk and grep find the id in it, line by line."""
+ORG_ID = re.compile(r'"orgId": "([0-9a-f-]{36})"')
 MAX_WAITING = 32
 """Calls that wait for the chain at one time; more are turned away."""
 TURN_SECONDS = 120.0
@@ -77,13 +73,13 @@ class Gateway(Protocol):
     def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str: ...
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """What every call may hold."""
+class ClientCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """The base of every call."""
 
     org_id: OrgId | None = None
 
 
-class PeerCall(Call, frozen=True):
+class PeerCall(ClientCall, frozen=True):
     peer_id: PeerId
 
 
@@ -98,12 +94,12 @@ class WinnersCall(PeerCall, frozen=True):
     winners: Annotated[list[PeerId], Meta(max_length=1024)]
 
 
-class StampedCall(Call, frozen=True):
+class StampedCall(ClientCall, frozen=True):
     whoami_stamp: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """Of a hosted account service; not looked at."""
 
 
-class ActivationCall(Call, frozen=True):
+class ActivationCall(ClientCall, frozen=True):
     """What the original stored of a session key; all but the key's address is ignored."""
 
     api_key: Annotated[str, Meta(max_length=128)]
@@ -112,20 +108,24 @@ class ActivationCall(Call, frozen=True):
     init_code: str = ""
 
 
-class Hash(msgspec.Struct, frozen=True):
-    """hash: of the transaction."""
+class LegacyClients:
+    """Clients of the original, which know no token. The id is kept in `folder`. Raises LoginError."""
 
-    hash: str
+    def __init__(self, folder: Folder) -> None:
+        new = str(uuid.uuid4())
+        folder.create(ORG_FILE, f'{{\n  "{new}": {{\n    "orgId": "{new}"\n  }}\n}}\n'.encode())
+        stored = ORG_ID.search((folder.read(ORG_FILE) or b"").decode(errors="replace"))
+        if stored is None:
+            raise LoginError(f"{folder.path / ORG_FILE} holds no orgId; remove it, and a new one is made")
+        self.org_id = stored[1]
 
-
-class PublicKey(msgspec.Struct, frozen=True, rename="camel"):
-    """public_key: the node's address."""
-
-    public_key: str
-
-
-class Activated(msgspec.Struct, frozen=True):
-    activated: bool
+    def admit(self, request: web.Request, org_id: str | None) -> bool:
+        """Whether it is a program on this machine that knows the id."""
+        known = org_id is not None and hmac.compare_digest(org_id.encode(), self.org_id.encode())
+        try:
+            return known and ipaddress.ip_address((request.remote or "").partition("%")[0]).is_loopback
+        except ValueError:
+            return False
 
 
 class NodeApi:
@@ -154,86 +154,85 @@ class NodeApi:
 
     async def _register(self, request: web.Request) -> web.Response:
         body = await self._admitted(request, PeerCall)
-        return await self._send(lambda: self._gateway.register(body.peer_id))
+        return await self._send(self._gateway.register, body.peer_id)
 
     async def _submit_reward(self, request: web.Request) -> web.Response:
         body = await self._admitted(request, RewardCall)
-        return await self._send(
-            lambda: self._gateway.submit_reward(body.round_number, body.stage_number, body.reward, body.peer_id)
-        )
+        arguments = (body.round_number, body.stage_number, body.reward, body.peer_id)
+        return await self._send(self._gateway.submit_reward, *arguments)
 
     async def _submit_winners(self, request: web.Request) -> web.Response:
         body = await self._admitted(request, WinnersCall)
-        return await self._send(lambda: self._gateway.submit_winners(body.round_number, body.winners, body.peer_id))
+        return await self._send(self._gateway.submit_winners, body.round_number, body.winners, body.peer_id)
 
     async def _status(self, request: web.Request) -> web.Response:
-        await self._admitted(request, Call)
+        await self._admitted(request, ClientCall)
         return web.Response(text="pending" if self._address() is None else "activated")
 
     async def _key(self, request: web.Request) -> web.Response:
-        await self._admitted(request, Call if request.method == "GET" else StampedCall)
-        return answer(PublicKey(self._logged_in()))
+        await self._admitted(request, ClientCall if request.method == "GET" else StampedCall)
+        return answer({"publicKey": self._logged_in()})
 
     async def _activated(self, request: web.Request) -> web.Response:
         body = await self._admitted(request, ActivationCall)
         if body.api_key.lower() != self._logged_in().lower():
-            raise Refusal(400, "apiKey is not the address of this node's account; ask /api/get-api-key for it")
-        return answer(Activated(True))
+            raise HttpRefusal(400, "apiKey is not the address of this node's account; ask /api/get-api-key for it")
+        return answer({"activated": True})
 
     def _logged_in(self) -> str:
         address = self._address()
         if address is None:
-            raise Refusal(409, NOT_LOGGED_IN)
+            raise HttpRefusal(409, NOT_LOGGED_IN)
         return address
 
     async def _admitted(self, request: web.Request, form: type[C]) -> C:
-        """What the caller sent, once it is known that it may. The guard has turned pages away. Raises Refusal."""
+        """What the caller sent, once it is known that it may. The guard has turned pages away. Raises HttpRefusal."""
         if not request[PROGRAM] and (self._legacy is None or "Authorization" in request.headers):
-            raise Refusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
-        sent = _query(request, form) if request.method == "GET" else await read_body(request, form)
-        if not request[PROGRAM] and not (self._legacy and self._legacy.admit(request, sent.org_id)):
-            raise Refusal(401, "orgId is not this node's, or the caller is another machine; look into userData.json")
-        return sent
+            raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
+        try:
+            query = request.method == "GET"
+            body = msgspec.convert(dict(request.query), form) if query else await read_body(request, form)
+        except msgspec.ValidationError as error:
+            raise HttpRefusal(400, f"the request is refused: {error}") from None
+        if not request[PROGRAM] and not (self._legacy and self._legacy.admit(request, body.org_id)):
+            raise HttpRefusal(
+                401, "orgId is not this node's, or the caller is another machine; look into userData.json"
+            )
+        return body
 
-    async def _send(self, call: Callable[[], str]) -> web.Response:
+    async def _send(self, call: Callable[..., str], *arguments: object) -> web.Response:
         """One at a time: they would wait for each other's nonces anyway, and the process's threads stay free."""
         if self._waiting >= MAX_WAITING:
-            raise Refusal(503, "too many calls wait for the chain; nothing was sent, try again later", retry_after=10)
+            raise HttpRefusal(
+                503, "too many calls wait for the chain; nothing was sent, try again later", retry_after=10
+            )
         self._waiting += 1
         try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turn.acquire()
             try:
-                async with asyncio.timeout(TURN_SECONDS):
-                    await self._turn.acquire()
-            except TimeoutError:
-                raise Refusal(
-                    503, "the calls before this one take too long; nothing was sent", retry_after=10
-                ) from None
-            try:
-                return answer(Hash(await asyncio.to_thread(call)))
+                return answer({"hash": await asyncio.to_thread(call, *arguments)})
             except ChainError as error:
                 return _refused(error)
             finally:
                 self._turn.release()
+        except TimeoutError:
+            raise HttpRefusal(
+                503, "the calls before this one take too long; nothing was sent", retry_after=10
+            ) from None
         finally:
             self._waiting -= 1
 
 
 def _refused(error: ChainError) -> web.Response:
-    """Raises Refusal for what is no refusal of the contract by name."""
+    """The answer to a refusal of the contract by name; raises HttpRefusal for other errors."""
     name = getattr(error, "name", "") or type(error).__name__.removesuffix("Error")
     logger.info("a call to the contract failed: %s", name)
     if name in REFUSALS:
-        told = msgspec.json.encode({"error": name, "message": str(error)})
-        return web.Response(status=400, body=told, content_type="application/json")
+        body = msgspec.json.encode({"error": name, "message": str(error)})
+        return web.Response(status=400, body=body, content_type="application/json")
     if name in REFUSED_IN_WORDS:
-        raise Refusal(400, str(error)) from error
+        raise HttpRefusal(400, str(error)) from error
     if isinstance(error, WalletError):
-        raise Refusal(409, str(error)) from error
-    raise Refusal(504 if name == "UnknownOutcome" else 503, str(error)) from error
-
-
-def _query(request: web.Request, form: type[C]) -> C:
-    try:
-        return msgspec.convert(dict(request.query), form)
-    except msgspec.ValidationError as error:
-        raise Refusal(400, f"the request is refused: {error}") from None
+        raise HttpRefusal(409, str(error)) from error
+    raise HttpRefusal(504 if name == "UnknownOutcome" else 503, str(error)) from error

@@ -30,7 +30,7 @@ LEAVING_SECONDS = 5.0
 MAX_LINE = 4096
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
+class PageReady(msgspec.Struct, frozen=True, kw_only=True):
     """What the process writes when it serves, stands by, or cannot serve; and again when there is another code."""
 
     url: Annotated[str, Meta(max_length=200)]
@@ -42,14 +42,14 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing is served; empty: it is."""
 
 
-def invitation(ready: Ready) -> str:
+def invitation(ready: PageReady) -> str:
     """A line for people."""
     if ready.code:
         return f"watch it at {ready.url} · to own this node there, type the code {ready.code}"
     return f"watch it at {ready.url}"
 
 
-def announce(page: "Page") -> None:
+def announce(page: "PageProcess") -> None:
     """Tell a person where the page is, and what its owner needs there; a warning when there is none."""
     ready = page.ready()
     if ready is not None and not ready.problem:
@@ -63,7 +63,7 @@ def wanted(config: NodeConfig) -> bool:
     return config.login.page == "on" or (config.login.page == "auto" and config.monitor.view != "off")
 
 
-class Page:
+class PageProcess:
     """Starts at once; `ready` says later what came of it. `close` ends the process."""
 
     def __init__(self, config: NodeConfig, overrides: Sequence[str]) -> None:
@@ -99,11 +99,11 @@ class Page:
     def pid(self) -> int:
         return self._process.pid
 
-    def ready(self, seconds: float = READY_SECONDS) -> Ready | None:
+    def ready(self, seconds: float = READY_SECONDS) -> PageReady | None:
         """What it said; None when it has said nothing by then, or nothing that can be read."""
         self._told.wait(seconds)
         try:
-            return msgspec.json.decode(self._first, type=Ready)
+            return msgspec.json.decode(self._first, type=PageReady)
         except msgspec.DecodeError:
             return None
 
@@ -127,4 +127,4 @@ class Page:
             self._told.set()
             while line := stream.readline(MAX_LINE):
                 with contextlib.suppress(msgspec.DecodeError):
-                    print(f"codezero: {invitation(msgspec.json.decode(line, type=Ready))}", flush=True)
+                    print(f"codezero: {invitation(msgspec.json.decode(line, type=PageReady))}", flush=True)

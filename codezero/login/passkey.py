@@ -24,7 +24,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from codezero.login.errors import Refusal
+from codezero.errors import HttpRefusal
 from codezero.login.schema import Authentication, Registration
 from codezero.login.vault import Passkey
 
@@ -81,7 +81,7 @@ def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
 
 
 def register(credential: Registration, challenge: bytes, origin: str, salt: bytes) -> Passkey:
-    """Raises Refusal."""
+    """Raises HttpRefusal."""
     try:
         seen = webauthn.verify_registration_response(
             credential=_without_attestation(credential),
@@ -98,14 +98,14 @@ def register(credential: Registration, challenge: bytes, origin: str, salt: byte
     except MALFORMED as error:
         raise _refused(error) from error
     if not named:
-        raise Refusal(403, "the passkey was not accepted: it names itself differently twice")
+        raise HttpRefusal(403, "the passkey was not accepted: it names itself differently twice")
     return passkey
 
 
 def authenticate(credential: Authentication, challenge: bytes, origin: str, passkey: Passkey) -> Passkey:
-    """The passkey with its new sign count. Raises Refusal."""
+    """The passkey with its new sign count. Raises HttpRefusal."""
     if not _is(credential, passkey):
-        raise Refusal(403, "this is another passkey; use the one that claimed the node")
+        raise HttpRefusal(403, "this is another passkey; use the one that claimed the node")
     try:
         seen = webauthn.verify_authentication_response(
             credential=_as_json(credential),
@@ -144,14 +144,14 @@ def _as_json(credential: Registration | Authentication) -> dict[str, Any]:
 
 def _without_attestation(credential: Registration) -> dict[str, Any]:
     """Who made the authenticator is not asked. Some tell all the same, and nothing of it is parsed."""
-    told = msgspec.convert(cbor2.loads(base64url_to_bytes(credential.response.object)), _Attestation)
-    bare = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": told.authenticator_data})
+    attestation = msgspec.convert(cbor2.loads(base64url_to_bytes(credential.response.object)), _Attestation)
+    bare = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": attestation.authenticator_data})
     json = _as_json(credential)
     json["response"]["attestationObject"] = bytes_to_base64url(bare)
     return json
 
 
-def _refused(error: Exception) -> Refusal:
+def _refused(error: Exception) -> HttpRefusal:
     """A sentence of the library says what is wrong; of anything else only that something is."""
-    said = str(error) if isinstance(error, WebAuthnException) else "it is malformed"
-    return Refusal(403, f"the passkey was not accepted: {said}")
+    reason = str(error) if isinstance(error, WebAuthnException) else "it is malformed"
+    return HttpRefusal(403, f"the passkey was not accepted: {reason}")

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from codezero.errors import HttpRefusal
 from codezero.login import passkey
-from codezero.login.errors import Refusal
 from codezero.login.guard import COOKIE, LOGIN, PROGRAM, answer, origin_of, read_body, session_of
 from codezero.login.login import Login, PasskeyClaim
 from codezero.login.schema import (
@@ -19,7 +19,7 @@ from codezero.login.schema import (
     NewPassphrase,
     PasskeyOptions,
 )
-from codezero.login.sessions import CODE, OFTEN, PASSPHRASE, Bucket, Rate
+from codezero.login.sessions import CODE, OFTEN, PASSPHRASE, Bucket, RateLimit
 from codezero.login.vault import Passphrase, Scrypt, key_of_secret, new_salt
 
 Answering = Callable[[web.Request], Awaitable[web.Response]]
@@ -28,7 +28,7 @@ NO_SECRET = "this authenticator cannot keep a secret; use a passphrase"
 
 def login_routes(login: Login) -> list[web.RouteDef]:
     """For everybody on this machine; what they may do is decided here."""
-    posts: list[tuple[str, Answering, Rate]] = [
+    posts: list[tuple[str, Answering, RateLimit]] = [
         ("/api/claim/passkey/options", claim_passkey_options, CODE),
         ("/api/claim/passkey/verify", claim_passkey, OFTEN),
         ("/api/claim/passphrase", claim_passphrase, CODE),
@@ -57,7 +57,7 @@ async def claim_passkey(request: web.Request) -> web.Response:
     """Without a secret the ticket stays good: some authenticators give it only when they are asked once more."""
     login, body = request.app[LOGIN], await read_body(request, NewPasskey)
     if body.prf is None:
-        raise Refusal(422, NO_SECRET)
+        raise HttpRefusal(422, NO_SECRET)
     claim = login.passkey_claims.take(body.ticket)
     proof = passkey.register(body.credential, claim.challenge, origin_of(request), claim.salt)
     return _entered(request, await login.claim(proof, key_of_secret(passkey.secret(body.prf), proof.salt, "passkey")))
@@ -84,7 +84,9 @@ async def login_passkey(request: web.Request) -> web.Response:
     owner, proof = login.passkey()
     counted = passkey.authenticate(body.credential, challenge, origin_of(request), proof)
     if body.prf is None:
-        raise Refusal(422, "the passkey gave no secret; use the browser and the authenticator that claimed the node")
+        raise HttpRefusal(
+            422, "the passkey gave no secret; use the browser and the authenticator that claimed the node"
+        )
     opener = key_of_secret(passkey.secret(body.prf), proof.salt, "passkey")
     wrong = "the passkey's secret does not open the key; use the authenticator that claimed the node"
     return _entered(request, await login.enter(owner, opener, wrong, counted))
@@ -102,7 +104,7 @@ async def log_out(request: web.Request) -> web.Response:
     login, body = request.app[LOGIN], await read_body(request, Logout)
     token = session_of(request)
     if body.lock and not request[PROGRAM] and login.sessions.expires(token) is None:
-        raise Refusal(401, "log in to lock the node")
+        raise HttpRefusal(401, "log in to lock the node")
     login.leave(token, lock=body.lock)
     response = answer(login.state(""))
     response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict")

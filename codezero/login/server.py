@@ -32,8 +32,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from codezero.errors import LoginError
-from codezero.login.errors import Refusal
+from codezero.errors import HttpRefusal, LoginError
 from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
@@ -72,8 +71,8 @@ def open_sockets(port: int, also: str = "") -> list[socket.socket]:
                     raise _refused(host, port, error) from error
                 logger.info("this machine has no address %s; the page is served at the other one", host)
     except LoginError:
-        for one in bound:
-            one.close()
+        for listener in bound:
+            listener.close()
         raise
     if not bound:
         raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
@@ -135,14 +134,14 @@ def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
 
 
 def _file(folder: Path, path: str) -> web.Response:
-    """Raises Refusal. The page's own views are behind a `#`, which no server sees."""
+    """Raises HttpRefusal. The page's own views are behind a `#`, which no server sees."""
     name = path or "index.html"
     kind = KINDS.get(Path(name).suffix)
     content = None if kind is None else _read(folder, name)
     if content is None and name == "index.html":
         return web.Response(status=503, text=MISSING, content_type="text/html")
     if content is None or kind is None:
-        raise Refusal(404, "there is nothing at this address")
+        raise HttpRefusal(404, "there is nothing at this address")
     headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
     charset = "utf-8" if kind.startswith(TEXT) else None
     return web.Response(body=content, content_type=kind, charset=charset, headers=headers)
@@ -153,10 +152,10 @@ def _read(folder: Path, name: str) -> bytes | None:
     if not NAME.fullmatch(name):
         return None
     try:
-        found = (folder / name).resolve(strict=True)
-        if not found.is_relative_to(folder.resolve()) or not found.is_file() or found.stat().st_size > MAX_FILE:
+        file = (folder / name).resolve(strict=True)
+        if not file.is_relative_to(folder.resolve()) or not file.is_file() or file.stat().st_size > MAX_FILE:
             return None
-        return found.read_bytes()
+        return file.read_bytes()
     except OSError:
         return None
 
@@ -197,17 +196,17 @@ def is_far_end(interface: Path) -> bool:
 
 def find_entry() -> Entry:
     """Raises LoginError where no port is published like that."""
-    found = None
+    route = None
     if any(mark.exists() for mark in MARKS) and ROUTES.exists():
-        found = default_route(ROUTES.read_text())
-    if found is None or not is_far_end(INTERFACES / found[0]):
+        route = default_route(ROUTES.read_text())
+    if route is None or not is_far_end(INTERFACES / route[0]):
         raise LoginError(
             "login.publish=true is for a container with a network of its own, and this is none; "
             "give login.publish=false: the page is at localhost here"
         )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
-        towards.connect((found[1], 9))  # sends nothing; the system chooses the address it would send from
-        return Entry(address=towards.getsockname()[0], gateway=found[1])
+        towards.connect((route[1], 9))  # sends nothing; the system chooses the address it would send from
+        return Entry(address=towards.getsockname()[0], gateway=route[1])
 
 
 def _number(file: Path) -> int:

@@ -24,7 +24,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from codezero.login.errors import Refusal
+from codezero.errors import HttpRefusal
 from codezero.login.store import Folder
 
 SESSIONS = "sessions.json"
@@ -64,7 +64,7 @@ class Sessions:
         if not token:
             return None
         digest = _digest(token)
-        return next((one.expires for one in self._living() if one.token == digest), None)
+        return next((session.expires for session in self._living() if session.token == digest), None)
 
     @property
     def any(self) -> bool:
@@ -74,7 +74,7 @@ class Sessions:
         """May have ended already."""
         digest = _digest(token)
         with self._folder.locked():
-            self._keep(tuple(one for one in self._living() if one.token != digest))
+            self._keep(tuple(session for session in self._living() if session.token != digest))
 
     def end_all(self) -> None:
         with self._folder.locked():
@@ -82,7 +82,7 @@ class Sessions:
 
     def _living(self) -> tuple[Session, ...]:
         file = self._folder.load(SESSIONS, File) or File()
-        return tuple(one for one in file.sessions if one.expires > self._clock())
+        return tuple(session for session in file.sessions if session.expires > self._clock())
 
     def _keep(self, sessions: tuple[Session, ...]) -> None:
         self._folder.save(SESSIONS, File(sessions))
@@ -117,16 +117,16 @@ class ClaimCode:
         self._digits = _random()
 
     def check(self, typed: str) -> None:
-        """Raises Refusal when it is another one."""
+        """Raises HttpRefusal when it is another one."""
         digits = "".join(character for character in typed if character not in " -")
         if hmac.compare_digest(digits.encode(), self._digits.encode()):
             return
         self._wrong += 1
         logger.warning("a wrong code was entered (%d of %d)", self._wrong, TRIES)
         if self._wrong < TRIES:
-            raise Refusal(403, "this is not the code in the terminal; type its 8 digits")
+            raise HttpRefusal(403, "this is not the code in the terminal; type its 8 digits")
         self.renew()
-        raise Refusal(403, f"{TRIES} wrong codes; the terminal shows a new one")
+        raise HttpRefusal(403, f"{TRIES} wrong codes; the terminal shows a new one")
 
 
 def _random() -> str:
@@ -134,35 +134,35 @@ def _random() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateLimit:
     """burst: requests at once. seconds: until one more is allowed."""
 
     burst: int
     seconds: float
 
 
-OFTEN = Rate(30, 1.0)
+OFTEN = RateLimit(30, 1.0)
 """What costs little and guesses nothing."""
-CODE = Rate(10, 10.0)
-PASSPHRASE = Rate(5, 30.0)
+CODE = RateLimit(10, 10.0)
+PASSPHRASE = RateLimit(5, 30.0)
 """Some 2,900 guesses a day."""
 
 
 class Bucket:
     """clock: in seconds; one that is set back only delays."""
 
-    def __init__(self, rate: Rate, clock: Callable[[], float]) -> None:
+    def __init__(self, rate: RateLimit, clock: Callable[[], float]) -> None:
         self._rate, self._clock = rate, clock
         self._tokens, self._filled = float(rate.burst), clock()
 
     def take(self) -> None:
-        """Raises Refusal when it is empty."""
+        """Raises HttpRefusal when it is empty."""
         now = self._clock()
         gained = max(0.0, now - self._filled) / self._rate.seconds
         self._tokens, self._filled = min(self._rate.burst, self._tokens + gained), now
         if self._tokens < 1:
             wait = max(1, math.ceil((1 - self._tokens) * self._rate.seconds))
-            raise Refusal(429, f"too many attempts; wait {wait} seconds", retry_after=wait)
+            raise HttpRefusal(429, f"too many attempts; wait {wait} seconds", retry_after=wait)
         self._tokens -= 1
 
 
@@ -188,8 +188,8 @@ class Tickets(Generic[T]):
         return ticket
 
     def take(self, ticket: str) -> T:
-        """Raises Refusal for one that is unknown, used or too old."""
+        """Raises HttpRefusal for one that is unknown, used or too old."""
         until, remembered = self._open.pop(ticket, (0.0, None))
         if remembered is None or until <= self._clock():
-            raise Refusal(403, "this took longer than five minutes, or was used already; start again")
+            raise HttpRefusal(403, "this took longer than five minutes, or was used already; start again")
         return remembered

@@ -18,7 +18,7 @@ from eth_account import Account
 from eth_utils.address import to_checksum_address
 from msgspec import Meta
 
-from codezero.login.errors import Refusal
+from codezero.errors import HttpRefusal
 from codezero.login.guard import LOGIN, answer, read_body
 from codezero.login.schema import Body, EmptyBody
 from codezero.login.vault import Address, already_claimed
@@ -28,7 +28,7 @@ logger = logging.getLogger("codezero.login")
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
-class Transaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class TransactionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """EIP-1559. Fees in wei for each unit of gas."""
 
     type: Literal[2]
@@ -48,10 +48,10 @@ class Transaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class SignBody(Body, frozen=True):
-    transaction: Transaction
+    transaction: TransactionFields
 
 
-class Signed(msgspec.Struct, frozen=True):
+class SignedTransaction(msgspec.Struct, frozen=True):
     """raw: ready to be sent."""
 
     raw: str
@@ -78,11 +78,11 @@ async def new_code(request: web.Request) -> web.Response:
 
 
 async def sign_transaction(request: web.Request) -> web.Response:
-    asked = (await read_body(request, SignBody)).transaction
+    transaction = (await read_body(request, SignBody)).transaction
     account = Account.from_key(request.app[LOGIN].vault.key())
     try:
-        signed = account.sign_transaction(asked.fields())
+        signed = account.sign_transaction(transaction.fields())
     except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
-        raise Refusal(400, f"the transaction cannot be signed: {error}") from error
-    logger.info("signed transaction %d of %s on chain %d", asked.nonce, account.address, asked.chain_id)
-    return answer(Signed(signed.raw_transaction.to_0x_hex(), account.address))
+        raise HttpRefusal(400, f"the transaction cannot be signed: {error}") from error
+    logger.info("signed transaction %d of %s on chain %d", transaction.nonce, account.address, transaction.chain_id)
+    return answer(SignedTransaction(signed.raw_transaction.to_0x_hex(), account.address))

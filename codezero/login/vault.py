@@ -29,8 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
 from msgspec import Meta
 
-from codezero.errors import ConfigError, LoginError
-from codezero.login.errors import LockedError, Refusal
+from codezero.errors import ConfigError, HttpRefusal, LockedError, LoginError
 from codezero.login.store import Folder
 
 SALT_BYTES = 32
@@ -158,7 +157,7 @@ class Vault:
     def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
         """Seal `key` for who proves himself by `proof`; it is on the disk, and opens again, when this returns.
 
-        opener: [32] bytes that come from the proof. Raises Refusal when the node is claimed already.
+        opener: [32] bytes that come from the proof. Raises HttpRefusal when the node is claimed already.
         """
         account = address_of(key)
         owner = Owner(account=account, proof=proof, sealed=seal(opener, key, _bound(account, method_of(proof))))
@@ -232,8 +231,8 @@ def address_of(key: bytes) -> str:
         raise LoginError("these bytes are no private key") from None
 
 
-def already_claimed() -> Refusal:
-    return Refusal(409, "this node has an owner already; log in instead")
+def already_claimed() -> HttpRefusal:
+    return HttpRefusal(409, "this node has an owner already; log in instead")
 
 
 def method_of(proof: Proof) -> Method:

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
+from codezero.errors import UnreadableError
 from codezero.monitor.api_streams import Shared, Streams
-from codezero.monitor.errors import UnreadableError
 from codezero.monitor.health import overall
 from codezero.monitor.reader import KEY
 from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunView
@@ -36,7 +36,7 @@ PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PEER = "[1-9A-HJ-NP-Za-km-z]{1,128}"
 
 
-class Reader(Protocol):
+class RunSource(Protocol):
     """Blocking; from any thread. None: there is no such run. Each may raise UnreadableError."""
 
     def runs(self) -> Runs: ...
@@ -44,7 +44,7 @@ class Reader(Protocol):
     def view(self, key: str) -> RunView | None: ...
 
     def rollouts(
-        self, key: str, *, before: int | None, limit: int, peer: str | None, mine: bool | None
+        self, key: str, *, before: int | None, limit: int, peer: str | None, own: bool | None
     ) -> RolloutPage | None: ...
 
     def rollout(self, key: str, number: int) -> Rollout | None: ...
@@ -63,7 +63,7 @@ class InvalidRequest(ValueError):
 class DataApi:
     """Routes over one reader; who may request them is decided elsewhere. Give the application to `end_with`."""
 
-    def __init__(self, reader: Reader, *, streams: Streams | None = None) -> None:
+    def __init__(self, reader: RunSource, *, streams: Streams | None = None) -> None:
         self._reader = reader
         self._streams = streams or Streams()
         self._shared = Shared(FRESH_SECONDS)
@@ -110,34 +110,34 @@ class DataApi:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         _query(request)
         key = _key(request)
-        told = await self._viewed(key)
-        if told is None:
+        view = await self._viewed(key)
+        if view is None:
             return error(404, NO_RUN)
         if self._streams.full:
             return error(503, "too many pages are open; close some of them", **{"Retry-After": "15"})
 
         async def read() -> bytes | None:
-            nonlocal told
+            nonlocal view
             with contextlib.suppress(UnreadableError):  # once begun, a stream says nothing until it can
-                told = await self._viewed(key)
-            return told
+                view = await self._viewed(key)
+            return view
 
         return await self._streams.serve(request, read)
 
     async def _rollouts(self, request: web.Request) -> web.StreamResponse:
-        asked, key = _query(request, "before", "limit", "peer", "mine"), _key(request)
-        before, limit = _number(asked, "before", MAX_ID), _number(asked, "limit", MAX_LIMIT) or DEFAULT_LIMIT
-        peer, mine = asked.get("peer"), asked.get("mine")
+        query, key = _query(request, "before", "limit", "peer", "mine"), _key(request)
+        before, limit = _number(query, "before", MAX_ID), _number(query, "limit", MAX_LIMIT) or DEFAULT_LIMIT
+        peer, side = query.get("peer"), query.get("mine")
         if peer is not None and not re.fullmatch(PEER, peer):
             raise InvalidRequest("peer is no peer id")
-        if mine not in (None, "true", "false"):
+        if side not in (None, "true", "false"):
             raise InvalidRequest("mine is true or false")
-        own = None if mine is None else mine == "true"
+        own_only = None if side is None else side == "true"
 
         def read() -> bytes | None:
-            return _encoded(self._reader.rollouts(key, before=before, limit=limit, peer=peer, mine=own))
+            return _encoded(self._reader.rollouts(key, before=before, limit=limit, peer=peer, own=own_only))
 
-        return _json(await self._once(("rollouts", key, before, limit, peer, own), read), NO_RUN)
+        return _json(await self._once(("rollouts", key, before, limit, peer, own_only), read), NO_RUN)
 
     async def _rollout(self, request: web.Request) -> web.StreamResponse:
         _query(request)
@@ -152,8 +152,8 @@ class DataApi:
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         _query(request)
-        told = await self._once("health", lambda: overall(self._reader.watched(), time.time()))
-        return _json(_encoded(told), status=200 if told.healthy else 503)
+        health = await self._once("health", lambda: overall(self._reader.watched(), time.time()))
+        return _json(_encoded(health), status=200 if health.healthy else 503)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         _query(request)
@@ -205,18 +205,18 @@ def _key(request: web.Request) -> str:
 
 def _query(request: web.Request, *allowed: str) -> dict[str, str]:
     """Each name at most once."""
-    asked: dict[str, str] = {}
+    query: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in allowed:
             raise InvalidRequest(f"this address takes {'no query' if not allowed else 'only ' + ', '.join(allowed)}")
-        if name in asked:
+        if name in query:
             raise InvalidRequest(f"{name} is given twice")
-        asked[name] = value
-    return asked
+        query[name] = value
+    return query
 
 
-def _number(asked: Mapping[str, str], name: str, most: int) -> int | None:
-    text = asked.get(name)
+def _number(query: Mapping[str, str], name: str, most: int) -> int | None:
+    text = query.get(name)
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,16}", text) or not 1 <= int(text) <= most:

@@ -99,16 +99,16 @@ class Streams:
     async def _tell(
         self, request: web.Request, response: web.StreamResponse, read: Callable[[], Awaitable[bytes | None]]
     ) -> None:
-        told, spoke = b"", time.monotonic()
+        sent, sent_at = b"", time.monotonic()
         while not self._closing.is_set() and request.transport is not None and not request.transport.is_closing():
             now = await read()
             if now is None:
                 return
-            silent = time.monotonic() - spoke >= self._silence
-            if now != told or silent:
-                line = b": nothing new\n\n" if now == told else b"event: view\ndata: " + now + b"\n\n"
+            silent = time.monotonic() - sent_at >= self._silence
+            if now != sent or silent:
+                line = b": nothing new\n\n" if now == sent else b"event: view\ndata: " + now + b"\n\n"
                 async with asyncio.timeout(SLOW_SECONDS):
                     await response.write(line)
-                told, spoke = now, time.monotonic()
+                sent, sent_at = now, time.monotonic()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._pause)

@@ -31,8 +31,8 @@ def limit_seconds(starting: bool, step_seconds: float | None, exam_seconds: floa
 
 def overall(views: Sequence[RunView], now: float) -> Health:
     """Of the first that is not healthy; when all are, of the first."""
-    told = [health(view, now) for view in views]
-    return next((one for one in told if not one.healthy), told[0] if told else NO_RUN)
+    states = [health(view, now) for view in views]
+    return next((state for state in states if not state.healthy), states[0] if states else NO_RUN)
 
 
 def health(view: RunView, now: float) -> Health:

@@ -55,7 +55,7 @@ class JsonFormatter(CleanFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        told: dict[str, str | int] = {
+        entry: dict[str, str | int] = {
             "time": f"{seconds}.{int(record.msecs):03}Z",
             "level": record.levelname,
             "logger": clean(record.name),
@@ -65,10 +65,10 @@ class JsonFormatter(CleanFormatter):
         raised = record.exc_info[0] if record.exc_info else None
         kind = str(getattr(record, "error_kind", "") or (raised.__name__ if raised else ""))
         if kind:
-            told["error"] = clean(kind)
+            entry["error"] = clean(kind)
         if trace := self.trace(record):
-            told["trace"] = trace
-        return json.dumps(told, ensure_ascii=False)
+            entry["trace"] = trace
+        return json.dumps(entry, ensure_ascii=False)
 
 
 class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]
@@ -108,8 +108,8 @@ def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = No
         handler.close()
     folder.mkdir(parents=True, exist_ok=True)
     file = LogFile(folder / FILE_NAME, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
-    made = JsonFormatter if form == "json" else CleanFormatter
-    file.setFormatter(made("%(asctime)s %(levelname)s %(name)s %(message)s", secrets))
+    formatter = JsonFormatter if form == "json" else CleanFormatter
+    file.setFormatter(formatter("%(asctime)s %(levelname)s %(name)s %(message)s", secrets))
     console = CurrentStderr()
     console.setLevel(logging.WARNING)
     console.setFormatter(CleanFormatter("%(levelname)s %(message)s", secrets))

@@ -212,21 +212,21 @@ class Tail:
             anew = self._place > 0
             self._file, self._place, self._proof = (0, 0), 0, b""
             return anew, iter(())
-        told = os.fstat(stream.fileno())
-        file = (told.st_dev, told.st_ino)
-        anew = file != self._file or told.st_size < self._place or not self._proven(stream)
+        status = os.fstat(stream.fileno())
+        file = (status.st_dev, status.st_ino)
+        anew = file != self._file or status.st_size < self._place or not self._proven(stream)
         if anew:
             self._file, self._place, self._proof = file, 0, b""
-        return anew, self._lines(stream, told.st_size)
+        return anew, self._lines(stream, status.st_size)
 
     def unread(self) -> int:
         """Bytes that the next look would give out; all of them where the file is another."""
         try:
-            told = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return 0
-        same = (told.st_dev, told.st_ino) == self._file and told.st_size >= self._place
-        return told.st_size - self._place if same else told.st_size
+        same = (status.st_dev, status.st_ino) == self._file and status.st_size >= self._place
+        return status.st_size - self._place if same else status.st_size
 
     def _proven(self, stream: BinaryIO) -> bool:
         stream.seek(self._place - len(self._proof))

@@ -1,7 +1,4 @@
-"""All runs below a folder, as the API asks for them. It reads files only; its methods block, in any thread.
-
-Which runs there are below a folder, and the names by which the API knows them.
-"""
+"""What the API reads: the runs below a folder, their files, and the leaderboard. Its methods block, in any thread."""
 
 import contextlib
 import hashlib
@@ -10,16 +7,15 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from codezero.monitor.board import Board, Boards
-from codezero.monitor.errors import UnreadableError
+from codezero.errors import CodeZeroError, UnreadableError
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, parse
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.rollouts_db import read_page, read_rollout
-from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
+from codezero.monitor.run_types import MAX_PEERS, BoardLine, Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
 from codezero.monitor.text import readable_name
 from codezero.system.pidfile import alive, read_process
 
@@ -28,6 +24,26 @@ KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 MAX_RUNS = 200
 LAST_BYTES = 1 << 17
 """Read from the end of the metrics to find their last row."""
+FOLLOWED = 24
+"""Runs whose place in their metrics is kept, the most recently requested ones."""
+WATCHED = 16
+"""Running nodes that health and Prometheus cover."""
+GLANCE = 4 << 20
+"""Bytes of metrics that are read while a request waits."""
+PATIENCE = 1.0
+"""Seconds that a request waits for more."""
+LOOK_SECONDS = 1.0
+"""For which the list of folders holds."""
+BOARD_SECONDS = 30.0
+"""Between two reads of the chain."""
+BOARD_WAIT_SECONDS = 5.0
+"""That a request waits for the first read; a long chain takes longer, and is shown at a later request."""
+BEING_READ = "the chain is being read; look again in a moment"
+FAILED = "the chain could not be read; see the log"
+MOST = 2**53 - 1
+"""Points beyond are shown as this: a peer may claim any number of points."""
+
+logger = logging.getLogger(__name__)
 
 
 def find_runs(base: Path) -> dict[str, Path]:
@@ -37,10 +53,10 @@ def find_runs(base: Path) -> dict[str, Path]:
     """
     if _is_run(base):
         return {key_of(base.resolve().name): base}
-    found = {
+    folders = {
         path.parent for file in (LABEL, NODE_FILE) for depth in ("*", "*/*") for path in base.glob(f"{depth}/{file}")
     }
-    newest = sorted(found, key=lambda folder: (-touched(folder), folder))[:MAX_RUNS]
+    newest = sorted(folders, key=lambda folder: (-touched(folder), folder))[:MAX_RUNS]
     return {key_of(folder.relative_to(base).as_posix()): folder for folder in newest}
 
 
@@ -79,18 +95,81 @@ def _is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (LABEL, NODE_FILE, FILE_NAME))
 
 
-logger = logging.getLogger(__name__)
+class PeerStanding(Protocol):
+    """One peer on the chain."""
 
-FOLLOWED = 24
-"""Runs whose place in their metrics is remembered, those asked for last."""
-WATCHED = 16
-"""Running nodes that health and Prometheus look at."""
-GLANCE = 4 << 20
-"""Bytes of metrics that are read while somebody waits."""
-PATIENCE = 1.0
-"""Seconds that somebody waits for more."""
-LOOK_SECONDS = 1.0
-"""For which the list of folders holds."""
+    owner: str
+    points: int
+    rounds: int
+    votes: int
+    last_round: int
+
+
+class ChainStandings(Protocol):
+    @property
+    def chain_id(self) -> int: ...
+    @property
+    def contract(self) -> str: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def peers(self) -> Mapping[str, PeerStanding]: ...
+
+
+class LeaderboardCache:
+    """Reads the chain in a thread, one read at a time. `read` raises CodeZeroError when the chain cannot be read."""
+
+    def __init__(self, read: Callable[[], ChainStandings]) -> None:
+        self._read, self._turn = read, threading.Lock()
+        self._standings: ChainStandings | None = None
+        self._problem, self._began = "", -BOARD_SECONDS
+        self._done = threading.Event()
+        """Nothing is being read."""
+        self._done.set()
+
+    def leaderboard(self, own: str) -> Leaderboard:
+        """As read at most BOARD_SECONDS ago, or while the next read lasts. `own`: peer id of the run's node."""
+        with self._turn:
+            if self._done.is_set() and time.monotonic() - self._began >= BOARD_SECONDS:
+                self._began = time.monotonic()
+                self._done.clear()
+                threading.Thread(target=self._work, name="leaderboard", daemon=True).start()
+        if self._standings is None:
+            self._done.wait(BOARD_WAIT_SECONDS)
+        if self._standings is None:
+            return Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=self._problem or BEING_READ)
+        return _ranked(self._standings, own, self._problem)
+
+    def _work(self) -> None:
+        problem = FAILED
+        try:
+            self._standings, problem = self._read(), ""
+        except CodeZeroError as error:
+            problem = " ".join(str(error).split())
+            logger.info("leaderboard: %s", problem)
+        finally:
+            self._problem = problem
+            self._done.set()
+
+
+def _ranked(standings: ChainStandings, own: str, problem: str) -> Leaderboard:
+    """Most points first; equal ones by votes, then by peer id."""
+    ranked = sorted(standings.peers.items(), key=lambda entry: (-entry[1].points, -entry[1].votes, entry[0]))
+    lines = [
+        BoardLine(
+            peer_id=peer,
+            name=readable_name(peer),
+            owner=standing.owner,
+            points=max(-MOST, min(standing.points, MOST)),
+            rounds=standing.rounds,
+            votes=standing.votes,
+            last_round=min(standing.last_round, MOST),
+            own=peer == own,
+        )
+        for peer, standing in ranked[:MAX_PEERS]
+    ]
+    contract, current = standings.contract, min(standings.round, MOST)
+    return Leaderboard(chain_id=standings.chain_id, contract=contract, round=current, peers=lines, problem=problem)
 
 
 class Files(Protocol):
@@ -143,14 +222,14 @@ class Followed:
 
 
 class RunReader:
-    """Implements `api.Reader` for the runs below `base`, or for the one run that `base` is.
+    """Implements `api.RunSource` for the runs below `base`, or for the one run that `base` is.
 
     board: reads the chain; raises CodeZeroError where there is none.
     """
 
-    def __init__(self, base: Path, follow: Follow, board: Callable[[], Board]) -> None:
+    def __init__(self, base: Path, follow: Follow, board: Callable[[], ChainStandings]) -> None:
         self._base, self._follow = base, follow
-        self._boards = Boards(board)
+        self._boards = LeaderboardCache(board)
         self._followed: OrderedDict[str, Followed] = OrderedDict()
         self._turn = threading.Lock()
         self._found: tuple[float, dict[str, Path]] = (0.0, {})
@@ -171,11 +250,11 @@ class RunReader:
         return followed.view(key)
 
     def rollouts(
-        self, key: str, *, before: int | None, limit: int, peer: str | None, mine: bool | None
+        self, key: str, *, before: int | None, limit: int, peer: str | None, own: bool | None
     ) -> RolloutPage | None:
         """None: there is no such run. Raises UnreadableError."""
         folder = self._folders().get(key)
-        return folder and read_page(folder, before=before, limit=limit, peer=peer, mine=mine)
+        return folder and read_page(folder, before=before, limit=limit, peer=peer, own=own)
 
     def rollout(self, key: str, number: int) -> Rollout | None:
         """None: there is no such run or group, or no more. Raises UnreadableError."""
@@ -190,17 +269,17 @@ class RunReader:
     def watched(self) -> list[RunView]:
         """The run that wrote last, then the others that are running. Raises UnreadableError."""
         lines = self.runs().runs
-        asked = [line.run for place, line in enumerate(lines) if place == 0 or line.running][:WATCHED]
-        return [view for run in asked if (view := self.view(run)) is not None]
+        keys = [line.run for place, line in enumerate(lines) if place == 0 or line.running][:WATCHED]
+        return [view for run in keys if (view := self.view(run)) is not None]
 
     def _folders(self) -> dict[str, Path]:
         """By key, the one written last first."""
         with self._turn:
-            looked, found = self._found
-            if not found or time.monotonic() - looked > LOOK_SECONDS:
-                found = find_runs(self._base)
-                self._found = time.monotonic(), found
-            return found
+            read_at, folders = self._found
+            if not folders or time.monotonic() - read_at > LOOK_SECONDS:
+                folders = find_runs(self._base)
+                self._found = time.monotonic(), folders
+            return folders
 
 
 def _peer_id(node: dict[str, Any]) -> str:

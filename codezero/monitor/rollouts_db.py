@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from codezero.monitor.errors import UnreadableError
+from codezero.errors import UnreadableError
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name
 from codezero.types import Completion, ScoredGroup, Status, Verdict
@@ -39,7 +39,7 @@ BEGINNING = 200
 """Characters of the question in a list."""
 
 
-def shown(scored: ScoredGroup, *, iteration: int, mine: bool) -> Rollout:
+def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
     """With id 0: who keeps it gives it one."""
     group, problem = scored.group, scored.group.problem
     attempts = [
@@ -53,7 +53,7 @@ def shown(scored: ScoredGroup, *, iteration: int, mine: bool) -> Rollout:
         round=group.round,
         peer_id=group.peer_id,
         peer_name=readable_name(group.peer_id),
-        mine=mine,
+        own=own,
         question=question[:BEGINNING],
         source=problem.source.value,
         level=problem.level,
@@ -70,25 +70,25 @@ def beginning(text: str, most: int) -> str:
 
 def _attempt(completion: Completion, verdict: Verdict) -> ShownVerdict:
     text = beginning(completion.text, MAX_TEXT)
-    told = verdict.status is not Status.UNAVAILABLE
+    known = verdict.status is not Status.UNAVAILABLE
     return ShownVerdict(
         text=text,
         status=verdict.status.value,
-        reward=_number(verdict.reward, told),
-        correctness=_number(verdict.correctness, told),
-        structure=_number(verdict.structure, told),
-        adherence=_number(verdict.adherence, told),
-        format=_number(verdict.format, told),
-        cap=_number(verdict.cap, told),
+        reward=_number(verdict.reward, known),
+        correctness=_number(verdict.correctness, known),
+        structure=_number(verdict.structure, known),
+        adherence=_number(verdict.adherence, known),
+        format=_number(verdict.format, known),
+        cap=_number(verdict.cap, known),
         reasons=[beginning(reason, MAX_REASON) for reason in verdict.reasons[:MAX_REASONS]],
         finished=completion.finished,
         cut=len(text) < len(completion.text),
     )
 
 
-def _number(value: float, told: bool) -> float | None:
+def _number(value: float, known: bool) -> float | None:
     """None where nothing could be told, which is not a zero."""
-    return round(value, 4) if told and math.isfinite(value) else None
+    return round(value, 4) if known and math.isfinite(value) else None
 
 
 logger = logging.getLogger(__name__)
@@ -155,24 +155,24 @@ class RolloutStore:
 
     def _in_turn(self, judged: Sequence[ScoredGroup]) -> list[ScoredGroup]:
         mixed = self._chance.sample(judged, len(judged))
-        mine = [one for one in mixed if one.group.peer_id == self._me]
-        others = [one for one in mixed if one.group.peer_id != self._me]
-        first, second = self._chance.sample([mine, others], 2)
-        both = min(len(mine), len(others))
-        return [one for pair in zip(first, second, strict=False) for one in pair] + mine[both:] + others[both:]
+        own = [scored for scored in mixed if scored.group.peer_id == self._me]
+        others = [scored for scored in mixed if scored.group.peer_id != self._me]
+        first, second = self._chance.sample([own, others], 2)
+        both = min(len(own), len(others))
+        return [scored for pair in zip(first, second, strict=False) for scored in pair] + own[both:] + others[both:]
 
     def _write(self, connection: sqlite3.Connection, iteration: int, chosen: Sequence[ScoredGroup]) -> None:
         """One transaction."""
         rows: list[tuple[int, str, bool, int, bytes, bytes]] = []
         written = 0
-        for one in chosen:
-            made = shown(one, iteration=iteration, mine=one.group.peer_id == self._me)
-            line, body = msgspec.json.encode(made.line), msgspec.json.encode(made)
+        for scored in chosen:
+            rollout = shown(scored, iteration=iteration, own=scored.group.peer_id == self._me)
+            line, body = msgspec.json.encode(rollout.line), msgspec.json.encode(rollout)
             size = len(line) + len(body)
             if rows and written + size > MAX_WRITE:
                 break
             written += size
-            rows.append((iteration, made.line.peer_id, made.line.mine, size, line, body))
+            rows.append((iteration, rollout.line.peer_id, rollout.line.own, size, line, body))
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
             "INSERT INTO rollouts(iteration, peer, mine, size, line, body) VALUES(?, ?, ?, ?, ?, ?)", rows
@@ -188,10 +188,10 @@ class RolloutStore:
         if count <= MAX_GROUPS and size <= MAX_BYTES:
             return size
         last = 0
-        for number, one in connection.execute("SELECT id, size FROM rollouts ORDER BY id").fetchall():
+        for number, freed in connection.execute("SELECT id, size FROM rollouts ORDER BY id").fetchall():
             if count <= MAX_GROUPS and size <= MAX_BYTES:
                 break
-            last, count, size = number, count - 1, size - one
+            last, count, size = number, count - 1, size - freed
         connection.execute("DELETE FROM rollouts WHERE id <= ?", (last,))
         return size
 
@@ -229,20 +229,20 @@ class RolloutStore:
 
 
 def read_page(
-    folder: Path, *, before: int | None = None, limit: int = 50, peer: str | None = None, mine: bool | None = None
+    folder: Path, *, before: int | None = None, limit: int = 50, peer: str | None = None, own: bool | None = None
 ) -> RolloutPage:
     """The newest groups with an id below `before`, of one peer or of one side only. No file: an empty page.
 
     Raises UnreadableError.
     """
-    conditions = {"id < ?": before, "peer = ?": peer, "mine = ?": mine}
-    asked = {condition: value for condition, value in conditions.items() if value is not None}
-    where = f"WHERE {' AND '.join(asked)}" if asked else ""
+    conditions = {"id < ?": before, "peer = ?": peer, "mine = ?": own}
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    where = f"WHERE {' AND '.join(given)}" if given else ""
     with _reading(folder / FILE) as connection:
         if connection is None:
             return RolloutPage(rollouts=[], older=None)
         rows = connection.execute(
-            f"SELECT id, line FROM rollouts {where} ORDER BY id DESC LIMIT ?", (*asked.values(), limit + 1)
+            f"SELECT id, line FROM rollouts {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit + 1)
         ).fetchall()
         lines = [_numbered(msgspec.json.decode(line, type=RolloutLine), number) for number, line in rows[:limit]]
     return RolloutPage(rollouts=lines, older=lines[-1].id if len(rows) > limit else None)
@@ -254,8 +254,8 @@ def read_rollout(folder: Path, number: int) -> Rollout | None:
         row = connection and connection.execute("SELECT body FROM rollouts WHERE id = ?", (number,)).fetchone()
         if not row:
             return None
-        made = msgspec.json.decode(row[0], type=Rollout)
-    return msgspec.structs.replace(made, line=_numbered(made.line, number))
+        rollout = msgspec.json.decode(row[0], type=Rollout)
+    return msgspec.structs.replace(rollout, line=_numbered(rollout.line, number))
 
 
 def _numbered(line: RolloutLine, number: int) -> RolloutLine:
@@ -285,7 +285,9 @@ def _reading(path: Path) -> Generator[sqlite3.Connection | None]:
         return
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as one:
-            yield one
+        with contextlib.closing(
+            sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        ) as connection:
+            yield connection
     except (sqlite3.Error, msgspec.MsgspecError) as error:
         raise UnreadableError(f"{path} cannot be read: {error}") from error

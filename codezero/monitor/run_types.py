@@ -211,7 +211,7 @@ class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):
     peer_id: str
     """Who attempted it."""
     peer_name: str
-    mine: bool
+    own: bool = msgspec.field(name="mine")
     question: str
     """Its first 200 characters."""
     source: str
@@ -268,7 +268,7 @@ class BoardLine(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     votes: int
     last_round: int
-    mine: bool
+    own: bool = msgspec.field(name="mine")
 
 
 class Leaderboard(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,8 +67,8 @@ class Trendline:
         return Measurement(1, options.max_width)
 
 
-def render(state: RunState, *, height: int = 24, now: float | None = None, said: str = "") -> RenderableType:
-    """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `said` is the last row."""
+def render(state: RunState, *, height: int = 24, now: float | None = None, line: str = "") -> RenderableType:
+    """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `line` is the last row."""
     low, high = CODE_ROWS
     more = bool(state.tolerated) + bool(state.audit) + bool(state.trouble)
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
@@ -85,13 +85,13 @@ def render(state: RunState, *, height: int = 24, now: float | None = None, said:
         border_style="cyan",
         padding=(0, 1),
     )
-    return Group(run, _problem(state.problem, code_rows), _foot(state, said))
+    return Group(run, _problem(state.problem, code_rows), _foot(state, line))
 
 
-def _foot(state: RunState, said: str) -> Text:
-    """What was said, what is going on, or how to leave."""
+def _foot(state: RunState, line: str) -> Text:
+    """The last message, the present work, or how to leave."""
     busy, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
-    return Text(f" {said or busy}", "bold yellow" if said else style, no_wrap=True, overflow="ellipsis")
+    return Text(f" {line or busy}", "bold yellow" if line else style, no_wrap=True, overflow="ellipsis")
 
 
 def facts_line(state: RunState) -> str:
@@ -264,7 +264,7 @@ class LiveView:
     def _draw(self) -> RenderableType:
         if self._state is None:
             return Text()
-        return render(self._state, height=self._console.height, now=time.time(), said=self._said)
+        return render(self._state, height=self._console.height, now=time.time(), line=self._said)
 
 
 def terminal_console(stream: io.TextIOBase | None = None) -> Console | None:

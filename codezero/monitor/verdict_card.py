@@ -62,7 +62,7 @@ def believes(verdict: Verdict) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class JudgedProblem:
     """A problem's attempts with their verdicts."""
 
     scored: ScoredGroup
@@ -108,7 +108,7 @@ class Marked:
         return line
 
 
-def card(marked: Marked) -> RenderableType:
+def card(marked: JudgedProblem) -> RenderableType:
     """One problem with a row for each attempt."""
     scored, executed, mistaken = marked.scored, marked.executed, marked.mistaken()
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
@@ -120,7 +120,7 @@ def card(marked: Marked) -> RenderableType:
     table.add_column("why", ratio=1, overflow="fold")
     for index, verdict in enumerate(scored.verdicts):
         shown = [] if executed is None else [_shown(executed[index], mistaken[index])]
-        told = (
+        reward = (
             Text("—", "yellow")
             if verdict.status is Status.UNAVAILABLE
             else Text(f"{verdict.reward:.2f}", colour(verdict.reward))
@@ -128,7 +128,7 @@ def card(marked: Marked) -> RenderableType:
         why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
         table.add_row(
             str(index + 1),
-            told,
+            reward,
             Text(verdict.status.value.replace("_", " "), STYLES[verdict.status]),
             *shown,
             Text(why),
@@ -160,9 +160,9 @@ def colour(reward: float) -> str:
     return "green" if reward >= GOOD else "red" if reward < POOR else "yellow"
 
 
-def summary(marked: Sequence[Marked], known: Metrics) -> RenderableType:
+def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
     """What it adds up to, and how far to believe it."""
-    verdicts = [verdict for one in marked for verdict in one.scored.verdicts]
+    verdicts = [verdict for problem in marked for verdict in problem.scored.verdicts]
     trainable = [verdict for verdict in verdicts if verdict.trainable]
     lines = [Text(f"{count(len(marked), 'problem')}, {count(len(verdicts), 'attempt')}", "bold")]
     if trainable:
@@ -175,26 +175,26 @@ def summary(marked: Sequence[Marked], known: Metrics) -> RenderableType:
     masked = len(verdicts) - len(trainable)
     if masked:
         lines.append(Text(f"{count(masked, 'attempt')} quarantined or not to be told, in no figure", "yellow"))
-    if any(one.executed is not None for one in marked):
-        executed = [TRUTH[execution.outcome] for one in marked for execution in one.executed or ()]
+    if any(problem.executed is not None for problem in marked):
+        executed = [TRUTH[execution.outcome] for problem in marked for execution in problem.executed or ()]
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
         lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
     lines += [
         Text(line, "bold white on red")
-        for line in sum((one.contradictions() for one in marked), Contradictions()).lines()
+        for line in sum((problem.contradictions() for problem in marked), Contradictions()).lines()
     ]
     lines.append(Text(skill_line(known), "dim"))
     lines += _family_lines(marked, known)
     return Group(*lines)
 
 
-def _family_lines(marked: Sequence[Marked], known: Metrics) -> list[Text]:
+def _family_lines(marked: Sequence[JudgedProblem], known: Metrics) -> list[Text]:
     family = known.get("judge/calibrated_on")
     if family is None:
         return []
     lines = [Text(f"calibrated on {clean(str(family), 200)}; it is no judge of others", "dim")]
-    others = sum(not one.same_family for one in marked)
+    others = sum(not problem.same_family for problem in marked)
     if others:
         warning = f"{others} of {count(len(marked), 'problem')} {'is' if others == 1 else 'are'} of another family"
         remedy = "--audit executes the attempts, evaluator.canaries_from=FILE calibrates on problems of yours"
@@ -213,13 +213,13 @@ def skill_line(known: Metrics) -> str:
     return f"{skill}; it believes {false} of the wrong ones{weight}"
 
 
-def print_marked(marked: Iterable[tuple[Marked, Metrics]]) -> None:
+def print_marked(marked: Iterable[tuple[JudgedProblem, Metrics]]) -> None:
     """Print each card as it comes, then the summary. The metrics are of the judge."""
     console = Console(file=sys.stdout)
-    shown: list[Marked] = []
+    shown: list[JudgedProblem] = []
     skill: Metrics = {}
-    for one, known in marked:
+    for problem, known in marked:
         skill = known
-        shown.append(one)
-        console.print(card(one))
+        shown.append(problem)
+        console.print(card(problem))
     console.print(summary(shown, skill))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from codezero.config import NodeConfig
 from codezero.errors import SwarmError
-from codezero.login.page_process import Page, announce, wanted
+from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.swarm_view import SwarmView, summarise
 from codezero.monitor.text import clean
 from codezero.monitor.text import count as many
@@ -53,7 +53,7 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
     stop = Stop()
     nodes: list[FleetNode] = []
-    page = Page(config, ["network=peer", *overrides]) if wanted(config) else None
+    page = PageProcess(config, ["network=peer", *overrides]) if wanted(config) else None
     seats = deal(find_cards(config.model.device), count)
     print(f"codezero: {'goes on with' if any(base.glob(f'*/{LABEL}')) else 'new run'} {base.name}", flush=True)
     if sharing := told(seats):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from codezero.chain.late import LateChain
 from codezero.config import NodeConfig
 from codezero.config_learning import source_weights
-from codezero.login.page_process import Page, announce, wanted
+from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.models.ranks import Crew
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.plain import print_flushed
@@ -78,7 +78,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         crew = None
         if not proposes:
             config, overrides, crew = hire(config, overrides, stack)
-        page = stack.enter_context(Page(config, overrides)) if wanted(config) else None
+        page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder, stack)
         stack.callback(swarm.close)
         config = config if proposes else fit(config, overrides, folder.path)

@@ -14,14 +14,12 @@ from codezero.chain.devchain_process import ChainDirectory, Lock
 from codezero.chain.throw_away import ThrowAway
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
-from codezero.errors import WalletError
+from codezero.errors import HttpRefusal, WalletError
 from codezero.inspection.run_files import RunFiles
-from codezero.login.errors import Refusal
 from codezero.login.guard import Access
-from codezero.login.legacy import LegacyClients
 from codezero.login.login import Login
-from codezero.login.node_api import NodeApi
-from codezero.login.page_process import Ready
+from codezero.login.node_api import LegacyClients, NodeApi
+from codezero.login.page_process import PageReady
 from codezero.login.server import build_app, find_entry, harden, serve
 from codezero.login.store import Folder
 from codezero.monitor.api import DataApi
@@ -41,7 +39,7 @@ LOOK_SECONDS = 1.0
 """Between two looks whether the process that serves the page has ended."""
 
 
-def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[Ready], None]) -> None:
+def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady], None]) -> None:
     """Until SIGINT or SIGTERM. `run`: show this folder alone. `tell` hears what came of it, and each new claim code.
 
     Another process that serves this folder's page already is waited for. Raises LoginError.
@@ -56,11 +54,13 @@ def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[Ready], Non
         lock = Lock(directory / SERVING)
         stack.callback(lock.close)
         if not lock.take():
-            tell(Ready(url=url, standby=True))
+            tell(PageReady(url=url, standby=True))
             if not _taken_over(lock):
                 return
         asyncio.run(
-            _serve(config, run, stack, lambda code: tell(Ready(url=url, code=code)), lambda: tell(Ready(url=url)))
+            _serve(
+                config, run, stack, lambda code: tell(PageReady(url=url, code=code)), lambda: tell(PageReady(url=url))
+            )
         )
 
 
@@ -133,7 +133,7 @@ class NodeWallet:
             return open_wallet(self._config.chain).sign_transaction(fields)
         try:
             return KeystoreWallet.of_key(self._login.vault.key()).sign_transaction(fields)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             raise WalletError(refusal.text) from refusal
 
 

@@ -17,9 +17,8 @@ from codezero.errors import ChainError
 from codezero.inspection.run_files import RunFiles
 from codezero.monitor.api import DataApi
 from codezero.monitor.api_streams import Streams
-from codezero.monitor.board import Board
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.reader import RunReader
+from codezero.monitor.reader import ChainStandings, RunReader
 from codezero.types import Metrics
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -60,7 +59,7 @@ def played(folder: Path, upto: int = 20, *texts: str) -> RunMonitor:
     return made
 
 
-def no_chain() -> Board:
+def no_chain() -> ChainStandings:
     raise ChainError("there is no chain here")
 
 
@@ -102,7 +101,7 @@ class Served:
 
 @contextlib.contextmanager
 def served(
-    base: Path, *, board: Callable[[], Board] = no_chain, pause: float = 0.05, silence: float = 15.0
+    base: Path, *, board: Callable[[], ChainStandings] = no_chain, pause: float = 0.05, silence: float = 15.0
 ) -> Generator[Served]:
     """While this lasts; `stop` ends it earlier."""
     loop = asyncio.new_event_loop()

@@ -17,8 +17,7 @@ from codezero.chain.gateway import ContractGateway
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
-from codezero.login.legacy import LegacyClients
-from codezero.login.node_api import Gateway, NodeApi
+from codezero.login.node_api import Gateway, LegacyClients, NodeApi
 from codezero.login.store import Folder
 
 ADDRESS = "0x" + "Ab" * 20

@@ -12,7 +12,7 @@ from builders_node_api import Client, Member, contract, serving
 
 from codezero.chain.contract import coordinator_artifact
 from codezero.errors import LoginError
-from codezero.login.legacy import FILE, LegacyClients
+from codezero.login.node_api import ORG_FILE, LegacyClients
 from codezero.login.store import Folder
 
 AWK = r"""BEGIN { FS = "\"" } !/^[ \t]*[{}]/ { print $(NF - 1); exit }"""
@@ -97,7 +97,7 @@ def test_only_this_machine_is_admitted(tmp_path: Path, remote: str, admitted: bo
 
 def test_the_id_is_kept_where_the_original_s_scripts_look_for_it(tmp_path: Path) -> None:
     made = LegacyClients(Folder(tmp_path)).org_id
-    path = tmp_path / FILE
+    path = tmp_path / ORG_FILE
     found = subprocess.run(["awk", AWK, str(path)], capture_output=True, text=True, check=True).stdout
     assert found.strip() == made == LegacyClients(Folder(tmp_path)).org_id
     assert json.loads(path.read_text()) == {made: {"orgId": made}}
@@ -106,7 +106,7 @@ def test_the_id_is_kept_where_the_original_s_scripts_look_for_it(tmp_path: Path)
 
 def test_a_file_without_an_id_is_named(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.write(FILE, b"{}")
+    folder.write(ORG_FILE, b"{}")
     with pytest.raises(LoginError, match=r"userData\.json holds no orgId; remove it"):
         LegacyClients(folder)
 

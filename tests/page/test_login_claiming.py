@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders_login import Clock, ThrowAway
 
-from codezero.login.errors import LockedError, Refusal
+from codezero.errors import HttpRefusal, LockedError
 from codezero.login.login import Login
 from codezero.login.sessions import MAX_TICKETS, Tickets
 from codezero.login.vault import Passphrase, Scrypt
@@ -59,7 +59,7 @@ def test_of_two_claims_at_once_one_wins(tmp_path: Path) -> None:
         )
 
     ended = asyncio.run(both())
-    refused = [one for one in ended if isinstance(one, Refusal)]
+    refused = [one for one in ended if isinstance(one, HttpRefusal)]
     assert len(refused) == 1 and refused[0].status == 409
     winner = OPENER if isinstance(ended[0], str) else OPENER[::-1]
     assert login.vault.open(login.owner("passphrase"), winner) == login.vault.key()
@@ -81,7 +81,7 @@ def test_the_cipher_text_belongs_to_its_account_and_method(tmp_path: Path) -> No
     file = tmp_path / "login" / "owner.json"
     account = login.owner("passphrase").account
     file.write_bytes(file.read_bytes().replace(account.encode(), b"0x" + b"11" * 20))
-    with pytest.raises(Refusal, match="wrong"):
+    with pytest.raises(HttpRefusal, match="wrong"):
         asyncio.run(login.enter(login.owner("passphrase"), OPENER, "wrong"))
 
 
@@ -89,5 +89,5 @@ def test_tickets_are_bounded_and_the_oldest_goes_first() -> None:
     tickets: Tickets[int] = Tickets(Clock())
     given = [tickets.give(number) for number in range(MAX_TICKETS + 1)]
     assert tickets.take(given[-1]) == MAX_TICKETS and tickets.take(given[1]) == 1
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpRefusal):
         tickets.take(given[0])

@@ -11,7 +11,7 @@ from builders_login import Page, page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.login.errors import Refusal
+from codezero.errors import HttpRefusal
 from codezero.login.passkey import authenticate, register
 from codezero.login.schema import Assertion, Attestation, Authentication, Registration
 from codezero.login.vault import Passkey
@@ -110,19 +110,19 @@ odd = fields.map(lambda change: json.dumps(json.loads(client_data("webauthn.get"
 def test_no_attestation_gives_a_fault(told: bytes) -> None:
     client = CREATED["response"]["clientDataJSON"]
     credential = Registration(encode(KEY.id), encode(KEY.id), "public-key", Attestation(client, encode(told)))
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(HttpRefusal):
         passkey = register(credential, CHALLENGE, ORIGIN, SALT)
-        with contextlib.suppress(Refusal):
+        with contextlib.suppress(HttpRefusal):
             authenticate(signed(GOT), CHALLENGE, ORIGIN, passkey)
 
 
 @given(client=clients | odd.map(str.encode), data=mutated(decode(GOT["response"]["authenticatorData"])))
 @settings(max_examples=300)
 def test_no_assertion_gives_a_fault_or_is_believed(client: bytes, data: bytes) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpRefusal):
         authenticate(signed(GOT, client=client), CHALLENGE, ORIGIN, KNOWN)
     if data != decode(GOT["response"]["authenticatorData"]):
-        with pytest.raises(Refusal):
+        with pytest.raises(HttpRefusal):
             authenticate(signed(GOT, data=data), CHALLENGE, ORIGIN, KNOWN)
 
 

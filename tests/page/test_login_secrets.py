@@ -10,8 +10,8 @@ import pytest
 from authenticator import Authenticator, decode
 from builders_login import PASSPHRASE, Page, page
 
-from codezero.login.page_process import Page as PageProcess
-from codezero.login.signing import Transaction
+from codezero.login.page_process import PageProcess
+from codezero.login.signing import TransactionFields
 from codezero.settings import compose, quoted
 
 
@@ -82,7 +82,7 @@ def test_no_answer_tells_the_key_or_repeats_a_passphrase(tmp_path: Path) -> None
 def test_the_key_is_in_no_repr(tmp_path: Path) -> None:
     with page(tmp_path) as tab:
         tab.claim_with(Authenticator())
-        shown = f"{tab.login!r} {vars(tab.login)} {vars(tab.login.vault)} {Transaction}"
+        shown = f"{tab.login!r} {vars(tab.login)} {vars(tab.login.vault)} {TransactionFields}"
         assert all(spelling.decode("latin-1") not in shown for spelling in spellings(tab.login.vault.key()))
 
 
