@@ -19,21 +19,22 @@ from typing import Any
 import psutil
 import pytest
 import torch
+import torch.distributed
 from builders_models import random_rows, tiny_policy
 from test_run import command, rows, run, wait_for_iteration
 
 from codezero.config import NodeConfig, SolverConfig
 from codezero.config_learning import ModelConfig
 from codezero.errors import ConfigError, RankError
-from codezero.models.dealt import deal as deal_prompts
+from codezero.models import distributed
+from codezero.models.distributed import Workers
+from codezero.models.distributed import split as split_prompts
 from codezero.models.load import LoadedModel
-from codezero.models.ranks import Crew
 from codezero.models.sampler import Sampler
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, Row, split
 from codezero.solver.learner import TrlLearner
-from codezero.solver.parallel import ParallelLearner, deal
 from codezero.wiring import models as wiring_models
-from codezero.wiring.models import build_learner, build_sampler, hire, load_policy, tell_beginning
+from codezero.wiring.models import build_learner, build_sampler, join_ranks, load_policy, start_workers
 
 SECONDS = 120.0
 """A dead rank has to be noticed by then, on a busy machine."""
@@ -45,14 +46,13 @@ class Pair:
     """Rank 0, with one further rank."""
 
     config: NodeConfig
-    crew: Crew
+    workers: Workers
     policy: LoadedModel
-    learner: ParallelLearner
+    learner: TrlLearner
 
     def sampler(self) -> Sampler:
-        """Deals out what it draws."""
         with contextlib.ExitStack() as stack:
-            return build_sampler(self.config, self.policy, lambda _: None, stack, crew=self.crew)
+            return build_sampler(self.config, self.policy, lambda _: None, stack, group=self.learner.group)
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +71,18 @@ class Keeper:
     pair: Pair | None = None
 
     def start(self, config: NodeConfig) -> Pair:
-        crew = Crew([{"OMP_NUM_THREADS": "1"}])
-        tell_beginning(config, crew)
+        workers = Workers([{"OMP_NUM_THREADS": "1"}])
+        group = join_ranks(config, workers)
         policy = load_policy(config, lambda _: None)
-        learner = build_learner(config, policy, crew=crew)
-        assert isinstance(learner, ParallelLearner)
-        self.pair = Pair(config, crew, policy, learner)
+        self.pair = Pair(config, workers, policy, build_learner(config, policy, group=group))
         return self.pair
 
     def close(self) -> None:
         if self.pair is not None:
-            self.pair.learner.group.close()
-            self.pair.crew.close()
-            assert all(gone(pid) for pid in self.pair.crew.processes)
+            self.pair.workers.close()
+            if torch.distributed.is_initialized():  # where a worker had ended before
+                torch.distributed.destroy_process_group()
+            assert all(gone(pid) for pid in self.pair.workers.processes.pids().values())
             self.pair = None
 
 
@@ -97,7 +96,7 @@ def keeper() -> Generator[Keeper]:
 @pytest.fixture
 def pair(keeper: Keeper, config: NodeConfig, tmp_path: Path) -> Pair:
     """Both ranks as they begin."""
-    if keeper.pair is None or any(gone(pid) for pid in keeper.pair.crew.processes):
+    if keeper.pair is None or any(gone(pid) for pid in keeper.pair.workers.processes.pids().values()):
         keeper.close()
         return keeper.start(config)
     (tmp_path / "beginning").mkdir()
@@ -150,14 +149,15 @@ def test_five_updates_are_those_of_one_process_and_leave_both_ranks_alike(
     single = alone(pair.config)
     expected, found = gradients_of(single, monkeypatch), gradients_of(pair.learner, monkeypatch)
     prints: list[int] = []
-    hear = pair.crew.hear
+    assert pair.learner.group is not None
+    receive = pair.learner.group.replies
 
     def note(kind: Any) -> list[Any]:
-        answers = hear(kind)
-        prints.extend(answers)
-        return answers
+        replies = receive(kind)
+        prints.extend(replies)
+        return replies
 
-    monkeypatch.setattr(pair.crew, "hear", note)
+    monkeypatch.setattr(pair.learner.group, "replies", note)
     for seed in range(5):
         one, two = single.update(uneven(seed)), pair.learner.update(uneven(seed))
         assert dataclasses.astuple(two) == pytest.approx(dataclasses.astuple(one), rel=1e-5, abs=1e-6)
@@ -214,7 +214,7 @@ def test_samples_come_in_order_and_again_for_the_same_seed(pair: Pair) -> None:
 @pytest.mark.parametrize("call", ["update", "sample"])
 def test_a_rank_that_is_killed_ends_the_call(pair: Pair, call: str) -> None:
     """It stands still first, so that rank 0 is in the middle of waiting for it."""
-    (pid,) = pair.crew.processes
+    pid = pair.workers.processes.pids()[0]
     os.kill(pid, signal.SIGSTOP)
     killer = threading.Timer(1.0, os.kill, (pid, signal.SIGKILL))
     killer.start()
@@ -225,32 +225,36 @@ def test_a_rank_that_is_killed_ends_the_call(pair: Pair, call: str) -> None:
             pair.sampler().sample(PROMPTS, group_size=2, max_new_tokens=4, temperature=1.0, generator_seed=1)
 
 
-def test_a_rank_that_fails_says_why(config: NodeConfig) -> None:
+def test_a_rank_that_fails_says_why(keeper: Keeper, config: NodeConfig) -> None:
+    keeper.close()
     broken = dataclasses.replace(config, model=dataclasses.replace(config.model, solver="/nowhere"))
-    with Crew([{}]) as crew, pytest.raises(RankError, match=r"exit code 1: solver: /nowhere is not a"):
-        tell_beginning(broken, crew)
-        build_learner(config, load_policy(config, lambda _: None), crew=crew)
+    with contextlib.closing(Workers([{}])) as workers:
+        group = join_ranks(broken, workers)
+        with pytest.raises(RankError, match=r"exit code 1: solver: /nowhere is not a"):
+            build_learner(config, load_policy(config, lambda _: None), group=group)
+    torch.distributed.destroy_process_group()
 
 
-def test_a_node_that_waits_for_who_is_gone_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codezero.models.ranks.GRACE_SECONDS", 0.1)
-    told: list[str] = []
+def test_a_node_that_waits_for_a_dead_rank_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "GRACE_SECONDS", 0.1)
+    messages: list[str] = []
     ended = threading.Event()
 
-    def end(gone: str) -> None:
-        told.append(gone)
+    def end(message: str) -> None:
+        messages.append(message)
         ended.set()
 
-    with Crew([{}], give_up=end) as crew:
-        os.kill(crew.processes[0], signal.SIGKILL)
+    monkeypatch.setattr(distributed, "give_up", end)
+    with contextlib.closing(Workers([{}])) as workers:
+        os.kill(workers.processes.pids()[0], signal.SIGKILL)
         assert ended.wait(SECONDS)
-    assert told == ["rank 1 of 2 is gone (killed by SIGKILL)"]
+    assert messages == ["rank 1 of 2 is gone (killed by SIGKILL)"]
 
 
 def test_ranks_end_with_their_node() -> None:
     program = (
-        "import time; from codezero.models.ranks import Crew; "
-        "print(*Crew([{}, {}]).processes, flush=True); time.sleep(600)"
+        "import time; from codezero.models.distributed import Workers; "
+        "print(*Workers([{}, {}]).processes.pids().values(), flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as node:
         assert node.stdout is not None
@@ -266,48 +270,47 @@ def test_ranks_end_with_their_node() -> None:
 
 def test_rows_are_dealt_by_whole_groups_and_evenly() -> None:
     batch = uneven(0)
-    shares = deal(batch.rows, 3)
+    shares = split(batch.rows, 3)
     assert sorted(map(id, batch.rows)) == sorted(id(row) for share in shares for row in share)
     prompts = [{row.prompt_ids for row in share} for share in shares]
     assert sum(map(len, prompts)) == len(set().union(*prompts)) == 5
     assert len(shares[0]) == 7 and all(prompts)
-    assert deal(batch.rows[:7], 2)[1] == []
+    assert split(batch.rows[:7], 2)[1] == []
 
 
 def test_prompts_are_dealt_long_and_short_alike() -> None:
-    assert deal_prompts([[0] * 5, [0], [0] * 9, [0] * 2], 2) == [[1, 0], [3, 2]]
-    assert deal_prompts([[0]], 3) == [[0], [], []]
+    assert split_prompts([[0] * 5, [0], [0] * 9, [0] * 2], 2) == [[1, 0], [3, 2]]
+    assert split_prompts([[0]], 3) == [[0], [], []]
 
 
 def test_as_many_ranks_as_cards_or_fewer(config: NodeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    hired: list[list[dict[str, str]]] = []
+    started: list[tuple[list[dict[str, str]], str]] = []
 
-    class Hired:
-        def __init__(self, seats: list[dict[str, str]]) -> None:
-            hired.append(seats)
+    class Recorder(contextlib.closing[Any]):
+        def __init__(self, environments: list[dict[str, str]], backend: str) -> None:
+            super().__init__(self)
+            started.append((environments, backend))
 
-    class Stack:
-        def enter_context(self, one: object) -> object:
-            return one
-
-    def asked(gpus: int, cards: list[str]) -> tuple[int, list[str | None], str]:
+    def start(gpus: int, cards: list[str]) -> tuple[int, list[str | None], str]:
         monkeypatch.setattr(wiring_models, "find_cards", lambda _: cards)
-        monkeypatch.setattr(wiring_models, "Crew", Hired)
+        monkeypatch.setattr(distributed, "Workers", Recorder)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "untouched")
-        hired.clear()
-        told = dataclasses.replace(config, model=dataclasses.replace(config.model, gpus=gpus))
-        made, overrides, _ = hire(told, ["seed=1"], Stack())  # pyright: ignore[reportArgumentType]
-        assert list(overrides) == ["seed=1"] + ([f"model.gpus={made.model.gpus}"] if gpus != 1 else [])
-        seats = [seat.get("CUDA_VISIBLE_DEVICES") for seat in hired[0]] if hired else []
-        return made.model.gpus, seats, os.environ["CUDA_VISIBLE_DEVICES"]
+        started.clear()
+        wanted = dataclasses.replace(config, model=dataclasses.replace(config.model, gpus=gpus))
+        with contextlib.ExitStack() as stack:
+            resolved, overrides, _ = start_workers(wanted, ["seed=1"], stack)
+        assert list(overrides) == ["seed=1"] + ([f"model.gpus={resolved.model.gpus}"] if gpus != 1 else [])
+        assert all(backend == ("nccl" if cards else "gloo") for _, backend in started)
+        visible = [one.get("CUDA_VISIBLE_DEVICES") for environments, _ in started for one in environments]
+        return resolved.model.gpus, visible, os.environ["CUDA_VISIBLE_DEVICES"]
 
-    assert asked(1, ["0", "1"]) == (1, [], "untouched")
-    assert asked(0, ["0", "GPU-b", "2"]) == (3, ["GPU-b", "2"], "0")
-    assert asked(2, ["4", "5", "6"]) == (2, ["5"], "4")
-    assert asked(0, []) == (1, [], "untouched")
-    assert asked(3, []) == (3, [None, None], "untouched")
+    assert start(1, ["0", "1"]) == (1, [], "untouched")
+    assert start(0, ["0", "GPU-b", "2"]) == (3, ["GPU-b", "2"], "0")
+    assert start(2, ["4", "5", "6"]) == (2, ["5"], "4")
+    assert start(0, []) == (1, [], "untouched")
+    assert start(3, []) == (3, [None, None], "untouched")
     with pytest.raises(ConfigError, match="2 cards are visible"):
-        asked(3, ["0", "1"])
+        start(3, ["0", "1"])
 
 
 @pytest.mark.slow
@@ -325,7 +328,7 @@ def test_a_node_whose_rank_is_killed_ends_with_an_error(tmp_path: Path) -> None:
     started = command(tmp_path, "model.gpus=2", "model.device=cpu", "evals.every=0", "monitor.view=off")
     with subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as node:
         wait_for_iteration(tmp_path, node, 1)
-        ranks = [one for one in psutil.Process(node.pid).children() if "codezero.ops.rank" in one.cmdline()]
+        ranks = [one for one in psutil.Process(node.pid).children() if "codezero.wiring.rank" in one.cmdline()]
         assert len(ranks) == 1
         ranks[0].kill()
         _, said = node.communicate(timeout=2 * SECONDS)

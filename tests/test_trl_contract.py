@@ -18,8 +18,17 @@ from trl.trainer.utils import add_fused_lm_head
 from codezero.config import SolverConfig
 from codezero.solver import learner as learner_module
 from codezero.solver.batch import Batch, collate
-from codezero.solver.learner import TRL_CONTRACT, TrlLearner
+from codezero.solver.learner import TrlLearner
 
+TRL_CONTRACT = (
+    "GRPOTrainer.compute_loss(model, inputs) with the keys of batch.collate and num_items_in_batch",
+    "it calls model(input_ids, attention_mask, labels, fused_lm_head=True) and reads log_probs and entropy",
+    "GRPOTrainer.current_gradient_accumulation_steps divides every loss",
+    "GRPOTrainer.beta weighs the KL to ref_per_token_logps",
+    "GRPOTrainer._metrics['train'] receives the share of clipped tokens",
+    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction",
+)
+"""What the learner relies on beyond TRL's documented interface."""
 DOCUMENTED = {"accelerator", "create_optimizer"}
 """Of `transformers.Trainer`."""
 

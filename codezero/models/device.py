@@ -109,14 +109,6 @@ def ran_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def release_cached(device: torch.device) -> None:
-    """Give back what the allocator keeps for later, so that pieces of another size find room."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    elif device.type == "mps":
-        torch.mps.empty_cache()
-
-
 def keep_to_share(device: torch.device, share: float) -> None:
     """On CUDA, let this process run out of memory at its share rather than another process at its own."""
     if device.type == "cuda" and share < 1:

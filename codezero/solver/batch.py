@@ -63,11 +63,31 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OptimizerStep:
     loss: float
     grad_norm: float
     clip_share: float
     finite: bool
+
+
+def by_prompt(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows' groups, in the order of their first rows."""
+    groups: dict[tuple[int, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.prompt_ids, []).append(row)
+    return list(groups.values())
+
+
+def split(rows: Sequence[Row], ranks: int) -> list[list[Row]]:
+    """Whole groups for each rank: the largest first, to the rank with the fewest tokens. Every rank finds the same."""
+
+    def tokens(group: Sequence[Row]) -> int:
+        return sum(len(row.prompt_ids) + len(row.completion_ids) for row in group)
+
+    shares: list[list[Row]] = [[] for _ in range(ranks)]
+    for group in sorted(by_prompt(rows), key=tokens, reverse=True):
+        min(shares, key=tokens).extend(group)
+    return shares
 
 
 def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str, Tensor]:

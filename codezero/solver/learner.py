@@ -1,8 +1,8 @@
 """The optimiser of the policy: `trl.GRPOTrainer` as a library of loss, optimiser and precision; never `train()`.
 
 We bring rows that are sampled, judged and weighed already, so of TRL only the loss is called (`compute_loss`), on
-batches of our own making. What that relies on beyond TRL's documented interface is listed in `TRL_CONTRACT`, and
-`tests/test_trl_contract.py` checks each entry against the installed version. Does not sample, judge or choose rows.
+batches of our own making. `tests/test_trl_contract.py` lists what that relies on beyond TRL's documented interface,
+and checks each entry against the installed version. Does not sample, judge or choose rows.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -15,35 +15,33 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from accelerate.utils import release_memory
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
-from codezero.errors import ConfigError, ModelError
-from codezero.models.device import ran_out_of_memory, release_cached
+from codezero.errors import ConfigError, ModelError, RankError
+from codezero.models.device import ran_out_of_memory
 from codezero.models.fast_decode import is_lean
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, Row, Step, Update, collate
+from codezero.solver.batch import Batch, OptimizerStep, Row, Update, by_prompt, collate, split
 from codezero.solver.logprobs import completion_logprobs, head_is_plain
 from codezero.solver.packed_attention import packed_logprobs
 from codezero.solver.policy_files import load_policy, read_counters, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 
+if TYPE_CHECKING:
+    from codezero.models.distributed import RankGroup
+
 logger = logging.getLogger(__name__)
 
-TRL_CONTRACT = (
-    "GRPOTrainer.compute_loss(model, inputs) with the keys of batch.collate and num_items_in_batch",
-    "it calls model(input_ids, attention_mask, labels, fused_lm_head=True) and reads log_probs and entropy",
-    "GRPOTrainer.current_gradient_accumulation_steps divides every loss",
-    "GRPOTrainer.beta weighs the KL to ref_per_token_logps",
-    "GRPOTrainer._metrics['train'] receives the share of clipped tokens",
-    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction",
-)
 COUNTERS = "learner.json"
+LEARN, LOAD = "learn", "load"
+"""Commands of rank 0 to the workers."""
 
 T = TypeVar("T")
 
@@ -55,12 +53,23 @@ class TrlLearner:
     in that half precision on CUDA; frozen ones beneath an adapter stay as they are. When memory runs out, the step
     is done again from its rows in smaller micro-batches, for the rest of the run. Raises ConfigError when several
     GPUs are visible to this one process.
+
+    On several ranks each computes the gradient of its share of the rows and takes the step of all with an optimiser of
+    its own. Rank 0 has the workers do what it does, and raises RankError where their weights differ from its own.
     """
 
-    def __init__(self, policy: LoadedModel, config: SolverConfig, *, activation_checkpointing: bool = False):
+    def __init__(
+        self,
+        policy: LoadedModel,
+        config: SolverConfig,
+        *,
+        activation_checkpointing: bool = False,
+        group: "RankGroup | None" = None,
+    ):
         if policy.device.type == "cuda" and torch.cuda.device_count() > 1:
             raise ConfigError("several GPUs are visible; model.gpus=0 uses them all, CUDA_VISIBLE_DEVICES=0 one")
-        self.policy, self.config = policy, config
+        self.policy, self.config, self.group = policy, config, group
+        self._workers = group if group is not None and group.rank == 0 else None
         self.steps = 0
         """Optimiser steps taken."""
         self.skipped = 0
@@ -88,12 +97,15 @@ class TrlLearner:
         if self._reference is not None:
             self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
         policy.model.eval()
+        self._compare_ranks()
 
     def update(self, batch: Batch) -> Update:
         """One pass over the rows, in `minibatches` optimiser steps. Without gradient to follow no weight moves.
 
         Rows of advantage 0 are not computed (unless a KL leash pulls on them too), but count in the mean.
         """
+        if self._workers is not None:
+            self._workers.send(LEARN, batch)
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         minibatches = self._minibatches(live)
         share = (batch.row_count / self.config.minibatches, batch.token_count / self.config.minibatches)
@@ -105,6 +117,7 @@ class TrlLearner:
         done = [step for step in steps if step.finite]
         self.steps += len(done)
         self.skipped += len(steps) - len(done)
+        self._compare_ranks()
         return Update(
             loss=_mean([step.loss for step in done]),
             grad_norm=_mean([step.grad_norm for step in done]),
@@ -147,18 +160,36 @@ class TrlLearner:
         counters = read_counters(folder / COUNTERS, ("steps", "skipped", "updates"))
         load_policy(self.policy, self._optimizer, folder)
         self.steps, self.skipped, self.updates = counters
+        if self._workers is not None:
+            self._workers.send(LOAD, str(folder))
+            self._compare_ranks()
 
-    def _step(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> Step:
+    def fingerprint(self) -> int:
+        """Of the bits of every trained weight."""
+        bits = [weight.detach().contiguous().view(torch.int32).sum(dtype=torch.int64) for weight in self._trained()]
+        return int(torch.stack(bits).sum())
+
+    def _compare_ranks(self) -> None:
+        """On rank 0, once the workers have done the same."""
+        if self._workers is not None and any(theirs != self.fingerprint() for theirs in self._workers.replies(int)):
+            raise RankError("the ranks' weights have drifted apart; use cards of one kind, or model.gpus=1")
+
+    def _trained(self) -> list[Tensor]:
+        return [weight for group in self._optimizer.param_groups for weight in group["params"]]
+
+    def _step(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> OptimizerStep:
         """One optimiser step. Micro-batches bound memory; their gradients add up to that of the whole."""
 
-        own = self._share(rows)
+        own = rows if self.group is None else split(rows, self.group.size)[self.group.rank]
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
             parts = [self._backward(micro, share_rows, share_tokens) for micro in self._micro_batches(own)]
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
-        loss, clipped = self._summed(*self._within_memory(follow, len(own)))
+        loss, clipped = self._within_memory(follow, len(own))
+        if self.group is not None:
+            loss, clipped = self.group.sum_gradients(self._trained(), loss, clipped)
         norm = float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
         finite = math.isfinite(loss) and math.isfinite(norm)
         if not finite:
@@ -170,15 +201,7 @@ class TrlLearner:
                 group["lr"] = learning_rate(self.config, self.steps)
             self._optimizer.step()
         self._optimizer.zero_grad()
-        return Step(loss, norm, clipped / sum(len(row.completion_ids) for row in rows), finite)
-
-    def _share(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Which of an optimiser step's rows this process computes."""
-        return rows
-
-    def _summed(self, loss: float, clipped: float) -> tuple[float, float]:
-        """Over all processes that compute a part of the step; their gradients too."""
-        return loss, clipped
+        return OptimizerStep(loss, norm, clipped / sum(len(row.completion_ids) for row in rows), finite)
 
     def _within_memory(self, work: Callable[[], T], rows: int) -> T:
         """What `work` returns, which reads `rows` rows in micro-batches: with fewer at once until memory suffices.
@@ -200,7 +223,7 @@ class TrlLearner:
                     ) from error
                 self.micro_batch_rows = tried // 2
             # Outside the handler: while the error lives, so do the frames that hold the tensors.
-            release_cached(self.policy.device)
+            release_memory()
             self.halvings += 1
             logger.warning(
                 "out of memory with %d rows in a forward pass; %d from here on", tried, self.micro_batch_rows
@@ -259,14 +282,11 @@ class TrlLearner:
 
     def _minibatches(self, rows: Sequence[Row]) -> list[list[Row]]:
         """Whole groups, dealt at random: a group's pushes cancel within one step, and its prompt is read once."""
-        groups: dict[tuple[int, ...], list[Row]] = {}
-        for row in rows:
-            groups.setdefault(row.prompt_ids, []).append(row)
-        dealt = list(groups.values())
-        random.Random(self.updates).shuffle(dealt)
+        groups = by_prompt(rows)
+        random.Random(self.updates).shuffle(groups)
         self.updates += 1
         parts = self.config.minibatches
-        return [[row for group in dealt[i::parts] for row in group] for i in range(min(parts, len(dealt)))]
+        return [[row for group in groups[i::parts] for row in group] for i in range(min(parts, len(groups)))]
 
     def _micro_batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
         """Rows of one prompt beside each other and prompts alike in length, so that little is padded."""

@@ -4,40 +4,25 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from codezero.config import NodeConfig, SolverConfig
 from codezero.errors import ConfigError
-from codezero.models.ranks import ANSWER_SECONDS, Crew
 from codezero.nano import NANO
 from codezero.wiring.evaluator import Say
 from codezero.wiring.hardware import VISIBLE, find_cards, recomputes
 
 if TYPE_CHECKING:
-    import torch
-
-    from codezero.models.group import Group
+    from codezero.models.distributed import RankGroup, Workers
     from codezero.models.load import LoadedModel
     from codezero.models.sampler import Sampler
     from codezero.solver.learner import TrlLearner
-    from codezero.solver.parallel import Others, ParallelLearner
 
 logger = logging.getLogger(__name__)
 
-BEGIN, JOIN = "begin", "join"
-
-
-class Beginning(msgspec.Struct, frozen=True):
-    """What a rank has to know to load what rank 0 loads."""
-
-    config: NodeConfig
-    rank: int
-    size: int
-    meeting: str
+START = "start"
+"""The first command of rank 0 to the workers."""
 
 
 def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
@@ -78,13 +63,13 @@ def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solve
     return policy
 
 
-def hire(
+def start_workers(
     config: NodeConfig, overrides: Sequence[str], stack: contextlib.ExitStack
-) -> tuple[NodeConfig, Sequence[str], Crew | None]:
-    """Start the further ranks that `model.gpus` asks for, and leave the first card to this process.
+) -> "tuple[NodeConfig, Sequence[str], Workers | None]":
+    """Start the further ranks that `model.gpus` asks for, and leave the first GPU to this process, rank 0.
 
-    To be called before anything asks torch for cards. The config that is returned names their number, and so do the
-    overrides. Raises ConfigError when there are too few.
+    To be called before this process uses a GPU. The config and the overrides that are returned name the number of
+    ranks. Raises ConfigError when there are too few GPUs.
     """
     if config.model.gpus == 1:
         return config, overrides, None
@@ -99,10 +84,20 @@ def hire(
         os.environ[VISIBLE] = cards[0]
     if size == 1:
         return config, overrides, None
+    from codezero.models.distributed import Workers
+
     threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_of(size)))}
-    seats = [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(1, size)]
+    environments = [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(1, size)]
     logger.info("%d ranks compute together, on %s", size, f"cards {', '.join(cards[:size])}" if cards else "the CPU")
-    return config, overrides, stack.enter_context(Crew(seats))
+    workers = stack.enter_context(contextlib.closing(Workers(environments, "nccl" if cards else "gloo")))
+    return config, overrides, workers
+
+
+def join_ranks(config: NodeConfig, workers: "Workers") -> "RankGroup":
+    """Wait for every worker, and let it load the model; to be called before this process loads its own."""
+    group = workers.join()
+    group.send(START, config)
+    return group
 
 
 def threads_of(size: int) -> int:
@@ -110,67 +105,34 @@ def threads_of(size: int) -> int:
     return max(1, (os.cpu_count() or 1) // size)
 
 
-def use_share_of_threads(config: NodeConfig, policy: "LoadedModel", size: int) -> None:
+def use_share_of_threads(config: NodeConfig, policy: "LoadedModel") -> None:
     """As many CPU threads as configured; several ranks on a CPU would otherwise take all its cores each."""
     from codezero.models.load import TINY_PARAMETERS, use_threads
 
-    large = policy.model.num_parameters() >= TINY_PARAMETERS
-    alone = size == 1 or policy.device.type != "cpu" or not large
-    use_threads(policy.model, config.model.threads if alone else config.model.threads or threads_of(size))
-
-
-def tell_beginning(config: NodeConfig, crew: Crew | None) -> None:
-    """Let the further ranks load their models; to be called before this process loads its own."""
-    if crew is not None:
-        beginnings = [Beginning(config, rank, crew.size, str(crew.meeting)) for rank in range(1, crew.size)]
-        crew.tell(BEGIN, *beginnings)
+    shared = config.model.gpus > 1 and policy.device.type == "cpu" and policy.model.num_parameters() >= TINY_PARAMETERS
+    use_threads(policy.model, config.model.threads or (threads_of(config.model.gpus) if shared else 0))
 
 
 def build_learner(
-    config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None, *, crew: Crew | None = None
+    config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None, *, group: "RankGroup | None" = None
 ) -> "TrlLearner":
-    """`training`: how; None: as the solver. With a crew: waits until every rank has loaded its model, and makes them
-    all the same. Raises RankError.
+    """`training`: how; None: as the solver. On rank 0 of a group: waits until every worker has loaded its model.
+
+    Raises RankError.
     """
-    if crew is not None:
-        crew.hear(type(None))
-        beginning = Beginning(config, 0, crew.size, str(crew.meeting))
-
-        def join() -> "Group":
-            crew.tell(JOIN)
-            try:
-                group = join_group(beginning, policy.device)
-            except RuntimeError as error:
-                raise crew.failure(error) from error
-            crew.leaving.append(group.close)
-            crew.hear(type(None))
-            return group
-
-        return learner_of(config, policy, join, crew)
     from codezero.solver.learner import TrlLearner
 
-    settings = training or config.solver
-    return TrlLearner(policy, settings, activation_checkpointing=recomputes(config, policy.model.num_parameters()))
-
-
-def learner_of(
-    config: NodeConfig, policy: "LoadedModel", join: "Callable[[], Group]", others: "Others | None" = None
-) -> "ParallelLearner":
-    """Of one rank among several."""
-    from codezero.solver.parallel import ParallelLearner
-
     again = recomputes(config, policy.model.num_parameters())
-    return ParallelLearner(policy, config.solver, join, others, activation_checkpointing=again)
-
-
-def join_group(told: Beginning, device: "torch.device") -> "Group":
-    from codezero.models.group import Group
-
-    return Group(told.rank, told.size, device, Path(told.meeting), seconds=ANSWER_SECONDS)
+    return TrlLearner(policy, training or config.solver, activation_checkpointing=again, group=group)
 
 
 def build_sampler(
-    config: NodeConfig, policy: "LoadedModel", say: Say, stack: contextlib.ExitStack, *, crew: Crew | None = None
+    config: NodeConfig,
+    policy: "LoadedModel",
+    say: Say,
+    stack: contextlib.ExitStack,
+    *,
+    group: "RankGroup | None" = None,
 ) -> "Sampler":
     """Of the solver's attempts. `stack` closes the engine where there is one. Raises ConfigError."""
     from codezero.models.sampler import Sampler
@@ -182,12 +144,12 @@ def build_sampler(
         engine = VllmLoop(policy, memory_share=config.model.memory_share * config.model.backend_share)
         stack.callback(engine.close)
         return Sampler(policy, engine)
-    if crew is None:
+    if group is None:
         return Sampler(policy)
-    from codezero.models.dealt import DealtDecoder
+    from codezero.models.distributed import ParallelDecoder
     from codezero.models.generation import OwnLoop
 
-    return Sampler(policy, DealtDecoder(OwnLoop(policy), crew))
+    return Sampler(policy, ParallelDecoder(OwnLoop(policy), group))
 
 
 def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":

@@ -18,7 +18,6 @@ from codezero.chain.late import LateChain
 from codezero.config import NodeConfig
 from codezero.config_learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted
-from codezero.models.ranks import Crew
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.plain import print_flushed
 from codezero.nano import NANO
@@ -41,16 +40,17 @@ from codezero.wiring.hub import pushed
 from codezero.wiring.models import (
     build_learner,
     build_sampler,
-    hire,
+    join_ranks,
     load_judge,
     load_policy,
-    tell_beginning,
+    start_workers,
     use_share_of_threads,
 )
 from codezero.wiring.monitor import build_monitor, start_logging
 from codezero.wiring.proposer import build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
+    from codezero.models.distributed import Workers
     from codezero.models.load import LoadedModel
     from codezero.models.sampler import Sampler
     from codezero.solver.learner import TrlLearner
@@ -75,9 +75,9 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
     with Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
         config, proposes = with_login(config), config.role == "proposer"
-        crew = None
+        workers = None
         if not proposes:
-            config, overrides, crew = hire(config, overrides, stack)
+            config, overrides, workers = start_workers(config, overrides, stack)
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder, stack)
         stack.callback(swarm.close)
@@ -89,7 +89,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         if proposes:
             node = build_proposer_node(config, folder, swarm, monitor, chain, known_round, stack)
         else:
-            node = build_node(config, folder, swarm, monitor, chain, known_round, stack, crew)
+            node = build_node(config, folder, swarm, monitor, chain, known_round, stack, workers)
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         folder.record_start()
@@ -136,7 +136,7 @@ def build_node(
     chain: Callable[[], ChainParts],
     known_round: KnownRound,
     stack: contextlib.ExitStack,
-    crew: Crew | None = None,
+    workers: "Workers | None" = None,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.solver.checkpoint import CheckpointStore
@@ -144,14 +144,14 @@ def build_node(
     from codezero.solver.rng_state import GlobalGenerators
     from codezero.wiring.evals import build_exam
 
-    tell_beginning(config, crew)
+    group = None if workers is None else join_ranks(config, workers)
     policy = load_policy(config, monitor.busy)
-    use_share_of_threads(config, policy, crew.size if crew else 1)
+    use_share_of_threads(config, policy)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
-    sampler = build_sampler(config, policy, monitor.busy, stack, crew=crew)
+    sampler = build_sampler(config, policy, monitor.busy, stack, group=group)
     evaluator = build_evaluator(config, stack, monitor.busy, lambda: load_judge(config, monitor.busy))
-    learner = build_learner(config, policy, crew=crew)
+    learner = build_learner(config, policy, group=group)
     fits = holding(config, policy)
     proposing = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
     problems = build_stream(config, swarm.peer_id, fits, monitor)

@@ -1,66 +1,73 @@
-"""Config -> a further rank of a node: what it answers when rank 0 asks."""
+"""A worker of a node with several ranks: loads the model that rank 0 loads, carries out its commands, ends with it."""
 
 import dataclasses
 import os
-from collections.abc import Callable
+import sys
+import threading
+import time
 from pathlib import Path
 
 import msgspec
 
-from codezero.config import NodeConfig
-from codezero.models.dealt import SAMPLE, Share, draw_share
-from codezero.models.generation import OwnLoop
-from codezero.models.group import Group
-from codezero.models.load import LoadedModel
-from codezero.solver.batch import Batch
-from codezero.solver.parallel import ALIGN, LEARN, ParallelLearner, State
-from codezero.wiring.hardware import fit
-from codezero.wiring.models import BEGIN, JOIN, Beginning, join_group, learner_of, load_policy, use_share_of_threads
+POLL_SECONDS = 0.5
 
 
-class Rank:
-    """What this process has, from the first message on."""
+def main() -> None:
+    """Ends when rank 0 does, however that ends. Prints nothing: rank 0 reports why a worker ended."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    from torch.distributed.elastic.multiprocessing.errors import record
 
-    told: Beginning
-    policy: LoadedModel
-    decoder: OwnLoop
-    learner: ParallelLearner
-
-    @property
-    def handlers(self) -> dict[str, Callable[[bytes], object]]:
-        return {BEGIN: self.begin, JOIN: self.join, SAMPLE: self.sample, ALIGN: self.align, LEARN: self.learn}
-
-    def begin(self, body: bytes) -> None:
-        """Load the model. On a card of its own it first has to fit there; rank 0 has weighed a shared memory."""
-        self.told = msgspec.msgpack.decode(body, type=Beginning)
-        config = without_other_models(self.told.config)
-        if os.environ.get("CUDA_VISIBLE_DEVICES"):
-            fit(config, [], Path())
-        self.policy = load_policy(config, lambda _: None)
-        use_share_of_threads(config, self.policy, self.told.size)
-        self.decoder = OwnLoop(self.policy)
-
-    def join(self, _: bytes) -> None:
-        def group() -> Group:
-            return join_group(self.told, self.policy.device)
-
-        self.learner = learner_of(self.told.config, self.policy, group)
-
-    def sample(self, body: bytes) -> object:
-        return draw_share(self.decoder, msgspec.msgpack.decode(body, type=Share))
-
-    def align(self, body: bytes) -> None:
-        self.learner.become(msgspec.msgpack.decode(body, type=State))
-
-    def learn(self, body: bytes) -> int:
-        self.learner.update(msgspec.msgpack.decode(body, type=Batch))
-        return self.learner.fingerprint()
+    record(serve)(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
 
 
-def without_other_models(config: NodeConfig) -> NodeConfig:
-    """Judge and proposer are on rank 0 alone."""
-    return dataclasses.replace(
+def serve(rank: int, size: int, folder: Path, backend: str) -> None:
+    """The arguments are those of `RankGroup`. The first command brings the config. Raises RankError at rank 0's end."""
+    from codezero.config import NodeConfig
+    from codezero.models.distributed import SAMPLE, ParallelDecoder, RankGroup, SampleRequest
+    from codezero.models.generation import OwnLoop
+    from codezero.solver.batch import Batch
+    from codezero.solver.learner import LEARN, LOAD
+    from codezero.wiring.hardware import fit
+    from codezero.wiring.models import build_learner, load_policy, use_share_of_threads
+
+    group = RankGroup(rank, size, folder, backend)
+    group.forward_warnings()
+    config = msgspec.msgpack.decode(group.receive()[1], type=NodeConfig)
+    config = dataclasses.replace(  # judge and proposer are on rank 0 alone
         config,
         evaluator=dataclasses.replace(config.evaluator, model="off"),
         proposer=dataclasses.replace(config.proposer, model="off"),
     )
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):  # rank 0 has estimated what all ranks need of one memory
+        fit(config, [], Path())
+    policy = load_policy(config, lambda _: None)
+    use_share_of_threads(config, policy)
+    decoder = ParallelDecoder(OwnLoop(policy), group)
+    learner = build_learner(config, policy, group=group)
+
+    def learn(body: msgspec.Raw) -> int:
+        learner.update(msgspec.msgpack.decode(body, type=Batch))
+        return learner.fingerprint()
+
+    def load(body: msgspec.Raw) -> int:
+        learner.load(Path(msgspec.msgpack.decode(body, type=str)))
+        return learner.fingerprint()
+
+    def sample(body: msgspec.Raw) -> object:
+        return decoder.draw_part(msgspec.msgpack.decode(body, type=SampleRequest))
+
+    group.reply(learner.fingerprint())
+    group.serve({LEARN: learn, LOAD: load, SAMPLE: sample})
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
