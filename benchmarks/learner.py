@@ -24,7 +24,7 @@ from builders_models import EOS, PAD, tiny_policy
 from oracles.grpo_loss import policy_loss, token_logprobs
 
 from codezero.config import SolverConfig
-from codezero.solver.batch import Batch, Row, collate
+from codezero.solver.batch import Batch, TrainingRow, collate
 from codezero.solver.learner import TrlLearner
 
 GROUPS, GROUP_SIZE, MINIBATCHES = 16, 8, 2
@@ -35,14 +35,14 @@ def nano_policy() -> Any:
     return tiny_policy(hidden=96, layers=3, scale=0.02, vocab=768)
 
 
-def rows() -> list[Row]:
+def rows() -> list[TrainingRow]:
     chance = random.Random(0)
-    made: list[Row] = []
+    made: list[TrainingRow] = []
     for group in range(GROUPS):
         prompt = tuple(chance.randrange(256) for _ in range(chance.randint(40, 80)))
         for _ in range(GROUP_SIZE):
             ids = (*(chance.randrange(256) for _ in range(chance.randint(19, 39))), EOS)
-            made.append(Row(prompt, ids, (-6.6,) * len(ids), chance.uniform(-1, 1) if group % 2 else 0.0))
+            made.append(TrainingRow(prompt, ids, (-6.6,) * len(ids), chance.uniform(-1, 1) if group % 2 else 0.0))
     return made
 
 
@@ -52,11 +52,11 @@ def step(learner: TrlLearner) -> None:
     learner._optimizer.zero_grad()
 
 
-def ours(learner: TrlLearner, given: list[Row]) -> None:
+def ours(learner: TrlLearner, given: list[TrainingRow]) -> None:
     learner.update(Batch(tuple(given)))
 
 
-def trl_alone(learner: TrlLearner, given: list[Row]) -> None:
+def trl_alone(learner: TrlLearner, given: list[TrainingRow]) -> None:
     """`compute_loss` on every row, padded, the model itself scored: how the library would be used as it is."""
     trainer = learner._trainer
     trainer.current_gradient_accumulation_steps = 1
@@ -70,7 +70,7 @@ def trl_alone(learner: TrlLearner, given: list[Row]) -> None:
     trainer.model.eval()
 
 
-def objective(learner: TrlLearner, given: list[Row]) -> None:
+def objective(learner: TrlLearner, given: list[TrainingRow]) -> None:
     """`policy_loss` on every row, padded, whole logits: nothing of TRL."""
     config = learner.config
     for part in range(MINIBATCHES):
@@ -90,7 +90,7 @@ def objective(learner: TrlLearner, given: list[Row]) -> None:
         step(learner)
 
 
-def trl_loss_alone(learner: TrlLearner, given: list[Row]) -> None:
+def trl_loss_alone(learner: TrlLearner, given: list[TrainingRow]) -> None:
     """TRL's loss, metrics and backward on log-probabilities that cost nothing: what the library adds to ours."""
     trainer = learner._trainer
     live = [row for row in given if row.advantage]

@@ -42,7 +42,7 @@ from codezero.config import SolverConfig
 from codezero.models.chat import encode_prompts
 from codezero.models.generation import Drawn, OwnLoop
 from codezero.models.load import LoadedModel, load_model
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 
 SHAPES = {"nano": NANO, "qwen2.5-0.5b": QWEN}
@@ -135,7 +135,7 @@ def batch(prompts: list[list[int]], drawn: list[Drawn], group_size: int) -> Batc
     advantages = [(2 * place + 1) / group_size - 1 for place in range(group_size)]
     return Batch(
         tuple(
-            Row(tuple(prompts[at // group_size]), tuple(ids), tuple(logprobs), advantages[at % group_size])
+            TrainingRow(tuple(prompts[at // group_size]), tuple(ids), tuple(logprobs), advantages[at % group_size])
             for at, (ids, logprobs) in enumerate(drawn)
         )
     )

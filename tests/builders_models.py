@@ -1,14 +1,17 @@
 """A small random model and its tokenizer, made on the spot: the real thing in every respect but skill."""
 
+import copy
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from codezero.models import lora
 from codezero.models.load import LoadedModel
-from codezero.solver.batch import Row
+from codezero.solver.batch import TrainingRow
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|answer|>{% endif %}"
@@ -53,16 +56,18 @@ def tiny_policy(
     return LoadedModel(Qwen2ForCausalLM(config).eval(), byte_tokenizer(), "tiny", torch.device("cpu"))
 
 
-def random_rows(count: int, group_size: int = 4, seed: int = 0, *, prompt: int = 12, length: int = 10) -> list[Row]:
+def random_rows(
+    count: int, group_size: int = 4, seed: int = 0, *, prompt: int = 12, length: int = 10
+) -> list[TrainingRow]:
     """Rows of different lengths, `group_size` to a prompt, ending in EOS; every fourth advantage is 0."""
     chance = random.Random(seed)
-    rows: list[Row] = []
+    rows: list[TrainingRow] = []
     for i in range(count):
         if i % group_size == 0:
             question = tuple(chance.randrange(256) for _ in range(chance.randint(prompt // 2, prompt)))
         ids = (*(chance.randrange(256) for _ in range(chance.randint(1, length - 1))), EOS)
         old = tuple(chance.uniform(-9, -1) for _ in ids)
-        rows.append(Row(question, ids, old, 0.0 if i % 4 == 3 else chance.uniform(-1, 1)))
+        rows.append(TrainingRow(question, ids, old, 0.0 if i % 4 == 3 else chance.uniform(-1, 1)))
     return rows
 
 
@@ -91,3 +96,15 @@ def judged(
         Verdict(reward, reward, 1.0, 1.0, 1.0, 1.0, state) for reward, state in zip(rewards, statuses, strict=True)
     )
     return ScoredGroup(RolloutGroup(problem(number), completions, peer_id, 0, 0), verdicts)
+
+
+def save_merged(policy: LoadedModel, folder: Path) -> None:
+    """The adapted policy as an ordinary model directory: every adapter multiplied out into the weights beside it."""
+    state = lora._merged(policy.model)
+    with torch.device("meta"):  # only the names are wanted: no second copy of the weights
+        plain = type(policy.model)(copy.deepcopy(policy.model.config))
+    plain.load_state_dict(state, assign=True)
+    plain.tie_weights()
+    plain.generation_config = policy.model.generation_config
+    plain.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)

@@ -3,24 +3,25 @@
 import pytest
 
 from codezero.wiring import hardware
-from codezero.wiring.hardware import Seat, deal, find_cards, named_cards, told
+from codezero.wiring.hardware import GpuAssignment, assign_cards, describe_sharing, find_cards, named_cards
 
 
 def test_enough_cards_are_one_for_each():
-    assert deal(["0", "1", "2"], 2) == [Seat("0", 1), Seat("1", 1)]
-    assert told(deal(["0", "1"], 2)) == ""
+    assert assign_cards(["0", "1", "2"], 2) == [GpuAssignment("0", 1), GpuAssignment("1", 1)]
+    assert describe_sharing(assign_cards(["0", "1"], 2)) == ""
 
 
 def test_too_few_cards_are_dealt_in_turn_and_that_is_said():
-    seats = deal(["2", "GPU-5"], 3)
-    assert seats == [Seat("2", 2), Seat("GPU-5", 1), Seat("2", 2)]
+    seats = assign_cards(["2", "GPU-5"], 3)
+    assert seats == [GpuAssignment("2", 2), GpuAssignment("GPU-5", 1), GpuAssignment("2", 2)]
     assert seats[0].environment == {"CUDA_VISIBLE_DEVICES": "2"} and seats[0].share == 0.5
-    assert told(seats) == "3 nodes and 2 cards: 2 on card 2, each with 1/2 of its memory"
+    assert describe_sharing(seats) == "3 nodes and 2 cards: 2 on card 2, each with 1/2 of its memory"
 
 
 def test_without_cards_the_machine_is_shared():
-    seats = deal([], 4)
-    assert seats == [Seat(None, 4)] * 4 and not seats[0].environment and seats[0].share == 0.25 and told(seats) == ""
+    seats = assign_cards([], 4)
+    assert seats == [GpuAssignment(None, 4)] * 4 and not seats[0].environment and seats[0].share == 0.25
+    assert describe_sharing(seats) == ""
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,19 @@ from test_checkpoint import Counter
 from codezero.errors import CheckpointError
 from codezero.solver import manifest
 from codezero.solver.checkpoint import CheckpointStore
-from codezero.solver.manifest import BYTES_BESIDES, BYTES_PER_PARAMETER, FORMAT, Kind
+from codezero.solver.manifest import BYTES_BESIDES, BYTES_PER_PARAMETER, FORMAT, PolicyFingerprint
 
-KIND = Kind("a" * 64, {"head.weight": (4, 2), "norm.weight": (4,)})
+KIND = PolicyFingerprint("a" * 64, {"head.weight": (4, 2), "norm.weight": (4,)})
 
 
-def save(directory: Path, *iterations: int, kind: Kind = KIND) -> None:
-    store = CheckpointStore(directory, 3, kind=kind)
+def save(directory: Path, *iterations: int, fingerprint: PolicyFingerprint = KIND) -> None:
+    store = CheckpointStore(directory, 3, fingerprint=fingerprint)
     for iteration in iterations:
         store.save(iteration, {"part": Counter(iteration)})
 
 
-def restored(directory: Path, kind: Kind = KIND) -> int:
-    return CheckpointStore(directory, 3, kind=kind).restore({"part": Counter()})
+def restored(directory: Path, fingerprint: PolicyFingerprint = KIND) -> int:
+    return CheckpointStore(directory, 3, fingerprint=fingerprint).restore({"part": Counter()})
 
 
 def change(folder: Path, **said: Any) -> None:
@@ -175,7 +175,7 @@ def test_what_was_refused_is_replaced_and_what_a_link_led_to_stays(
 ) -> None:
     save(tmp_path, 8, 9)
     harm(tmp_path / "00000009")
-    store = CheckpointStore(tmp_path, 1, kind=KIND, flush_seconds=0.0)
+    store = CheckpointStore(tmp_path, 1, fingerprint=KIND, flush_seconds=0.0)
     store.restore({"part": Counter()})
     store.save(9, {"part": Counter(9)})
     assert restored(tmp_path) == 9
@@ -192,9 +192,9 @@ def test_when_all_are_refused_the_error_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_a_larger_model_than_it_says_is_not_read(tmp_path: Path) -> None:
-    small = Kind("a" * 64, {"weight": (3, 2)})
+    small = PolicyFingerprint("a" * 64, {"weight": (3, 2)})
     assert small.most_bytes == 6 * BYTES_PER_PARAMETER + BYTES_BESIDES
-    save(tmp_path, 1, kind=small)
+    save(tmp_path, 1, fingerprint=small)
     bulk = tmp_path / "00000001/part/inner/bulk.bin"
     os.truncate(bulk, small.most_bytes)  # sparse: takes no room
     files = json.loads((tmp_path / "00000001/manifest.json").read_text())["files"]

@@ -49,7 +49,7 @@ from codezero.config import SolverConfig
 from codezero.models.load import load_model
 from codezero.models.sampler import Sampler
 from codezero.nano import weights_directory
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 from accelerate.utils import release_memory
 from codezero.models.device import memory_of
@@ -57,7 +57,7 @@ from codezero.models.device import memory_of
 try:
     policy = load_model(str(weights_directory("solver")), role="solver", for_training=True)
     learner = TrlLearner(policy, SolverConfig(minibatches=1, kl_beta=0.1))
-    done = learner.update(Batch((Row((5, 6), (7, 8), (-1.0, -1.0), 1.0),)))
+    done = learner.update(Batch((TrainingRow((5, 6), (7, 8), (-1.0, -1.0), 1.0),)))
     Sampler(policy).sample(["x"], group_size=2, max_new_tokens=4, temperature=1.0, generator_seed=0)
     release_memory()
     print("learned on", policy.device, done.rows, memory_of(policy.device).free > 0)

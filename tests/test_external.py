@@ -14,7 +14,7 @@ from codezero.solver.peer_rollouts import (
     MAX_PEERS,
     Candidate,
     External,
-    Reader,
+    PolicyReader,
     Rules,
     choose,
     external,
@@ -27,7 +27,7 @@ def bytes_of(texts: Sequence[str]) -> list[tuple[int, ...]]:
     return [tuple(text.encode()) for text in texts]
 
 
-def reader(logprob: float = -1.0, max_prompt_tokens: int = 100, max_new_tokens: int = 20) -> Reader:
+def reader(logprob: float = -1.0, max_prompt_tokens: int = 100, max_new_tokens: int = 20) -> PolicyReader:
     """A tokenizer of bytes and a policy to which every token is equally likely, but for "?", which it abhors."""
 
     def completion_ids(completions: Sequence[Completion]) -> list[tuple[int, ...]]:
@@ -41,11 +41,11 @@ def reader(logprob: float = -1.0, max_prompt_tokens: int = 100, max_new_tokens: 
         assert len(prompts) == len(completions)
         return [tuple(-50.0 if token == ord("?") else logprob for token in one) for one in completions]
 
-    return Reader(prompt_ids, completion_ids, logprobs, max_prompt_tokens, max_new_tokens)
+    return PolicyReader(prompt_ids, completion_ids, logprobs, max_prompt_tokens, max_new_tokens)
 
 
 def read(
-    peers: Sequence[ScoredGroup], source: Reader | None = None, local: Sequence[ScoredGroup] = (), **changes: Any
+    peers: Sequence[ScoredGroup], source: PolicyReader | None = None, local: Sequence[ScoredGroup] = (), **changes: Any
 ) -> External:
     options: dict[str, Any] = {"own_peer_id": "me", "policy": "positives", "max_groups": 16, "max_rows": 1000}
     rules = Rules(**(options | {"scale": "none", "least_rows": 2} | changes))

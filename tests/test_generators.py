@@ -11,7 +11,7 @@ from msgspec import json
 
 from codezero.errors import CheckpointError
 from codezero.problems.synthetic.tasks import make_task
-from codezero.solver.rng_state import GlobalGenerators, to_restore
+from codezero.solver.checkpoint import GlobalGenerators, to_restore
 from codezero.swarm.proposals import LocalSwarm
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
-from codezero.solver.batch import Batch, Row, collate
+from codezero.solver.batch import Batch, TrainingRow, collate
 from codezero.solver.learner import TrlLearner, learning_rate
 from codezero.solver.packed_attention import packed_logprobs
 
@@ -89,7 +89,7 @@ def furthest(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
-def near_policy(learner: TrlLearner, rows: Sequence[Row], seed: int = 1) -> list[Row]:
+def near_policy(learner: TrlLearner, rows: Sequence[TrainingRow], seed: int = 1) -> list[TrainingRow]:
     """The same rows as if sampled a few updates ago: ratios on both sides of the clip."""
     generator = torch.Generator().manual_seed(seed)
     now = learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
@@ -205,12 +205,12 @@ def test_ending_carries_gradient(path: str):
     learner = make(path, learning_rate=1e-2)
     prompt, answer = (72, 105, 258), (65, 66, EOS)
     before = learner.logprobs([prompt], [answer])[0]
-    learner.update(Batch((Row(prompt, answer, before, 1.0),)))
+    learner.update(Batch((TrainingRow(prompt, answer, before, 1.0),)))
     after = learner.logprobs([prompt], [answer])[0]
     assert after[-1] > before[-1]
     learner = make(path, policy=tiny_policy())
-    _, (with_eos,) = gradients(learner, Batch((Row(prompt, answer, before, 1.0),)))
-    _, (without,) = gradients(learner, Batch((Row(prompt, answer[:-1], before[:-1], 1.0),)))
+    _, (with_eos,) = gradients(learner, Batch((TrainingRow(prompt, answer, before, 1.0),)))
+    _, (without,) = gradients(learner, Batch((TrainingRow(prompt, answer[:-1], before[:-1], 1.0),)))
     embedding = next(i for i, (name, _) in enumerate(learner.policy.model.named_parameters()) if "embed" in name)
     assert (with_eos[embedding][EOS] - without[embedding][EOS]).abs().max() > 1e-4
 
@@ -255,7 +255,7 @@ def test_what_is_rewarded_becomes_likelier_and_what_is_not_becomes_rarer(path: s
     for _ in range(8):
         old = learner.logprobs(prompts, answers)
         weights = (1.0, 1.0, -1.0, -1.0)
-        learner.update(Batch(tuple(map(Row, prompts, answers, old, weights))))
+        learner.update(Batch(tuple(map(TrainingRow, prompts, answers, old, weights))))
     last = learner.logprobs(prompts, answers)
     gains = [sum(b) - sum(a) for a, b in zip(first, last, strict=True)]
     assert min(gains[:2]) > 1 and max(gains[2:]) < -1
@@ -264,7 +264,7 @@ def test_what_is_rewarded_becomes_likelier_and_what_is_not_becomes_rarer(path: s
 
 def test_the_share_of_clipped_tokens_is_measured():
     learner = make()
-    row = Row((1, 258), (10, EOS), (0.0, 0.0), 1.0)
+    row = TrainingRow((1, 258), (10, EOS), (0.0, 0.0), 1.0)
     now = learner.logprobs([row.prompt_ids], [row.completion_ids])[0]
     half = dataclasses.replace(row, logprobs=(now[0] - 1.0, now[1]))  # the first ratio is e, the second is 1
     assert learner.update(Batch((half,))).clip_share == pytest.approx(0.5)
@@ -294,7 +294,7 @@ def test_making_one_prints_nothing_and_leaves_nothing(tmp_path: Path, monkeypatc
 
 def test_a_row_needs_a_logprob_for_each_token():
     with pytest.raises(ValueError, match="log-probability"):
-        Row((1,), (2, 3), (-1.0,), 1.0)
+        TrainingRow((1,), (2, 3), (-1.0,), 1.0)
 
 
 def test_the_rate_settles_and_never_reaches_nothing():

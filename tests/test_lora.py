@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders_models import random_rows, tiny_policy
+from builders_models import random_rows, save_merged, tiny_policy
 from peft import PeftModel
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from codezero.errors import CheckpointError, ConfigError
 from codezero.models.fast_decode import is_lean
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.lora import add_adapter, has_adapter, save_merged, without_adapter
+from codezero.models.lora import add_adapter, has_adapter, without_adapter
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 

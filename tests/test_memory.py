@@ -9,17 +9,21 @@ import pytest
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.memory import (
     GIB,
+    LARGE,
+    LARGE_FROM,
     PIECE,
+    SMALL,
+    ModelShape,
     Need,
-    Shape,
     Texts,
     Training,
     adapter_numbers,
+    choose_solver,
     node_need,
     sampling_bytes,
+    shape_of,
     update_bytes,
 )
-from codezero.models.registry import LARGE, LARGE_FROM, SMALL, choose_solver, shape_of
 from codezero.solver import logprobs as head
 
 MEASURE = """
@@ -32,8 +36,8 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import add_adapter
 from codezero.models import lora
 from codezero.models.memory import Texts, Training, adapter_numbers, node_need
-from codezero.models.registry import shape_of_config
-from codezero.solver.batch import Batch, Row
+from codezero.models.memory import shape_of_config
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 
 train, checkpointing, vocabulary = sys.argv[1], sys.argv[2] == "checkpointing", int(sys.argv[3])
@@ -53,7 +57,7 @@ lora.weights_digest = lambda name: "0" * 64  # it was never on a disk
 if train == "lora":
     policy = add_adapter(policy, rank=16, alpha=32)
 learner = TrlLearner(policy, settings, activation_checkpointing=checkpointing)
-rows = tuple(Row(tuple(range(i, i + P)), (7,) * T, (-1.0,) * T, 1.0 - i % 2 * 2) for i in range(B))
+rows = tuple(TrainingRow(tuple(range(i, i + P)), (7,) * T, (-1.0,) * T, 1.0 - i % 2 * 2) for i in range(B))
 learner.update(Batch(rows))
 learner.update(Batch(rows))
 adapter = adapter_numbers(shape, 16, None) if train == "lora" else 0
@@ -97,7 +101,7 @@ WHOLE, ADAPTER = Training(0, True, True, 4), Training(9_000_000, True, True, 4)
 TEXTS = Texts(512, 256, 8, 16)
 
 
-def small() -> Shape:
+def small() -> ModelShape:
     return shape_of(SMALL, "solver")
 
 

@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Co
 
 from codezero.models import prefix_cache as prefix
 from codezero.models.logprobs import teacher_forced
-from codezero.models.prefix_cache import Ask, AskScores, PrefixReader, Row, RowScores
+from codezero.models.prefix_cache import Ask, AskScores, PrefixReader, PrefixRow, RowScores
 
 VOCABULARY, END, CHOICES = 61, 60, (3, 5, 7)
 
@@ -41,12 +41,12 @@ def ids(chance: Random, least: int, most: int) -> tuple[int, ...]:
     return tuple(chance.randrange(END) for _ in range(chance.randint(least, most)))
 
 
-def rows(seed: int = 0, heads: int = 4) -> list[Row]:
+def rows(seed: int = 0, heads: int = 4) -> list[PrefixRow]:
     """Lengths of every kind: heads of one token, empty bodies, rows without asks, answers of none to five tokens."""
     chance = Random(seed)
     shared = [ids(chance, 1 + 3 * at, 1 + 5 * at) for at in range(heads)]
     made = [
-        Row(
+        PrefixRow(
             chance.choice(shared),
             ids(chance, 0, 12),
             tuple(Ask(ids(chance, 1, 9), ids(chance, 0, 5)) for _ in range(chance.randint(0, 4))),
@@ -74,7 +74,7 @@ def close(one: AskScores, other: AskScores) -> bool:
     return all(a.shape == b.shape and torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in pairs)
 
 
-def check(model: PreTrainedModel, given: list[Row], said: list[RowScores]) -> None:
+def check(model: PreTrainedModel, given: list[PrefixRow], said: list[RowScores]) -> None:
     for row, scores in zip(given, said, strict=True):
         body = alone(model, row.head, (*row.body, END))
         assert scores.body is not None and close(AskScores(body.choices, scores.body), body)
@@ -105,7 +105,9 @@ def test_few_logits_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch):
         check(model, given, PrefixReader(model, 0, share=share).read(given, end=END, choices=CHOICES))
 
 
-def tokens_read(model: PreTrainedModel, given: list[Row], *, share: bool, end: int | None = END) -> tuple[int, int]:
+def tokens_read(
+    model: PreTrainedModel, given: list[PrefixRow], *, share: bool, end: int | None = END
+) -> tuple[int, int]:
     """(positions, padding included; logits) that the model computed."""
     counted = [0, 0]
 
@@ -121,15 +123,15 @@ def tokens_read(model: PreTrainedModel, given: list[Row], *, share: bool, end: i
 
 def test_what_is_shared_is_read_once():
     head, body, ask = tuple(range(40)), tuple(range(10)), Ask((1, 2), ())
-    given = [Row(head, (*body, at), (ask, Ask((1, 3)))) for at in range(8)]
+    given = [PrefixRow(head, (*body, at), (ask, Ask((1, 3)))) for at in range(8)]
     assert tokens_read(qwen(), given, share=True) == (39 + 8 * 12 + 16 * 2, 1 + 8 * 12 + 16)
     assert tokens_read(qwen(), given, share=False)[0] >= 8 * 51 + 16 * 53
 
 
 def test_only_what_is_wanted_is_computed():
-    given = [Row(tuple(range(40)), (1, 2, 3, at), (Ask((1, 2)),)) for at in range(8)]
+    given = [PrefixRow(tuple(range(40)), (1, 2, 3, at), (Ask((1, 2)),)) for at in range(8)]
     assert tokens_read(qwen(), given, share=True, end=None)[1] == 1 + 8 + 8
-    unasked = [Row(row.head, row.body) for row in given]
+    unasked = [PrefixRow(row.head, row.body) for row in given]
     assert tokens_read(qwen(), unasked, share=True) == (39 + 8 * 5, 1 + 8 * 5)
     assert tokens_read(qwen(), unasked, share=True, end=None)[0] == 0
     (scores, *_) = PrefixReader(qwen(), 0).read(given)
@@ -143,7 +145,7 @@ def test_a_model_without_plain_attention_is_not_shared_and_says_why():
 
 def test_nothing_to_predict_from_is_refused():
     reader = PrefixReader(qwen(), 0)
-    for row in (Row((), (1,)), Row((1, 2), (3,), (Ask(()),))):
+    for row in (PrefixRow((), (1,)), PrefixRow((1, 2), (3,), (Ask(()),))):
         with pytest.raises(ValueError, match="without tokens"):
             reader.read([row], end=END)
     assert reader.read([]) == []

@@ -11,8 +11,7 @@ from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ModelError
 from codezero.models import device as device_module
 from codezero.models.device import DeviceMemory
-from codezero.models.memory import GIB
-from codezero.models.registry import LARGE, SMALL
+from codezero.models.memory import GIB, LARGE, SMALL
 from codezero.settings import compose
 from codezero.wiring import hardware as profiles
 from codezero.wiring.hardware import FILE, fit, recomputes, weigh

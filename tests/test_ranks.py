@@ -31,7 +31,7 @@ from codezero.models.distributed import Workers
 from codezero.models.distributed import split as split_prompts
 from codezero.models.load import LoadedModel
 from codezero.models.sampler import Sampler
-from codezero.solver.batch import Batch, Row, split
+from codezero.solver.batch import Batch, TrainingRow, split
 from codezero.solver.learner import TrlLearner
 from codezero.wiring import models as wiring_models
 from codezero.wiring.models import build_learner, build_sampler, join_ranks, load_policy, start_workers
@@ -114,7 +114,7 @@ def gone(pid: int) -> bool:
 
 def uneven(seed: int) -> Batch:
     """Groups of 7, 1, 4, 2 and 1 rows."""
-    found: list[Row] = []
+    found: list[TrainingRow] = []
     for i, size in enumerate((7, 1, 4, 2, 1)):
         found += random_rows(size, group_size=size, seed=10 * seed + i)
     return Batch(tuple(found), idle_rows=2, idle_tokens=11)

@@ -15,7 +15,7 @@ from codezero.errors import CheckpointError
 from codezero.models.load import LoadedModel
 from codezero.models.sampler import Sampler
 from codezero.protocols import Solver
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.checkpoint import CheckpointStore
 from codezero.solver.learner import TrlLearner
 from codezero.solver.solver import GrpoSolver, solver_prompt
@@ -167,7 +167,7 @@ def test_a_peer_s_success_is_pushed_up_and_its_failure_is_not_pushed_down():
     assert [answer[-1] for answer in answers] == [EOS] * 4
     for _ in range(6):  # both answers become words of its language
         old = solver.learner.logprobs(prompts, answers)
-        solver.learner.update(Batch(tuple(Row(*row, 1.0) for row in zip(prompts, answers, old, strict=True))))
+        solver.learner.update(Batch(tuple(TrainingRow(*row, 1.0) for row in zip(prompts, answers, old, strict=True))))
     before = solver.learner.logprobs(prompts, answers)
     assert min(sum(one) / len(one) for one in before) > -4
     metrics = peer_step(solver, [peer])

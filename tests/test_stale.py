@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
-from codezero.solver.batch import Row
+from codezero.solver.batch import TrainingRow
 from codezero.solver.replay import BUDGET, MAX_ITERATIONS, MOST, Replay, second_moment_weights, truncated_weights
 
 LOGS = st.floats(-30, 0)
@@ -57,14 +57,14 @@ def test_weights_are_finite_and_bounded(rows: list[tuple[list[tuple[float, float
         assert [len(row) for row in weights] == [len(row) for row in now]
 
 
-def group(number: int, size: int = 4) -> list[Row]:
-    return [Row((number,), (1, 2), (-0.5, -1.0), 0.5 if i % 2 else -0.5) for i in range(size)]
+def group(number: int, size: int = 4) -> list[TrainingRow]:
+    return [TrainingRow((number,), (1, 2), (-0.5, -1.0), 0.5 if i % 2 else -0.5) for i in range(size)]
 
 
 def test_replay_gives_whole_groups_and_no_more_than_asked():
     replay = Replay()
     for number in range(MAX_ITERATIONS + 3):
-        replay.add([*group(number), Row((number,), (1,), (-1.0,), 0.0)])
+        replay.add([*group(number), TrainingRow((number,), (1,), (-1.0,), 0.0)])
     drawn = replay.draw(10, random.Random(0))
     assert len(drawn) == 8 and len({row.prompt_ids for row in drawn}) == 2
     kept = replay.draw(1000, random.Random(0))
@@ -73,7 +73,7 @@ def test_replay_gives_whole_groups_and_no_more_than_asked():
 
 def test_replay_is_kept_bit_for_bit(tmp_path: Path):
     replay, again = Replay(), Replay()
-    replay.add([Row((1,), (2, 3), (-0.1, -1 / 3), 1 / 7)])
+    replay.add([TrainingRow((1,), (2, 3), (-0.1, -1 / 3), 1 / 7)])
     replay.save(tmp_path)
     again.load(tmp_path)
     assert again.draw(9, random.Random(1)) == replay.draw(9, random.Random(1)) != []

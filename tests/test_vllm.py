@@ -18,14 +18,14 @@ from codezero.config import SolverConfig
 from codezero.errors import ConfigError
 from codezero.models import vllm_engine as vllm_loop
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.lora import add_adapter, plain_weights, save_merged
+from codezero.models.lora import add_adapter, plain_weights
 from codezero.models.sampler import Sampler
-from codezero.models.vllm_engine import Changes, VllmLoop, drawn, requests, require_vllm
+from codezero.models.vllm_engine import VllmLoop, WeightChanges, drawn, requests, require_vllm
 from codezero.settings import compose
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 from codezero.wiring.models import load_policy
-from tests.builders_models import EOS, random_rows, tiny_policy
+from tests.builders_models import EOS, random_rows, save_merged, tiny_policy
 
 PROMPTS = [[65, 66, 258], [67] * 40 + [258], [70, 258]]
 SHARE = 0.1
@@ -110,7 +110,7 @@ def test_of_several_log_probabilities_the_chosen_token_s_is_taken() -> None:
 def test_an_update_and_a_loaded_checkpoint_are_noticed_as_changes_and_a_draw_is_not(tmp_path: Path) -> None:
     """By the learner that is used: its fused optimiser writes past what tensors count of themselves."""
     policy = tiny_policy()
-    learner, changes = learner_of(policy), Changes(policy.model)
+    learner, changes = learner_of(policy), WeightChanges(policy.model)
     first = changes.now()
     learner.save(tmp_path)
     Sampler(policy).sample(["x"], group_size=2, max_new_tokens=4, temperature=1.0, generator_seed=0)
@@ -125,7 +125,7 @@ def test_an_update_and_a_loaded_checkpoint_are_noticed_as_changes_and_a_draw_is_
 
 def test_an_adapter_s_update_is_noticed_and_becomes_plain_weights(tmp_path: Path) -> None:
     policy = add_adapter(on_disk(tmp_path / "base"), rank=4, alpha=8.0)
-    changes = Changes(policy.model)
+    changes = WeightChanges(policy.model)
     before, names = changes.now(), set(load_model(policy.name, role="x").model.state_dict())
     update(learner_of(policy))
     assert changes.now() != before

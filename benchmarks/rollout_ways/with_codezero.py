@@ -11,7 +11,7 @@ from codezero.config import SolverConfig
 from codezero.models.chat import encode_prompts
 from codezero.models.load import load_model
 from codezero.models.sampler import Sampler
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 
 
@@ -40,7 +40,7 @@ def main() -> None:
         )
         sampled = time.perf_counter()
         rows = [
-            Row(tuple(prompt), completion.token_ids, completion.logprobs, job.reward(place) - mean)
+            TrainingRow(tuple(prompt), completion.token_ids, completion.logprobs, job.reward(place) - mean)
             for prompt, group in zip(prompts, groups, strict=True)
             for place, completion in enumerate(group)
         ]

@@ -17,7 +17,7 @@ from codezero.evaluator.types import Program
 from codezero.models.chat import Conversation
 from codezero.models.load import LoadedModel
 from codezero.models.logprobs import TokenScores
-from codezero.models.prefix_cache import Ask, AskScores, Ids, PrefixReader, Row, RowScores
+from codezero.models.prefix_cache import Ask, AskScores, Ids, PrefixReader, PrefixRow, RowScores
 
 PROMPT_VERSION = "3"
 """Changes with every change of wording, so that no cached score outlives it."""
@@ -176,9 +176,10 @@ class Interview:
         heads = self._conversation.heads([program.question for program in programs])
         codes = self._ids([fence(program.code) for program in programs])
         asks = self._asks(programs, sheets)
-        rows: list[Row] = []
+        rows: list[PrefixRow] = []
         places = [
-            self._place(rows, Row(tuple(head), code), own) for head, code, own in zip(heads, codes, asks, strict=True)
+            self._place(rows, PrefixRow(tuple(head), code), own)
+            for head, code, own in zip(heads, codes, asks, strict=True)
         ]
         scores = self._reader.read(rows, end=self._end if score_code else None, choices=choices)
         return [
@@ -186,7 +187,7 @@ class Interview:
             for place, code in zip(places, codes, strict=True)
         ]
 
-    def _place(self, rows: list[Row], own: Row, asks: Sequence[tuple[Ids, Ask]]) -> _Place | None:
+    def _place(self, rows: list[PrefixRow], own: PrefixRow, asks: Sequence[tuple[Ids, Ask]]) -> _Place | None:
         """Append what has to be read for one program."""
         length = len(own.head) + len(own.body)
         if length + 1 > self._most_tokens:
@@ -199,7 +200,7 @@ class Interview:
                 places.append(None)
             elif prompt:
                 places.append((len(rows), 0))
-                rows.append(Row(prompt, (), (ask,)))
+                rows.append(PrefixRow(prompt, (), (ask,)))
             else:
                 places.append((at, len(shared)))
                 shared.append(ask)

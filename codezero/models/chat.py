@@ -1,12 +1,9 @@
-"""Text to token ids, the same way for every role: prompts and follow-up turns through the chat template.
+"""Text to token ids, the same way for every role: prompts and follow-up turns by the chat template, completions bare.
 
-Follow-ups of one conversation: [question][answer][ask][next answer, begun], as pieces of ids.
-
-The pieces are found by rendering the chat template with placeholders and cutting there, so that what they share is
-read once. The end of the assistant's turn is a special token, which no stranger's text can spell; a template without
-one, or one that renders a turn differently when another follows, cannot be cut and says so.
-
-Text to token ids, the same way for every role: prompts through the chat template, completions bare.
+Follow-ups of one conversation are [question][answer][ask][next answer, begun], as pieces of ids. The pieces are found
+by rendering the chat template with placeholders and cutting there, so that what they share is read once. The end of the
+assistant's turn is a special token, which no stranger's text can spell; a template without one, or one that renders a
+turn differently when another follows, cannot be cut and says so.
 
 Text comes from strangers. Special tokens spelt out in a prompt are removed, so that nobody can end the user's turn
 and speak as the assistant; in a completion they are read letter by letter, so that a judge sees what is there.
@@ -51,7 +48,7 @@ class Conversation:
 
     def _cut(self) -> str:
         """Find what stands around a follow-up, the same after any question."""
-        found: set[str] = set()
+        tails: set[str] = set()
         for question in _QUESTIONS:
             try:
                 head, whole = self._render(question), self._render(question, _ANSWER, _ASK)
@@ -60,10 +57,10 @@ class Conversation:
             before, marked, after = whole.partition(_ANSWER)
             if not marked or before != head:
                 return "the chat template renders a question differently once it is answered"
-            found.add(after)
-        tail = found.pop()
+            tails.add(after)
+        tail = tails.pop()
         before, marked, after = tail.partition(_ASK)
-        if found or not marked:
+        if tails or not marked:
             return "the chat template renders a follow-up differently after another question"
         if not self._begins_special(before):
             return "the chat template ends an answer without a special token"
@@ -108,8 +105,8 @@ def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str
     """`text` as valid UTF-8 that spells no special token, also not after one was cut out of it."""
     text = _valid(text)
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-    while found := [token for token in special if token and token in text]:
-        for token in found:
+    while spelt := [token for token in special if token and token in text]:
+        for token in spelt:
             text = text.replace(token, "")
     return text
 

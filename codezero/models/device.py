@@ -17,8 +17,8 @@ TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
 """How far the tiny kernel may be from the same in float64, relative to its largest number; cards that compute float32
 in fewer bits are no fault."""
 CGROUP = Path("/sys/fs/cgroup")
-SAID = ("out of memory", "can't allocate memory")
-"""What allocators say whose error has no class of its own (CPU, MPS)."""
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
+"""In the messages of allocators whose error has no class of its own (CPU, MPS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def prove_device(device: torch.device, dtype: torch.dtype) -> None:
         raise ModelError(complaint(_card(device), _built_for(device), f"{dtype} is wrong by {off:.2g}"))
 
 
-def complaint(card: str, built_for: str, said: str) -> str:
+def complaint(card: str, built_for: str, reason: str) -> str:
     """One line: which card, what torch was built for, what to do."""
-    first = said.strip().splitlines()[0][:200] if said.strip() else "no reason given"
+    first = reason.strip().splitlines()[0][:200] if reason.strip() else "no reason given"
     return (
         f"{card} cannot run the simplest step ({first}); this torch was built for {built_for}: install one built for "
         f"the card, set {VARIABLE}=1, or model.precision=float32 where only the precision is missing"
@@ -83,11 +83,11 @@ def complaint(card: str, built_for: str, said: str) -> str:
 def _kernel(device: torch.device, dtype: torch.dtype) -> Tensor:
     """Gradient [8, 8], float64 on the CPU, of a function with every kind of kernel that training cannot do without."""
     grid = torch.linspace(-1, 1, 64, dtype=torch.float64).view(8, 8)
-    one = grid.clone().to(dtype).to(device).requires_grad_()  # in this order: not every device has float64
+    leaf = grid.clone().to(dtype).to(device).requires_grad_()  # in this order: not every device has float64
     other = grid.flip(0).to(dtype).to(device)
-    ((one @ other).softmax(-1) * other).sum().backward()
-    assert one.grad is not None
-    return one.grad.detach().cpu().double()
+    ((leaf @ other).softmax(-1) * other).sum().backward()
+    assert leaf.grad is not None
+    return leaf.grad.detach().cpu().double()
 
 
 def _card(device: torch.device) -> str:
@@ -105,7 +105,7 @@ def _built_for(device: torch.device) -> str:
 def ran_out_of_memory(error: BaseException) -> bool:
     """Is this what an allocator raises when there is no more?"""
     return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(said in str(error) for said in SAID)
+        isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
     )
 
 
@@ -123,8 +123,8 @@ def memory_of(device: torch.device, share: float = 1.0) -> DeviceMemory:
         total = torch.mps.recommended_max_memory()
         free = min(total - torch.mps.driver_allocated_memory(), psutil.virtual_memory().available)
     else:
-        told = psutil.virtual_memory()
-        free, total = within_limit(told.available, told.total, *_container())
+        memory = psutil.virtual_memory()
+        free, total = within_limit(memory.available, memory.total, *_container())
     return DeviceMemory(min(free, int(share * total)), total)
 
 
@@ -140,7 +140,7 @@ def _container() -> tuple[int | None, int]:
     try:
         limit = (CGROUP / "memory.max").read_text().strip()
         used = int((CGROUP / "memory.current").read_text())
-        told = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-        return (None if limit == "max" else int(limit)), used - int(told.get("inactive_file", 0))
+        counters = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        return (None if limit == "max" else int(limit)), used - int(counters.get("inactive_file", 0))
     except (OSError, ValueError):
         return None, 0

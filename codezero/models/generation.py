@@ -1,8 +1,4 @@
-"""Our own decode loop, and what a sampler asks of whatever decodes for it.
-
-What a sampler asks of whatever decodes for it.
-
-Our own decode loop: every row of a batch by one token at a time, until it has ended.
+"""The decode loop: every row of a batch by one token at a time, until it has ended; and the protocol of its kind.
 
 All prompts and their repeats go in one batch, or in several of rows alike in length when their keys and values would
 not fit the cache budget. A prompt is read once for all its repeats.
@@ -110,8 +106,8 @@ class OwnLoop:
                     again = [part, *waiting]
                     waiting = [
                         smaller
-                        for one in again
-                        for smaller in self._parts(prompts, one.prompts, one.repeats, max_new_tokens)
+                        for larger in again
+                        for smaller in self._parts(prompts, larger.prompts, larger.repeats, max_new_tokens)
                     ]
                     continue
                 for at, i in enumerate(part.prompts):

@@ -150,8 +150,8 @@ def _source(name: str) -> str:
 
 def _why(name: str, role: str, what: str, error: Exception) -> str:
     """The library's message cut to its first sentence, and what to do."""
-    said = str(error).strip() or type(error).__name__
-    first = said.splitlines()[0][:200].rstrip(".")
+    reason = str(error).strip() or type(error).__name__
+    first = reason.splitlines()[0][:200].rstrip(".")
     if Path(name).expanduser().is_dir():
         remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"
     else:

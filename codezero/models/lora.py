@@ -8,7 +8,6 @@ it through its forward pass uses the adapted policy. What reads the weights past
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import contextlib
-import copy
 import dataclasses
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from codezero.config_learning import EVERY_LINEAR
 from codezero.errors import ConfigError
 from codezero.models.digest import Base, weights_digest
-from codezero.models.load import LoadedModel, without_progress_bars
+from codezero.models.load import LoadedModel
 
 NAME = "default"
 """Of the adapter in the model; a model has one."""
@@ -99,20 +98,6 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
             value.copy_(saved[name])
 
 
-def save_merged(policy: LoadedModel, folder: Path) -> None:
-    """The adapted policy as an ordinary model directory: every adapter multiplied out into the weights beside it."""
-    model = policy.model
-    state = _merged(model)
-    with torch.device("meta"):  # only the names are wanted: no second copy of the weights
-        plain = type(model)(copy.deepcopy(model.config))
-    plain.load_state_dict(state, assign=True)
-    plain.tie_weights()
-    plain.generation_config = model.generation_config
-    with without_progress_bars():
-        plain.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
-
-
 def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """What the model says, as weights by the names they have on disk; an adapter is multiplied out into new tensors."""
     return revert_weight_conversion(model, _merged(model))
@@ -153,9 +138,9 @@ def _check(model: PreTrainedModel, wanted: str | list[str]) -> None:
     head = model.get_output_embeddings()
     linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     for target in wanted:
-        found = [module for name, module in linear.items() if name.split(".")[-1] == target]
-        if not found or head in found:  # log-probabilities are computed in pieces from the head's own weight
-            what = "is the output head, which takes none" if found else "names no linear layer of this model"
+        matches = [module for name, module in linear.items() if name.split(".")[-1] == target]
+        if not matches or head in matches:  # log-probabilities are computed in pieces from the head's own weight
+            what = "is the output head, which takes none" if matches else "names no linear layer of this model"
             known = sorted({name.split(".")[-1] for name, module in linear.items() if module is not head})
             raise ConfigError(
                 f"model.lora_targets: {target} {what}; choose {EVERY_LINEAR} or some of: {', '.join(known)}"

@@ -1,4 +1,7 @@
-"""How much memory a node will need at its peak, from shapes alone: no weights are loaded.
+"""How much memory a node will need at its peak, from shapes alone: no weights are loaded. And the default models.
+
+The models that are chosen when nobody names one are of one family, so that they share a tokenizer: peers' rollouts then
+cost least to read.
 
 Legend: n parameters, n_t trained ones, L layers, H hidden size, A heads x head size, K key-value heads x head size,
 I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (prompt + completion); b bytes of a number
@@ -21,9 +24,20 @@ What is left out: the allocator's fragments, buffers of kernels, attention that 
 these), and models with experts, whose layers are counted as if every expert were used.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
+
+from codezero.errors import ModelError
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.logprobs import LOGIT_BUDGET
 from codezero.models.prefix_cache import TOKENS_PER_BATCH
@@ -42,7 +56,7 @@ FUSED_PIECE = 4096 * 32768
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """What the memory of a decoder depends on."""
 
     parameters: int
@@ -101,26 +115,26 @@ class Need:
 
     def __str__(self) -> str:
         """For example `11.2 GiB (solver 7.4, judge 2.9; update 0.9, sampling 0.6, judging 0.5)`."""
-        told = [", ".join(f"{name} {size / GIB:.1f}" for name, size in part) for part in (self.always, self.at_times)]
-        return f"{self.total / GIB:.1f} GiB ({'; '.join(one for one in told if one)})"
+        lists = [", ".join(f"{name} {size / GIB:.1f}" for name, size in part) for part in (self.always, self.at_times)]
+        return f"{self.total / GIB:.1f} GiB ({'; '.join(filter(None, lists))})"
 
 
-def adapter_numbers(shape: Shape, rank: int, targets: Iterable[str] | None) -> int:
+def adapter_numbers(shape: ModelShape, rank: int, targets: Iterable[str] | None) -> int:
     """A is [rank, inputs] and B [outputs, rank] beside each linear layer so named; None: beside every one."""
     wanted = None if targets is None else set(targets)
     return sum(rank * (into + out) for name, into, out in shape.linear if wanted is None or name in wanted)
 
 
 def node_need(
-    policy: Shape,
+    policy: ModelShape,
     training: Training,
     texts: Texts,
     *,
     device: str,
     number: int,
-    judge: Shape | None = None,
+    judge: ModelShape | None = None,
     judge_rows: int = 1,
-    proposer: Shape | None = None,
+    proposer: ModelShape | None = None,
     proposals: Texts | None = None,
     proposer_training: Training | None = None,
 ) -> Need:
@@ -136,22 +150,24 @@ def node_need(
         always.append(("judge", float(judge.parameters * number)))
         at_times.append(("judging", judging_bytes(judge, judge_rows, texts, number=number)))
     if proposer is not None:
-        asked, learns = proposals or texts, proposer_training
+        proposed, learns = proposals or texts, proposer_training
         always.append(("proposer", _resident(proposer, learns, number) if learns else proposer.parameters * number))
-        at_times.append(("proposing", sampling_bytes(proposer, asked, number=number)))
+        at_times.append(("proposing", sampling_bytes(proposer, proposed, number=number)))
         if learns:
-            at_times.append(("proposer's update", update_bytes(proposer, learns, asked, device=device, number=number)))
+            at_times.append(
+                ("proposer's update", update_bytes(proposer, learns, proposed, device=device, number=number))
+            )
     return Need(tuple(always), tuple(at_times), PROCESS[device])
 
 
-def _resident(shape: Shape, training: Training, number: int) -> float:
+def _resident(shape: ModelShape, training: Training, number: int) -> float:
     """Weights, moments and leash."""
     if training.adapter:
         return shape.parameters * number + 12.0 * training.adapter
     return shape.parameters * (4.0 + 8.0 + 4.0 * training.leash)
 
 
-def update_bytes(shape: Shape, training: Training, texts: Texts, *, device: str, number: int) -> float:
+def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device: str, number: int) -> float:
     """Above what is always there, in the forward and backward pass of one micro-batch."""
     trained = training.adapter or shape.parameters
     gradients = trained * (4.0 + (number if number < 4 else 0))
@@ -159,7 +175,7 @@ def update_bytes(shape: Shape, training: Training, texts: Texts, *, device: str,
     return gradients + tokens * _token_bytes(shape, training, number) + _logits(shape, training, texts, device, number)
 
 
-def _token_bytes(shape: Shape, training: Training, number: int) -> float:
+def _token_bytes(shape: ModelShape, training: Training, number: int) -> float:
     """Activations kept of one token, and those on their way back."""
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
@@ -172,7 +188,7 @@ def _token_bytes(shape: Shape, training: Training, number: int) -> float:
     return shape.layers * kept + (2 if training.checkpointing else 1) * layer + passing
 
 
-def _logits(shape: Shape, training: Training, texts: Texts, device: str, number: int) -> float:
+def _logits(shape: ModelShape, training: Training, texts: Texts, device: str, number: int) -> float:
     """Pieces of the logits and, where the head learns, its gradient before it is added to the embedding's."""
     tokens = training.rows * texts.completion
     if device == "cuda":
@@ -182,7 +198,7 @@ def _logits(shape: Shape, training: Training, texts: Texts, device: str, number:
     return pieces + (0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden)
 
 
-def sampling_bytes(shape: Shape, texts: Texts, *, number: int) -> float:
+def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
     """All groups, or as many as the sampler's cache budget lets be decoded at once, at least one."""
     group = texts.group * texts.row * 2.0 * shape.layers * shape.keys * number
     groups = min(texts.problems, max(1, int(CACHE_BUDGET / group)))
@@ -191,13 +207,75 @@ def sampling_bytes(shape: Shape, texts: Texts, *, number: int) -> float:
     return groups * group * (1 + 1 / shape.layers) + max(prefill, drawing)
 
 
-def judging_bytes(shape: Shape, rows: int, texts: Texts, *, number: int) -> float:
+def judging_bytes(shape: ModelShape, rows: int, texts: Texts, *, number: int) -> float:
     """The largest batch of reading: keys and values of all its tokens, one layer, logits and their float32 copy."""
     tokens = min(rows * texts.row, max(TOKENS_PER_BATCH, texts.row))
     cache = 2.0 * shape.layers * shape.keys * number * tokens
     return 2 * cache + tokens * _passing(shape, number) + 4.0 * min(tokens * shape.vocabulary, LOGIT_BUDGET)
 
 
-def _passing(shape: Shape, number: int) -> float:
+def _passing(shape: ModelShape, number: int) -> float:
     """Bytes of a token in the layer that it is passing through, without gradients."""
     return float(number * (4 * shape.hidden + 3 * shape.attention + 3 * shape.intermediate))
+
+
+AUTO = "auto"
+SMALL, LARGE = "Qwen/Qwen2.5-Coder-0.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"
+LARGE_FROM = 40 * GIB
+"""Memory of the whole device from which the large one is taken."""
+KNOWN: dict[str, dict[str, Any]] = {
+    SMALL: {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
+    LARGE: {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+}
+"""So that a profile can be weighed on a machine that has never seen the hub."""
+
+
+def choose_solver(total: int) -> str:
+    """Of the pool, by the device's bytes in all: what is free changes from start to start."""
+    return LARGE if total >= LARGE_FROM else SMALL
+
+
+@functools.lru_cache(16)
+def shape_of(name: str, role: str) -> ModelShape:
+    """Of a directory, a hub id, or a member of the pool (for which nothing is read). Raises ModelError."""
+    try:
+        return shape_of_config(_config(name))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
+        raise ModelError(
+            f"{role}: cannot read the configuration of {name}: {reason}; check the id and the network, or give a "
+            "directory written by save_pretrained"
+        ) from error
+
+
+def _config(name: str) -> Any:
+    if name in KNOWN:
+        return Qwen2Config(
+            vocab_size=151_936, num_key_value_heads=2, tie_word_embeddings=True, bos_token_id=None, **KNOWN[name]
+        )
+    path = Path(name).expanduser()
+    return AutoConfig.from_pretrained(str(path) if path.is_dir() else name, trust_remote_code=False)
+
+
+def shape_of_config(config: Any) -> ModelShape:
+    """From a model of no substance: every tensor has a shape and no bytes."""
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config)
+    text = config.get_text_config()
+    heads = text.num_attention_heads
+    size = getattr(text, "head_dim", None) or text.hidden_size // heads
+    head = model.get_output_embeddings()
+    return ModelShape(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        attention=heads * size,
+        keys=(getattr(text, "num_key_value_heads", None) or heads) * size,
+        intermediate=text.intermediate_size,
+        vocabulary=text.vocab_size,
+        linear=tuple(
+            (path.split(".")[-1], module.in_features, module.out_features)
+            for path, module in model.named_modules()
+            if isinstance(module, nn.Linear) and module is not head
+        ),
+    )

@@ -28,7 +28,7 @@ from codezero.models.prefix_layout import (
     AskScores,
     Ids,
     Lane,
-    Row,
+    PrefixRow,
     RowScores,
     fed,
     kept_of,
@@ -39,7 +39,7 @@ from codezero.models.prefix_layout import (
     score,
 )
 
-__all__ = ["Ask", "AskScores", "Ids", "PrefixReader", "Row", "RowScores"]
+__all__ = ["Ask", "AskScores", "Ids", "PrefixReader", "PrefixRow", "RowScores"]
 
 TOKENS_PER_BATCH = 32_768
 """Most tokens alive at once, cached ones and padding included; a single longer row is read alone."""
@@ -52,7 +52,7 @@ _Item = TypeVar("_Item")
 _BODY = -1
 """In place of the number of an ask: the row's own body."""
 _Key = tuple[int, int]
-_Said = tuple[_Key, AskScores]
+_Scored = tuple[_Key, AskScores]
 
 
 class PrefixReader:
@@ -70,7 +70,9 @@ class PrefixReader:
         self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @torch.no_grad()
-    def read(self, rows: Sequence[Row], *, end: int | None = None, choices: Sequence[int] = ()) -> list[RowScores]:
+    def read(
+        self, rows: Sequence[PrefixRow], *, end: int | None = None, choices: Sequence[int] = ()
+    ) -> list[RowScores]:
         """Scores of each row, in order. `end` is the token scored after a body; None: bodies are not scored."""
         if not all(row.head and all(ask.ids for ask in row.asks) for row in rows):
             raise ValueError("a head or an ask without tokens predicts nothing")
@@ -78,18 +80,18 @@ class PrefixReader:
         wanted = [i for i, row in enumerate(rows) if end is not None or row.asks]
         shared = [i for i in wanted if not self.why_not and len(rows[i].head) > 1]
         whole = sorted(set(wanted) - set(shared))
-        said = dict(self._shared(rows, shared, end, choices)) | dict(self._unshared(rows, whole, end, choices))
+        scores = dict(self._shared(rows, shared, end, choices)) | dict(self._unshared(rows, whole, end, choices))
         return [
             RowScores(
-                said[i, _BODY].answer if (i, _BODY) in said else None,
-                tuple(said[i, k] for k in range(len(row.asks))),
+                scores[i, _BODY].answer if (i, _BODY) in scores else None,
+                tuple(scores[i, k] for k in range(len(row.asks))),
             )
             for i, row in enumerate(rows)
         ]
 
     def _shared(
-        self, rows: Sequence[Row], which: Sequence[int], end: int | None, choices: Sequence[int]
-    ) -> Iterator[_Said]:
+        self, rows: Sequence[PrefixRow], which: Sequence[int], end: int | None, choices: Sequence[int]
+    ) -> Iterator[_Scored]:
         """Heads, then the bodies behind them, then the asks behind those: each level in batches of its own."""
         owners: dict[Ids, list[int]] = {}
         for i in which:
@@ -100,8 +102,8 @@ class PrefixReader:
             yield from self._bodies(rows, past, place, end, choices)
 
     def _bodies(
-        self, rows: Sequence[Row], past: "_Past", place: dict[int, int], end: int | None, choices: Sequence[int]
-    ) -> Iterator[_Said]:
+        self, rows: Sequence[PrefixRow], past: "_Past", place: dict[int, int], end: int | None, choices: Sequence[int]
+    ) -> Iterator[_Scored]:
         """`past` holds in row `place[i]` the head of row i, without its last token."""
 
         def size(batch: Sequence[int]) -> tuple[int, int]:
@@ -116,12 +118,12 @@ class PrefixReader:
                 scores = score(logits, [0] * len(batch), [(*rows[i].body, end) for i in batch], choices)
                 yield from (((i, _BODY), score) for i, score in zip(batch, scores, strict=True))
             del logits
-            asked = {i: at for at, i in enumerate(batch) if rows[i].asks}
-            yield from self._asks(rows, grown, asked, choices)
+            followed = {i: at for at, i in enumerate(batch) if rows[i].asks}
+            yield from self._asks(rows, grown, followed, choices)
 
     def _asks(
-        self, rows: Sequence[Row], past: "_Past", place: dict[int, int], choices: Sequence[int]
-    ) -> Iterator[_Said]:
+        self, rows: Sequence[PrefixRow], past: "_Past", place: dict[int, int], choices: Sequence[int]
+    ) -> Iterator[_Scored]:
         """`past` holds in row `place[i]` the head and body of row i."""
 
         def size(batch: Sequence[int]) -> tuple[int, int]:
@@ -141,7 +143,7 @@ class PrefixReader:
 
     def _side_by_side(self, past: "_Past", asks: Sequence[Sequence[Ask]], lanes: "Sequence[Lane]") -> Tensor:
         """Logits [B, sum of kept, V] of every row's asks, each in its lane and ending where the lane ends."""
-        ids, lane_of, place = (one.to(self._model.device) for one in lay_out(asks, lanes, self._pad_id))
+        ids, lane_of, place = (tensor.to(self._model.device) for tensor in lay_out(asks, lanes, self._pad_id))
         columns = [at for lane in lanes for at in range(lane.end - lane.kept, lane.end)]
         kept = torch.tensor(columns, device=ids.device)
         logits = self._model(
@@ -169,8 +171,8 @@ class PrefixReader:
         return _Past(past.cache, both), logits[:, -keep:]
 
     def _unshared(
-        self, rows: Sequence[Row], which: Sequence[int], end: int | None, choices: Sequence[int]
-    ) -> Iterator[_Said]:
+        self, rows: Sequence[PrefixRow], which: Sequence[int], end: int | None, choices: Sequence[int]
+    ) -> Iterator[_Scored]:
         """Every text in full, right-padded, so that causal layers of any kind need no mask."""
         texts: dict[_Key, Ask] = {}
         for i in which:

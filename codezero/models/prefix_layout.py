@@ -26,7 +26,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PrefixRow:
     """One text and what is asked after it."""
 
     head: Ids
@@ -131,8 +131,8 @@ def score(
     total = logits.logsumexp(-1)
     logprobs, gaps = (chosen - total).cpu(), (chosen - logits.amax(-1)).cpu()
     rows, columns = torch.arange(len(starts)), torch.tensor(starts)
-    asked = (logits[rows, columns][:, list(choices)] - total[rows, columns][:, None]).cpu()
+    first = (logits[rows, columns][:, list(choices)] - total[rows, columns][:, None]).cpu()
     return [
-        AskScores(asked[at], TokenScores(*(scores[at, start : start + len(answer)] for scores in (logprobs, gaps))))
+        AskScores(first[at], TokenScores(*(scores[at, start : start + len(answer)] for scores in (logprobs, gaps))))
         for at, (start, answer) in enumerate(zip(starts, answers, strict=True))
     ]

@@ -1,4 +1,4 @@
-"""vLLM as who decodes, in this process: many rows at once, its own copy of the weights, our policy's newest ones.
+"""vLLM as the decoder, in this process: many rows at once, its own copy of the weights, our policy's newest ones.
 
 The engine is built from the policy's directory and takes a fixed share of the device's memory. Before a draw the
 policy's weights are pushed into it if they have changed since the last one. Nothing is pickled or sent: the tensors are
@@ -56,7 +56,7 @@ class VllmLoop:
         self.loaded = loaded
         self._pushed: Fingerprint | None = None
         self._engine: Any = _engine(loaded, memory_share)
-        self._changes = Changes(loaded.model)
+        self._changes = WeightChanges(loaded.model)
 
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
@@ -72,10 +72,10 @@ class VllmLoop:
         # Of an earlier draw nothing may be left: what was computed with other weights is wrong, and a prompt that is
         # found in the cache is computed in another order, which for the same seed may end in another token.
         self._engine.reset_prefix_cache()
-        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        told = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self.loaded.stop_ids)
-        answers = self._engine.generate(asked, [_parameters(one) for one in told], use_tqdm=False)
-        return [drawn(output) for answer in answers for output in sorted(answer.outputs, key=lambda one: one.index)]
+        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        settings = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self.loaded.stop_ids)
+        answers = self._engine.generate(inputs, [_parameters(request) for request in settings], use_tqdm=False)
+        return [drawn(output) for answer in answers for output in sorted(answer.outputs, key=lambda each: each.index)]
 
     def close(self) -> None:
         self._changes.close()
@@ -92,7 +92,7 @@ class VllmLoop:
         self._pushed = present
 
 
-class Changes:
+class WeightChanges:
     """Notices that a model may have other weights than before, by whomever and however they were written.
 
     Tensors count what is written to them in place, except by fused optimisers. So every optimiser step in this process
@@ -106,7 +106,7 @@ class Changes:
 
     def now(self) -> Fingerprint:
         """Another one after each change."""
-        weights = tuple((one.data_ptr(), one._version) for one in self._model.parameters())  # pyright: ignore[reportPrivateUsage]
+        weights = tuple((weight.data_ptr(), weight._version) for weight in self._model.parameters())  # pyright: ignore[reportPrivateUsage]
         return self._steps, weights
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Changes:
 def requests(
     prompts: int, repeats: int, max_new_tokens: int, temperature: float, seed: int, stop_ids: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """What is asked of the engine for each prompt, as arguments of `vllm.SamplingParams`.
+    """One request for each prompt, as arguments of `vllm.SamplingParams`.
 
     The engine gives the draws of one prompt the seeds s, s + 1, ...; so s is far from those of other prompts.
     """
@@ -135,7 +135,7 @@ def requests(
         "detokenize": False,
     }
     seeds = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
-    return [same | {"seed": int.from_bytes(one)} for one in seeds]
+    return [same | {"seed": int.from_bytes(digest)} for digest in seeds]
 
 
 def drawn(output: Any) -> Drawn:
@@ -152,7 +152,7 @@ def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]
     """
     if loaded.device.type != "cpu":
         return {}
-    weights = sum(one.numel() * one.element_size() for one in loaded.model.parameters())
+    weights = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters())
     left = int(memory_share * memory_of(loaded.device).total) - weights
     if left <= 0:
         raise ConfigError(
@@ -162,10 +162,10 @@ def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]
     return {"kv_cache_memory_bytes": left}
 
 
-def _parameters(told: dict[str, Any]) -> Any:
+def _parameters(request: dict[str, Any]) -> Any:
     from vllm import SamplingParams
 
-    return SamplingParams(**told)
+    return SamplingParams(**request)
 
 
 def _engine(loaded: LoadedModel, memory_share: float) -> Any:
@@ -198,8 +198,8 @@ def _engine(loaded: LoadedModel, memory_share: float) -> Any:
             disable_log_stats=True,
         )
     except (ValueError, RuntimeError, NotImplementedError, OSError, ImportError) as error:
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ConfigError(
-            f"model.backend=vllm: vLLM cannot run {loaded.name}: {said[:300].rstrip('.')}; set model.backend=own, or "
+            f"model.backend=vllm: vLLM cannot run {loaded.name}: {reason[:300].rstrip('.')}; set model.backend=own, or "
             "change model.backend_share where memory is what it lacks"
         ) from error

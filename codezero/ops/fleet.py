@@ -27,7 +27,7 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.child import Child
 from codezero.system.files import set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
-from codezero.wiring.hardware import Seat, deal, find_cards, told
+from codezero.wiring.hardware import GpuAssignment, assign_cards, describe_sharing, find_cards
 
 SILENT_SECONDS = 300.0
 """A first node that logs nothing new for so long is given up; the limits of its start itself are its own."""
@@ -54,9 +54,9 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     stop = Stop()
     nodes: list[FleetNode] = []
     page = PageProcess(config, ["network=peer", *overrides]) if wanted(config) else None
-    seats = deal(find_cards(config.model.device), count)
+    seats = assign_cards(find_cards(config.model.device), count)
     print(f"codezero: {'goes on with' if any(base.glob(f'*/{LABEL}')) else 'new run'} {base.name}", flush=True)
-    if sharing := told(seats):
+    if sharing := describe_sharing(seats):
         print(f"codezero: {sharing}", flush=True)
 
     def answer(which: signal.Signals, before: int) -> None:
@@ -91,7 +91,7 @@ def _start(
     overrides: Sequence[str],
     base: Path,
     index: int,
-    seats: Sequence[Seat],
+    seats: Sequence[GpuAssignment],
     bootstrap: Sequence[str],
 ) -> FleetNode:
     folder = base / f"node-{index}"

@@ -55,10 +55,10 @@ def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[flo
 
     None when nothing can be learned from them.
     """
-    verdicts = [verdict for one in groups for verdict in one.verdicts]
+    verdicts = [verdict for scored in groups for verdict in scored.verdicts]
     trainable = torch.tensor([counts(verdict) for verdict in verdicts], dtype=torch.bool)
     rewards = torch.tensor([verdict.reward if counts(verdict) else 0.0 for verdict in verdicts])
     if not has_spread(rewards, trainable):
         return None
-    parts = advantages(rewards, trainable, scale).split([len(one.verdicts) for one in groups])
+    parts = advantages(rewards, trainable, scale).split([len(scored.verdicts) for scored in groups])
     return [part.tolist() for part in parts]

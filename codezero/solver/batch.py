@@ -1,21 +1,25 @@
-"""What one GRPO update learns from, how its rows become tensors, and what is told of it.
+"""What one GRPO update learns from, how its rows become tensors, and what is reported of it.
 
 Legend for shapes: B rows, P longest prompt, T longest completion.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
+
+TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainingRow:
     """One completion and how hard it is pushed."""
 
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
+    prompt_ids: tuple[TokenId, ...]
+    completion_ids: tuple[TokenId, ...]
     """[T] EOS included when it was generated, so that ending carries gradient too."""
     logprobs: tuple[float, ...]
     """[T] nats at the training temperature, under the policy that the ratio is taken against."""
@@ -34,7 +38,7 @@ class Row:
 class Batch:
     """The rows of one update. Idle rows carry no gradient but count in the loss's mean, like those of advantage 0."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TrainingRow, ...]
     idle_rows: int = 0
     idle_tokens: int = 0
 
@@ -70,27 +74,27 @@ class OptimizerStep:
     finite: bool
 
 
-def by_prompt(rows: Sequence[Row]) -> list[list[Row]]:
+def by_prompt(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
     """The rows' groups, in the order of their first rows."""
-    groups: dict[tuple[int, ...], list[Row]] = {}
+    groups: dict[tuple[int, ...], list[TrainingRow]] = {}
     for row in rows:
         groups.setdefault(row.prompt_ids, []).append(row)
     return list(groups.values())
 
 
-def split(rows: Sequence[Row], ranks: int) -> list[list[Row]]:
+def split(rows: Sequence[TrainingRow], ranks: int) -> list[list[TrainingRow]]:
     """Whole groups for each rank: the largest first, to the rank with the fewest tokens. Every rank finds the same."""
 
-    def tokens(group: Sequence[Row]) -> int:
+    def tokens(group: Sequence[TrainingRow]) -> int:
         return sum(len(row.prompt_ids) + len(row.completion_ids) for row in group)
 
-    shares: list[list[Row]] = [[] for _ in range(ranks)]
+    shares: list[list[TrainingRow]] = [[] for _ in range(ranks)]
     for group in sorted(by_prompt(rows), key=tokens, reverse=True):
         min(shares, key=tokens).extend(group)
     return shares
 
 
-def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 
     Advantages are [B], and [B, T] where a row has weights of its own for its tokens.
@@ -122,7 +126,7 @@ def collate(rows: Sequence[Row], pad_id: int, device: torch.device) -> dict[str,
     }
 
 
-def _advantages(rows: Sequence[Row], room: int) -> list[float] | list[list[float]]:
+def _advantages(rows: Sequence[TrainingRow], room: int) -> list[float] | list[list[float]]:
     if not any(row.weights for row in rows):
         return [row.advantage for row in rows]
     weights = [row.weights or (1.0,) * len(row.completion_ids) for row in rows]

@@ -15,20 +15,29 @@ kept until there is a newer one: a power cut loses at most the last `flush_secon
 checkpoints it took. One process writes to a folder at a time.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import logging
 import os
+import random
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import msgspec
 from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError
 from codezero.protocols import Persistent
-from codezero.solver.manifest import Kind, check, check_files, read_manifest, write_manifest
-from codezero.system.files import lacks_room
+from codezero.solver.manifest import PolicyFingerprint, check, check_files, read_manifest, write_manifest
+from codezero.system.files import lacks_room, read_state
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +48,7 @@ REMEDY = "`--fresh` begins anew and keeps what is there under another name, `--f
 class CheckpointStore:
     """The newest `keep` checkpoints of a run. See `protocols.Checkpoints`.
 
-    kind: the model they have to be of. also: parts that are not the node's own, by name.
+    fingerprint: of the model they have to be of. also: parts that are not the node's own, by name.
     """
 
     def __init__(
@@ -48,12 +57,12 @@ class CheckpointStore:
         keep: int,
         resume: bool = True,
         *,
-        kind: Kind | None = None,
+        fingerprint: PolicyFingerprint | None = None,
         also: Mapping[str, Persistent] | None = None,
         flush_seconds: float = 30.0,
     ):
         self.directory, self.keep, self.resume, self.flush_seconds = directory, keep, resume, flush_seconds
-        self.kind, self.also = kind or Kind(), dict(also or {})
+        self.fingerprint, self.also = fingerprint or PolicyFingerprint(), dict(also or {})
         self.flushed: Path | None = None
         """The newest checkpoint that this process knows to survive a power cut."""
         self.flushed_at = 0.0
@@ -83,7 +92,7 @@ class CheckpointStore:
         for name, part in whole.items():
             (unfinished / name).mkdir()
             part.save(unfinished / name)
-        write_manifest(unfinished, iteration, whole, self.kind)
+        write_manifest(unfinished, iteration, whole, self.fingerprint)
         final = self.directory / f"{iteration:08d}"
         flush = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
         if flush:
@@ -113,7 +122,7 @@ class CheckpointStore:
         whole = self.also | dict(parts)
         for folder in folders:
             try:
-                check(folder, whole, self.kind)
+                check(folder, whole, self.fingerprint)
                 for name, part in whole.items():
                     part.load(folder / name)
             except CheckpointError as error:
@@ -153,10 +162,10 @@ def copy_newest(source: Path, target: Path) -> str:
     for folder in checkpoints_in(source):
         copy = target / folder.name
         try:
-            told = read_manifest(folder)
-            check_files(folder, told)
+            manifest = read_manifest(folder)
+            check_files(folder, manifest)
             shutil.copytree(folder, copy, symlinks=True)
-            check_files(copy, told)
+            check_files(copy, manifest)
         except (CheckpointError, OSError) as error:
             refused.append(f"{folder.name} ({error})")
             _remove(copy)
@@ -178,10 +187,10 @@ def _remove(path: Path) -> None:
 
 def _flush(folder: Path) -> None:
     """Every file, then every folder, the outermost last."""
-    found = sorted(folder.rglob("*"))
-    for path in [path for path in found if path.is_file()]:
+    paths = sorted(folder.rglob("*"))
+    for path in [path for path in paths if path.is_file()]:
         _flush_one(path)
-    for path in [path for path in reversed(found) if path.is_dir()]:
+    for path in [path for path in reversed(paths) if path.is_dir()]:
         _flush_one(path)
     _flush_one(folder)
 
@@ -192,3 +201,93 @@ def _flush_one(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+GENERATORS = "generators.json"
+_Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class _RngState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    python_version: int
+    python_words: tuple[_Word, ...]
+    python_gauss: float | None
+    numpy_words: Annotated[tuple[_Word, ...], msgspec.Meta(min_length=624, max_length=624)]
+    numpy_position: Annotated[int, msgspec.Meta(ge=0, le=624)]
+    numpy_has_gauss: Annotated[int, msgspec.Meta(ge=0, le=1)]
+    numpy_gauss: float
+    torch: bytes
+    cuda: list[bytes]
+    """By device; empty where CUDA was not used."""
+
+
+class GlobalGenerators:
+    """The process-wide generators of random numbers: Python's, numpy's and torch's. See `protocols.Persistent`.
+
+    The parts of a node have generators of their own, or seed one from a counter. What libraries draw besides (dropout
+    of an adapter, a back end that samples by itself) comes from these.
+    """
+
+    def save(self, folder: Path) -> None:
+        import numpy as np
+        import torch
+
+        version, words, gauss = random.getstate()
+        _, numpy_words, position, has_gauss, numpy_gauss = cast(
+            "tuple[str, np.ndarray[Any, Any], int, int, float]", np.random.get_state()
+        )
+        state = _RngState(
+            python_version=version,
+            python_words=cast("tuple[int, ...]", words),
+            python_gauss=gauss,
+            numpy_words=tuple(numpy_words.tolist()),
+            numpy_position=position,
+            numpy_has_gauss=has_gauss,
+            numpy_gauss=numpy_gauss,
+            torch=torch.get_rng_state().numpy().tobytes(),
+            cuda=_cuda_states(),
+        )
+        (folder / GENERATORS).write_bytes(msgspec.json.encode(state))
+
+    def load(self, folder: Path) -> None:
+        import numpy as np
+        import torch
+
+        state = read_state(folder / GENERATORS, _RngState)
+        try:
+            random.setstate((state.python_version, state.python_words, state.python_gauss))
+            numpy_words = np.array(state.numpy_words, dtype=np.uint32)
+            cached = (state.numpy_has_gauss, state.numpy_gauss)
+            np.random.set_state(("MT19937", numpy_words, state.numpy_position, *cached))
+            torch.set_rng_state(_tensor(state.torch))
+            for device, cuda_state in enumerate(to_restore(state.cuda, _cuda_devices())):
+                torch.cuda.set_rng_state(_tensor(cuda_state), device)
+        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+            raise CheckpointError(f"{folder / GENERATORS} cannot be read: {error}") from error
+
+
+def to_restore(saved: Sequence[bytes], devices: int) -> Sequence[bytes]:
+    """The CUDA states to set: all, or none where the devices are not as many as they were."""
+    if len(saved) == devices:
+        return saved
+    logger.info("the checkpoint was written with %d CUDA devices and %d are used here", len(saved), devices)
+    return ()
+
+
+def _cuda_devices() -> int:
+    """0 as long as this process has not used CUDA: asking for more would start it."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_initialized() else 0
+
+
+def _cuda_states() -> list[bytes]:
+    import torch
+
+    return [torch.cuda.get_rng_state(device).numpy().tobytes() for device in range(_cuda_devices())]
+
+
+def _tensor(state: bytes) -> "torch.Tensor":
+    """[bytes] uint8"""
+    import torch
+
+    return torch.frombuffer(bytearray(state), dtype=torch.uint8)

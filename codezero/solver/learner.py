@@ -28,7 +28,7 @@ from codezero.models.device import ran_out_of_memory
 from codezero.models.fast_decode import is_lean
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, OptimizerStep, Row, Update, by_prompt, collate, split
+from codezero.solver.batch import Batch, OptimizerStep, TrainingRow, Update, by_prompt, collate, split
 from codezero.solver.logprobs import completion_logprobs, head_is_plain
 from codezero.solver.packed_attention import packed_logprobs
 from codezero.solver.policy_files import load_policy, read_counters, save_policy
@@ -132,22 +132,22 @@ class TrlLearner:
     ) -> list[tuple[float, ...]]:
         """Nats of each completion's tokens under the present policy at the training temperature, in order."""
         rows = [
-            Row(tuple(prompt), tuple(completion), (0.0,) * len(completion), 0.0)
+            TrainingRow(tuple(prompt), tuple(completion), (0.0,) * len(completion), 0.0)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
-        found: dict[int, tuple[float, ...]] = {id(row): () for row in rows}
+        scores: dict[int, tuple[float, ...]] = {id(row): () for row in rows}
         live = [row for row in rows if row.completion_ids]
 
         def score_all() -> None:
             for micro in self._micro_batches(live):
                 inputs = collate(micro, self.policy.pad_id, self.policy.device)
-                scores = self._forward(self._model, micro, inputs).tolist()
-                found.update(
-                    (id(row), tuple(score[: len(row.logprobs)])) for row, score in zip(micro, scores, strict=True)
+                logprobs = self._forward(self._model, micro, inputs).tolist()
+                scores.update(
+                    (id(row), tuple(line[: len(row.logprobs)])) for row, line in zip(micro, logprobs, strict=True)
                 )
 
         self._within_memory(score_all, len(live))
-        return [found[id(row)] for row in rows]
+        return [scores[id(row)] for row in rows]
 
     def save(self, folder: Path) -> None:
         """Model, tokenizer, optimiser and counters."""
@@ -177,7 +177,7 @@ class TrlLearner:
     def _trained(self) -> list[Tensor]:
         return [weight for group in self._optimizer.param_groups for weight in group["params"]]
 
-    def _step(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> OptimizerStep:
+    def _step(self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float) -> OptimizerStep:
         """One optimiser step. Micro-batches bound memory; their gradients add up to that of the whole."""
 
         own = rows if self.group is None else split(rows, self.group.size)[self.group.rank]
@@ -229,7 +229,7 @@ class TrlLearner:
                 "out of memory with %d rows in a forward pass; %d from here on", tried, self.micro_batch_rows
             )
 
-    def _backward(self, rows: Sequence[Row], share_rows: float, share_tokens: float) -> tuple[float, float]:
+    def _backward(self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float) -> tuple[float, float]:
         """Adds the rows' gradient. Returns their part of the loss and how many tokens were clipped."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
         tokens = sum(len(row.completion_ids) for row in rows)
@@ -249,7 +249,7 @@ class TrlLearner:
         name = "cispo_clip_ratio" if self.config.loss == "cispo" else "clip_ratio/region_mean"
         return loss.item(), tokens * measured[name][0]
 
-    def _scorer(self, rows: Sequence[Row], inputs: dict[str, Tensor]) -> Any:
+    def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Any:
         """What TRL asks for log-probabilities: the model on CUDA, elsewhere what computes less for the same rows."""
         if not self._packed and not self._pieces:
             return self._model
@@ -260,14 +260,14 @@ class TrlLearner:
 
         return answer
 
-    def _leash(self, rows: Sequence[Row], inputs: dict[str, Tensor]) -> Tensor:
+    def _leash(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Tensor:
         """[B, T] nats under the initial model: a frozen copy, or the policy with its adapter switched off."""
         if self._reference is not None:
             return self._forward(self._reference, rows, inputs)
         with without_adapter(self.policy.model):
             return self._forward(self._model, rows, inputs)
 
-    def _forward(self, model: PreTrainedModel, rows: Sequence[Row], inputs: dict[str, Tensor]) -> Tensor:
+    def _forward(self, model: PreTrainedModel, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Tensor:
         """[B, T] nats of the completions, without TRL's loss."""
         if self._packed:
             return packed_logprobs(model, rows, self.config.temperature)
@@ -280,7 +280,7 @@ class TrlLearner:
         labels[:, :-room] = -100
         return model(input_ids=ids, attention_mask=real, labels=labels, fused_lm_head=True).log_probs[:, -room:]
 
-    def _minibatches(self, rows: Sequence[Row]) -> list[list[Row]]:
+    def _minibatches(self, rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
         """Whole groups, dealt at random: a group's pushes cancel within one step, and its prompt is read once."""
         groups = by_prompt(rows)
         random.Random(self.updates).shuffle(groups)
@@ -288,7 +288,7 @@ class TrlLearner:
         parts = self.config.minibatches
         return [[row for group in groups[i::parts] for row in group] for i in range(min(parts, len(groups)))]
 
-    def _micro_batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+    def _micro_batches(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
         """Rows of one prompt beside each other and prompts alike in length, so that little is padded."""
         ordered = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)))
         for start in range(0, len(ordered), self.micro_batch_rows):

@@ -38,8 +38,8 @@ _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Of which model a checkpoint has to be."""
+class PolicyFingerprint:
+    """Which model a checkpoint is of: its tokenizer and the shapes of its parameters."""
 
     tokenizer: str = ""
     """Digest: token ids mean the same."""
@@ -70,11 +70,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes and SHA-256 by path, the manifest left out."""
 
 
-def write_manifest(folder: Path, iteration: int, parts: Collection[str], kind: Kind) -> None:
+def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
     """Describe what `folder` holds now."""
     files = {name: (path.stat().st_size, _digest(path)) for name, path in _held(folder)}
-    made = Manifest(FORMAT, iteration, tuple(sorted(parts)), kind.tokenizer, dict(kind.parameters), files)
-    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1))
+    manifest = Manifest(
+        FORMAT, iteration, tuple(sorted(parts)), fingerprint.tokenizer, dict(fingerprint.parameters), files
+    )
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -82,62 +84,63 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     raw = _read(path)
     try:
-        told = msgspec.json.decode(raw, type=Manifest)
-        said = told.format
+        manifest = msgspec.json.decode(raw, type=Manifest)
+        version = manifest.format
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         beginning = _BEGINNING.match(raw)
-        told, said = None, int(beginning[1]) if beginning else FORMAT
-        if said == FORMAT:
+        manifest, version = None, int(beginning[1]) if beginning else FORMAT
+        if version == FORMAT:
             raise CheckpointError(f"{MANIFEST} cannot be read: {error}") from error
-    if said != FORMAT or told is None:
-        age = "an earlier" if said < FORMAT else "a later"
+    if version != FORMAT or manifest is None:
+        age = "an earlier" if version < FORMAT else "a later"
         raise CheckpointError(
-            f"{MANIFEST} says format {said}, of {age} version of this program, which reads format {FORMAT}"
+            f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
         )
-    if told.iteration != int(folder.name):
-        raise CheckpointError(f"{MANIFEST} says iteration {told.iteration}, and the folder is called {folder.name}")
-    return told
+    if manifest.iteration != int(folder.name):
+        raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
+    return manifest
 
 
-def check(folder: Path, parts: Collection[str], kind: Kind) -> None:
-    """Raise CheckpointError unless `folder` is whole and holds these parts of this kind of model."""
-    told = read_manifest(folder)
-    if told.parts != tuple(sorted(parts)):
+def check(folder: Path, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
+    """Raise CheckpointError unless `folder` is whole and holds these parts of such a model."""
+    manifest = read_manifest(folder)
+    if manifest.parts != tuple(sorted(parts)):
         raise CheckpointError(
-            f"{MANIFEST} says parts {', '.join(told.parts)}; this node has {', '.join(sorted(parts))}"
+            f"{MANIFEST} says parts {', '.join(manifest.parts)}; this node has {', '.join(sorted(parts))}"
         )
-    if told.tokenizer != kind.tokenizer:
+    if manifest.tokenizer != fingerprint.tokenizer:
         raise CheckpointError(
-            f"{MANIFEST} says tokenizer {told.tokenizer[:12] or 'none'}, and this model's is {kind.tokenizer[:12]}"
+            f"{MANIFEST} says tokenizer {manifest.tokenizer[:12] or 'none'}, "
+            f"and this model's is {fingerprint.tokenizer[:12]}"
         )
-    if told.parameters != kind.parameters:
-        raise CheckpointError(f"{MANIFEST} says parameters of another model: {_difference(told, kind)}")
-    check_files(folder, told, kind.most_bytes)
+    if manifest.parameters != fingerprint.parameters:
+        raise CheckpointError(f"{MANIFEST} says parameters of another model: {_difference(manifest, fingerprint)}")
+    check_files(folder, manifest, fingerprint.most_bytes)
 
 
-def check_files(folder: Path, told: Manifest, most_bytes: int | None = None) -> None:
-    """Raise CheckpointError unless `folder` holds exactly the files of `told`, and no more than `most_bytes`."""
+def check_files(folder: Path, manifest: Manifest, most_bytes: int | None = None) -> None:
+    """Raise CheckpointError unless `folder` holds exactly the files of `manifest`, and no more than `most_bytes`."""
     held = dict(_held(folder))
-    for name in sorted({*held} | {*told.files}):
+    for name in sorted({*held} | {*manifest.files}):
         if name not in held:
             raise CheckpointError(f"{name} is missing")
-        if name not in told.files:
+        if name not in manifest.files:
             raise CheckpointError(f"{name} is not in {MANIFEST}")
         size = held[name].stat().st_size
-        if size != told.files[name][0]:
-            raise CheckpointError(f"{name} has {size} bytes, and {told.files[name][0]} were written")
-    total = sum(size for size, _ in told.files.values())
+        if size != manifest.files[name][0]:
+            raise CheckpointError(f"{name} has {size} bytes, and {manifest.files[name][0]} were written")
+    total = sum(size for size, _ in manifest.files.values())
     if most_bytes is not None and total > most_bytes:
         raise CheckpointError(f"its files have {total} bytes, and one of this model can have {most_bytes}")
-    for name, (_, digest) in told.files.items():
+    for name, (_, digest) in manifest.files.items():
         if _digest(held[name]) != digest:
             raise CheckpointError(f"{name} is not what was written: its SHA-256 differs")
 
 
-def _difference(told: Manifest, kind: Kind) -> str:
+def _difference(manifest: Manifest, fingerprint: PolicyFingerprint) -> str:
     """The first parameter that is not the same."""
-    for name in sorted({*told.parameters} | {*kind.parameters}):
-        there, here = told.parameters.get(name), kind.parameters.get(name)
+    for name in sorted({*manifest.parameters} | {*fingerprint.parameters}):
+        there, here = manifest.parameters.get(name), fingerprint.parameters.get(name)
         if there is None or here is None:
             return f"only {'this model' if there is None else 'the checkpoint'} has {name[:200]}"
         if there != here:
@@ -179,8 +182,8 @@ def _below(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path]]:
     if depth > MOST_DEPTH:
         raise CheckpointError(f"{prefix} lies deeper than {MOST_DEPTH} folders")
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
     except OSError as error:
         raise CheckpointError(f"{prefix or folder.name} cannot be listed: {error.strerror}") from error
     for entry in entries:

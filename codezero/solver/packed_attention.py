@@ -22,7 +22,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from codezero.solver.batch import Row
+from codezero.solver.batch import TrainingRow
 from codezero.solver.logprobs import chosen_logprobs
 
 SHARED = "shared_prompt"
@@ -55,7 +55,7 @@ class Pack:
     """[B, 1, T, P + T] which of its prompt and of itself each place of a completion sees."""
 
 
-def pack(rows: Sequence[Row]) -> Pack:
+def pack(rows: Sequence[TrainingRow]) -> Pack:
     """Rows with the same prompt must stand together."""
     ids: list[int] = []
     positions: list[int] = []
@@ -74,13 +74,13 @@ def pack(rows: Sequence[Row]) -> Pack:
             sources += [prompts[-1][-1], *own[:-1]]
             completions.append(own)
             group.append(len(prompts) - 1)
-    asked, real, rows_group = _until(prompts), _until(completions), torch.tensor(group)
+    prompted, real, rows_group = _until(prompts), _until(completions), torch.tensor(group)
     tables = _table(prompts), _table(completions)
-    standing = torch.cat([asked.flatten(), real.flatten()]).nonzero()[:, 0]
+    standing = torch.cat([prompted.flatten(), real.flatten()]).nonzero()[:, 0]
     order = torch.empty_like(standing)
     order[torch.cat([table.flatten() for table in tables])[standing]] = standing
     earlier = torch.ones(real.size(1), real.size(1), dtype=torch.bool).tril()
-    of_prompt = asked[rows_group][:, None].expand(-1, real.size(1), -1)
+    of_prompt = prompted[rows_group][:, None].expand(-1, real.size(1), -1)
     seen = torch.cat([of_prompt, earlier.expand(len(real), -1, -1)], -1)[:, None]
     return Pack(
         ids=torch.tensor(ids),
@@ -98,16 +98,16 @@ def pack(rows: Sequence[Row]) -> Pack:
 
 def _until(places: Sequence[range]) -> Tensor:
     """[rows, longest] True before each one's length."""
-    lengths = torch.tensor([len(one) for one in places])
+    lengths = torch.tensor([len(span) for span in places])
     return torch.arange(int(lengths.max())) < lengths[:, None]
 
 
 def _table(places: Sequence[range]) -> Tensor:
     longest = max(map(len, places))
-    return torch.tensor([[*one, *[0] * (longest - len(one))] for one in places])
+    return torch.tensor([[*span, *[0] * (longest - len(span))] for span in places])
 
 
-def packed_logprobs(model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> Tensor:
+def packed_logprobs(model: PreTrainedModel, rows: Sequence[TrainingRow], temperature: float) -> Tensor:
     """[B, longest completion] nats, zero beyond a row's end. Rows with the same prompt must stand together."""
     if model.config._attn_implementation != SHARED:
         model.set_attn_implementation(SHARED)
@@ -139,14 +139,14 @@ def shared_prompt_attention(
     """Attention [1, N, heads, size] of packed rows, query [1, heads, N, size]; without a `pack` that of torch."""
     if pack is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)
-    rows = [one[0].transpose(0, 1) for one in (query, key, value)]  # [N, heads, size]
-    prompt_query, prompt_key, prompt_value = (_taken(one, pack.prompts) for one in rows)
-    own_query, own_key, own_value = (_taken(one, pack.completions) for one in rows)
+    rows = [states[0].transpose(0, 1) for states in (query, key, value)]  # [N, heads, size]
+    prompt_query, prompt_key, prompt_value = (_taken(states, pack.prompts) for states in rows)
+    own_query, own_key, own_value = (_taken(states, pack.completions) for states in rows)
     keys = torch.cat([prompt_key.index_select(0, pack.group), own_key], 2)
     values = torch.cat([prompt_value.index_select(0, pack.group), own_value], 2)
     of_prompts = _attend(prompt_query, prompt_key, prompt_value, None, scaling)
     of_completions = _attend(own_query, keys, values, pack.seen, scaling)
-    both = torch.cat([one.transpose(1, 2).flatten(0, 1) for one in (of_prompts, of_completions)])
+    both = torch.cat([states.transpose(1, 2).flatten(0, 1) for states in (of_prompts, of_completions)])
     return both.index_select(0, pack.order)[None], None
 
 

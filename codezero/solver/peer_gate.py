@@ -1,4 +1,4 @@
-"""Which peers are worth learning from now: those whose attempts the own judge finds no worse than its own."""
+"""The peer filter: the node learns from peers whose completions its own judge finds no worse than its own."""
 
 import random
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError
 from codezero.solver.advantages import counts
+from codezero.system.files import read_state
 from codezero.types import ScoredGroup
 
 MEMORY = 0.9
@@ -19,7 +19,7 @@ MARGIN = 0.1
 """How far a lead may be below 0. That of a peer as good as the own node strays by about .08: a group's mean reward does
 by .35, and the moving mean leaves sqrt(.1 / 1.9) of that."""
 MAX_PEERS = 1024
-"""Remembered; the one that was heard longest ago is forgotten first."""
+"""Remembered; the peer that was compared longest ago is forgotten first."""
 _FILE = "gate.json"
 
 _Real = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
@@ -30,7 +30,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leads: Annotated[dict[Annotated[str, msgspec.Meta(max_length=128)], _Real], msgspec.Meta(max_length=MAX_PEERS)]
 
 
-class Gate:
+class PeerFilter:
     """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge.
 
     lead <- 0.9 lead + 0.1 (mean reward of its group - own mean reward at that level), from 0 on. A peer passes while
@@ -41,20 +41,20 @@ class Gate:
         self._own: dict[str, float] = {}
         """By level: moving mean of the own groups' rewards."""
         self._leads: dict[str, float] = {}
-        """By peer id, the one heard last at the end."""
+        """By peer id, the peer compared last at the end."""
 
     def observe(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> None:
         """Take in what was judged in one iteration."""
-        for one in local:
-            mean, level = _mean_reward(one), str(one.group.problem.level)
+        for scored in local:
+            mean, level = _mean_reward(scored), str(scored.group.problem.level)
             if mean is not None:
                 before = self._own.get(level, mean)
                 self._own[level] = MEMORY * before + (1 - MEMORY) * mean
-        for one in peers:
-            mean, own = _mean_reward(one), self._own.get(str(one.group.problem.level))
+        for scored in peers:
+            mean, own = _mean_reward(scored), self._own.get(str(scored.group.problem.level))
             if mean is not None and own is not None:
-                lead = self._leads.pop(one.group.peer_id, 0.0)
-                self._leads[one.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (mean - own)
+                lead = self._leads.pop(scored.group.peer_id, 0.0)
+                self._leads[scored.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (mean - own)
         while len(self._leads) > MAX_PEERS:
             del self._leads[next(iter(self._leads))]
 
@@ -71,14 +71,10 @@ class Gate:
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
-        path = folder / _FILE
-        try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        state = read_state(folder / _FILE, _State)
         self._own, self._leads = dict(state.own), dict(state.leads)
 
 
-def _mean_reward(one: ScoredGroup) -> float | None:
-    rewards = [verdict.reward for verdict in one.verdicts if counts(verdict)]
+def _mean_reward(scored: ScoredGroup) -> float | None:
+    rewards = [verdict.reward for verdict in scored.verdicts if counts(verdict)]
     return sum(rewards) / len(rewards) if rewards else None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from codezero.solver.advantages import joint_advantages
-from codezero.solver.batch import Row
+from codezero.solver.batch import TrainingRow
 from codezero.types import Completion, Problem, ScoredGroup
 
 LEAST_MEAN_LOGPROB = -4.0
@@ -23,14 +23,14 @@ LEAST_ROWS = 4
 PEERS_FOR_CAP = 4
 """From this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups."""
 MAX_PEERS = 32
-"""Whose part is told after an update; those of whom most was chosen."""
+"""In the figures of an update; those of whom most was chosen."""
 SAPO, OFF = "sapo", "off"
 
 Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class PolicyReader:
     """How text becomes the own policy's tokens. Made of the own tokenizer, prompt and model."""
 
     prompt_ids: Callable[[Sequence[Problem]], list[Ids]]
@@ -63,7 +63,7 @@ class Rules:
 class External:
     """The peers' part of an update."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TrainingRow, ...] = ()
     """Those that push."""
     idle_rows: int = 0
     idle_tokens: int = 0
@@ -88,51 +88,55 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt of a chosen group. T tokens."""
+class PeerCompletion:
+    """One completion of a chosen group. T tokens."""
 
     group: int
     """Place of its group among the chosen."""
     prompt: Ids
     tokens: Ids
     """(T,) by the own tokenizer."""
-    said: str
+    text: str
     """Its text, however it is spaced."""
     advantage: float
 
 
 def external(
-    peers: Sequence[ScoredGroup], local: Sequence[ScoredGroup], reader: Reader, rules: Rules, chance: random.Random
+    peers: Sequence[ScoredGroup],
+    local: Sequence[ScoredGroup],
+    reader: PolicyReader,
+    rules: Rules,
+    chance: random.Random,
 ) -> External:
     """At most `max_groups` of the peers' groups with at most `max_rows` rows in all, as rows to learn from.
 
     `local` are the own groups, which share their mean with peers' groups at the same problem.
     """
     refused: Counter[str] = Counter()
-    strangers = [one for one in peers if one.group.peer_id != rules.own_peer_id]
+    strangers = [scored for scored in peers if scored.group.peer_id != rules.own_peer_id]
     refused["own"] = len(peers) - len(strangers)
-    own = {one.group.problem.id: one for one in local}
+    own = {scored.group.problem.id: scored for scored in local}
     candidates = list(_candidates(strangers, own, reader, rules, refused))
     chosen = choose(candidates, rules.max_groups, rules.max_rows, chance)
     refused["not_needed"] = len(candidates) - len(chosen)
     rows, idle_rows, idle_tokens = _rows(chosen, own, reader, rules, refused)
-    groups = tuple(one.group for one in chosen)
+    groups = tuple(scored.group for scored in chosen)
     return External(rows, idle_rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
 
 
 def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chance: random.Random) -> list[Candidate]:
     """Peers take turns in random order, each giving its groups in random order, so that nobody crowds others out."""
     by_peer: dict[str, list[Candidate]] = {}
-    for one in chance.sample(list(candidates), len(candidates)):
-        by_peer.setdefault(one.group.group.peer_id, []).append(one)
+    for candidate in chance.sample(list(candidates), len(candidates)):
+        by_peer.setdefault(candidate.group.group.peer_id, []).append(candidate)
     budget = min(max_groups, len(candidates))
     cap = max(1, budget // PEERS_FOR_CAP) if len(by_peer) >= PEERS_FOR_CAP else budget
-    turns = [mine[turn] for turn in range(cap) for mine in by_peer.values() if turn < len(mine)]
+    turns = [groups[turn] for turn in range(cap) for groups in by_peer.values() if turn < len(groups)]
     chosen: list[Candidate] = []
-    for one in turns:
+    for candidate in turns:
         room = max_rows - sum(other.rows for other in chosen)
-        if len(chosen) < max_groups and one.rows <= room:
-            chosen.append(one)
+        if len(chosen) < max_groups and candidate.rows <= room:
+            chosen.append(candidate)
     return chosen
 
 
@@ -141,86 +145,90 @@ def merged_advantages(
 ) -> dict[int, list[float]]:
     """By id() of each group, [G]: advantages over all these attempts at its problem; zeros without spread."""
     together: dict[str, list[ScoredGroup]] = {}
-    for one in (*local, *foreign):
-        together.setdefault(one.group.problem.id, []).append(one)
-    weights = {id(one): [0.0] * len(one.verdicts) for one in (*local, *foreign)}
+    for scored in (*local, *foreign):
+        together.setdefault(scored.group.problem.id, []).append(scored)
+    weights = {id(scored): [0.0] * len(scored.verdicts) for scored in (*local, *foreign)}
     for groups in together.values():
         joint = joint_advantages(groups, scale) or []
-        weights |= {id(one): mine for one, mine in zip(groups, joint, strict=False)}
+        weights |= {id(scored): line for scored, line in zip(groups, joint, strict=False)}
     return weights
 
 
 def _parts(strangers: Sequence[ScoredGroup], chosen: Sequence[ScoredGroup]) -> tuple[tuple[str, int, int], ...]:
-    groups = Counter(one.group.peer_id for one in strangers)
-    used = Counter(one.group.peer_id for one in chosen)
+    groups = Counter(scored.group.peer_id for scored in strangers)
+    used = Counter(scored.group.peer_id for scored in chosen)
     first = sorted(groups, key=lambda peer: (-used[peer], -groups[peer], peer))[:MAX_PEERS]
     return tuple((peer, groups[peer], used[peer]) for peer in first)
 
 
 def _candidates(
-    groups: Sequence[ScoredGroup], own: dict[str, ScoredGroup], reader: Reader, rules: Rules, refused: Counter[str]
+    groups: Sequence[ScoredGroup],
+    own: dict[str, ScoredGroup],
+    reader: PolicyReader,
+    rules: Rules,
+    refused: Counter[str],
 ) -> Iterator[Candidate]:
     if rules.policy == OFF:
         refused["off"] = len(groups)
         return
-    passing = rules.passing([one.group.peer_id for one in groups])
-    prompts = reader.prompt_ids([one.group.problem for one in groups])
-    for one, prompt in zip(groups, prompts, strict=True):
-        mine = own.get(one.group.problem.id)
-        together = [one] if mine is None else [one, mine]
+    passing = rules.passing([scored.group.peer_id for scored in groups])
+    prompts = reader.prompt_ids([scored.group.problem for scored in groups])
+    for scored, prompt in zip(groups, prompts, strict=True):
+        local = own.get(scored.group.problem.id)
+        together = [scored] if local is None else [scored, local]
         judged = sum(verdict.trainable for each in together for verdict in each.verdicts)
         if len(prompt) > reader.max_prompt_tokens:
             refused["long_prompt"] += 1
-        elif one.group.peer_id not in passing:
+        elif scored.group.peer_id not in passing:
             refused["gate"] += 1
         elif joint_advantages(together, rules.scale) is None:
             refused["no_spread"] += 1
         elif judged < rules.least_rows:
             refused["few_rows"] += 1
         else:
-            yield Candidate(one, prompt)
+            yield Candidate(scored, prompt)
 
 
 def _rows(
-    chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: Reader, rules: Rules, refused: Counter[str]
-) -> tuple[tuple[Row, ...], int, int]:
+    chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: PolicyReader, rules: Rules, refused: Counter[str]
+) -> tuple[tuple[TrainingRow, ...], int, int]:
     """The rows that push, and how many rows and tokens of the chosen groups do not."""
-    attempts = list(_attempts(chosen, own, reader, rules.scale))
+    completions = list(_completions(chosen, own, reader, rules.scale))
     first: dict[tuple[Ids, str], int] = {}
     """By question and answer: the group that said it first. What a group repeats counts as often as it was sampled."""
-    pushing: list[Attempt] = []
-    for one in attempts:
-        if not one.advantage or (one.advantage < 0 and rules.policy != SAPO):
+    pushing: list[PeerCompletion] = []
+    for completion in completions:
+        if not completion.advantage or (completion.advantage < 0 and rules.policy != SAPO):
             continue
-        if not 0 < len(one.tokens) <= reader.max_new_tokens:
+        if not 0 < len(completion.tokens) <= reader.max_new_tokens:
             refused["row_length"] += 1
-        elif first.setdefault((one.prompt, one.said), one.group) != one.group:
+        elif first.setdefault((completion.prompt, completion.text), completion.group) != completion.group:
             refused["row_duplicate"] += 1
         else:
-            pushing.append(one)
+            pushing.append(completion)
     rows = tuple(_likely(pushing, reader, refused))
-    tokens_in_all = sum(min(len(one.tokens), reader.max_new_tokens) for one in attempts)
+    tokens_in_all = sum(min(len(completion.tokens), reader.max_new_tokens) for completion in completions)
     idle_tokens = tokens_in_all - sum(len(row.completion_ids) for row in rows)
-    return rows, len(attempts) - len(rows), idle_tokens
+    return rows, len(completions) - len(rows), idle_tokens
 
 
-def _attempts(
-    chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: Reader, scale: str
-) -> Iterator[Attempt]:
+def _completions(
+    chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: PolicyReader, scale: str
+) -> Iterator[PeerCompletion]:
     """Every attempt of the chosen groups, measured against all attempts at its problem, the own ones too."""
-    ids = iter(reader.completion_ids([each for one in chosen for each in one.group.group.completions]))
-    weights = merged_advantages([one.group for one in chosen], list(own.values()), scale)
-    for at, one in enumerate(chosen):
-        for completion, weight in zip(one.group.group.completions, weights[id(one.group)], strict=True):
+    ids = iter(reader.completion_ids([each for candidate in chosen for each in candidate.group.group.completions]))
+    weights = merged_advantages([candidate.group for candidate in chosen], list(own.values()), scale)
+    for at, candidate in enumerate(chosen):
+        for completion, weight in zip(candidate.group.group.completions, weights[id(candidate.group)], strict=True):
             tokens = next(ids)
-            yield Attempt(at, one.prompt, tokens, " ".join(completion.text.split()), weight)
+            yield PeerCompletion(at, candidate.prompt, tokens, " ".join(completion.text.split()), weight)
 
 
-def _likely(pushing: Sequence[Attempt], reader: Reader, refused: Counter[str]) -> Iterable[Row]:
+def _likely(pushing: Sequence[PeerCompletion], reader: PolicyReader, refused: Counter[str]) -> Iterable[TrainingRow]:
     """Rows whose text the own policy could have written."""
-    scores = reader.logprobs([one.prompt for one in pushing], [one.tokens for one in pushing])
-    for one, logprobs in zip(pushing, scores, strict=True):
+    scores = reader.logprobs([each.prompt for each in pushing], [each.tokens for each in pushing])
+    for completion, logprobs in zip(pushing, scores, strict=True):
         if math.fsum(logprobs) / len(logprobs) < LEAST_MEAN_LOGPROB:
             refused["row_unlikely"] += 1
         else:
-            yield Row(one.prompt, one.tokens, logprobs, one.advantage)
+            yield TrainingRow(completion.prompt, completion.tokens, logprobs, completion.advantage)

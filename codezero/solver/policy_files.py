@@ -23,7 +23,7 @@ from codezero.errors import CheckpointError
 from codezero.models.digest import Base
 from codezero.models.load import LoadedModel, without_progress_bars
 from codezero.models.lora import load_adapter, save_adapter
-from codezero.solver.manifest import Kind
+from codezero.solver.manifest import PolicyFingerprint
 
 MODEL, ADAPTER, BASE, OPTIMIZER = "model", "adapter", "base.json", "optimizer.safetensors"
 UNREADABLE = (OSError, RuntimeError, SafetensorError, ValueError, KeyError, TypeError)
@@ -39,7 +39,7 @@ def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: P
             policy.model.save_pretrained(folder / MODEL)
         policy.tokenizer.save_pretrained(folder / MODEL)
     state = cast("dict[int, dict[str, Tensor]]", optimizer.state_dict()["state"])
-    moments = {f"{index}.{name}": value for index, one in state.items() for name, value in one.items()}
+    moments = {f"{index}.{name}": value for index, entry in state.items() for name, value in entry.items()}
     save_file(moments, folder / OPTIMIZER)
 
 
@@ -56,9 +56,9 @@ def load_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: P
         for key, value in moments.items():
             index, _, name = key.partition(".")
             state.setdefault(int(index), {})[name] = value
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        for index, one in state.items():
-            if index >= len(parameters) or one["exp_avg"].shape != parameters[index].shape:
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        for index, entry in state.items():
+            if index >= len(parameters) or entry["exp_avg"].shape != parameters[index].shape:
                 raise ValueError("the optimiser is of another model")
         optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
     except UNREADABLE as error:
@@ -103,7 +103,7 @@ def read_counters(path: Path, names: Sequence[str]) -> list[int]:
         raise CheckpointError(f"{path} cannot be read: {error!r}") from error
 
 
-def kind_of(policy: LoadedModel, proposer: LoadedModel | None = None) -> Kind:
+def policy_fingerprint(policy: LoadedModel, proposer: LoadedModel | None = None) -> PolicyFingerprint:
     """Every parameter of the models as they are trained, frozen ones and an adapter's included.
 
     proposer: where that learns too; so a run neither loses what it learned nor takes on what was never saved.
@@ -112,4 +112,4 @@ def kind_of(policy: LoadedModel, proposer: LoadedModel | None = None) -> Kind:
     if proposer is not None:
         also = proposer.model.named_parameters()
         shapes |= {f"proposer.{name}": tuple(parameter.shape) for name, parameter in also}
-    return Kind(policy.tokenizer_digest, shapes)
+    return PolicyFingerprint(policy.tokenizer_digest, shapes)

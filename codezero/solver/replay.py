@@ -1,11 +1,7 @@
 """Replay of own rows, and the importance weights of tokens that an earlier policy sampled.
 
-Weights for tokens that an earlier policy sampled: how far what it says of them still holds for the present one.
-
 Legend for shapes: B rows, T tokens of a row. With r = p(token, now) / p(token, when it was sampled), a row is pushed as
-if the present policy had written it (its ratio is 1 at first), each token's advantage times its weight. Pure functions.
-
-The own rows of the last iterations, to learn from once more when sampling is dear.
+if the present policy had written it (its ratio is 1 at first), each token's advantage times its weight.
 """
 
 import math
@@ -13,12 +9,11 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError
-from codezero.solver.batch import Row
+from codezero.solver.batch import TrainingRow
+from codezero.system.files import read_state
 
 TRUNCATION = 2.0
 """Largest weight of truncated importance sampling."""
@@ -79,50 +74,34 @@ MAX_ITERATIONS = 8
 """Kept; what is older was written by a policy too far away."""
 _FILE = "replay.json"
 
-_Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
-
-
-class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    prompt_ids: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1)]
-    completion_ids: tuple[_Id, ...]
-    logprobs: tuple[float, ...]
-    advantage: float
-
-
-_State = list[list[_Row]]
+_FIELDS = ("prompt_ids", "completion_ids", "logprobs", "advantage")
 
 
 class Replay:
     """Rows as they were sampled: the log-probabilities are those of the policy that wrote them."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[Row, ...]] = deque(maxlen=MAX_ITERATIONS)
+        self._kept: deque[tuple[TrainingRow, ...]] = deque(maxlen=MAX_ITERATIONS)
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[TrainingRow]) -> None:
         """The rows of one iteration that push; the oldest iteration is forgotten."""
         self._kept.append(tuple(row for row in rows if row.advantage and row.completion_ids))
 
-    def draw(self, count: int, chance: random.Random) -> list[Row]:
+    def draw(self, count: int, chance: random.Random) -> list[TrainingRow]:
         """At most `count` of the kept rows, whole groups as far as they fit: each keeps its pushes up and down."""
-        groups: dict[tuple[int, ...], list[Row]] = {}
+        groups: dict[tuple[int, ...], list[TrainingRow]] = {}
         for row in (row for rows in self._kept for row in rows):
             groups.setdefault(row.prompt_ids, []).append(row)
-        drawn: list[Row] = []
+        drawn: list[TrainingRow] = []
         for group in chance.sample(list(groups.values()), len(groups)):
             if len(drawn) + len(group) <= count:
                 drawn += group
         return drawn
 
     def save(self, folder: Path) -> None:
-        state = [[_Row(r.prompt_ids, r.completion_ids, r.logprobs, r.advantage) for r in rows] for rows in self._kept]
+        state = [[{name: getattr(row, name) for name in _FIELDS} for row in rows] for rows in self._kept]
         (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
-        path = folder / _FILE
-        try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
-            kept = [tuple(Row(r.prompt_ids, r.completion_ids, r.logprobs, r.advantage) for r in rows) for rows in state]
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
-        self._kept = deque(kept, maxlen=MAX_ITERATIONS)
+        self._kept = deque(map(tuple, read_state(folder / _FILE, list[list[TrainingRow]])), maxlen=MAX_ITERATIONS)

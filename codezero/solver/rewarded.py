@@ -13,7 +13,7 @@ import torch
 
 from codezero.models.chat import encode_prompts
 from codezero.solver.advantages import advantages
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 from codezero.types import Metrics, RewardedGroup
 
@@ -43,18 +43,18 @@ class RewardedLearner:
         """Become bit for bit what `save` wrote. Raises CheckpointError."""
         self.learner.load(folder)
 
-    def _rows(self, group: RewardedGroup) -> list[Row]:
+    def _rows(self, group: RewardedGroup) -> list[TrainingRow]:
         """Of the completions whose reward is known; none when they do not differ."""
         known = [value is not None and math.isfinite(value) for value in group.rewards]
         values = torch.tensor(
-            [value or 0.0 if valid else 0.0 for value, valid in zip(group.rewards, known, strict=True)]
+            [value or 0.0 if is_known else 0.0 for value, is_known in zip(group.rewards, known, strict=True)]
         )
         weights = advantages(values, torch.tensor(known, dtype=torch.bool), self.learner.config.scale_rewards).tolist()
         if not any(weights):
             return []
         prompt = tuple(encode_prompts(self.learner.policy.tokenizer, [group.prompt])[0])
         return [
-            Row(prompt, completion.token_ids, completion.logprobs, weight)
-            for completion, weight, valid in zip(group.completions, weights, known, strict=True)
-            if valid
+            TrainingRow(prompt, completion.token_ids, completion.logprobs, weight)
+            for completion, weight, is_known in zip(group.completions, weights, known, strict=True)
+            if is_known
         ]

@@ -19,10 +19,10 @@ from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import counts, group_advantages
-from codezero.solver.batch import Batch, Row
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
-from codezero.solver.peer_gate import Gate
-from codezero.solver.peer_rollouts import External, Reader, Rules, external, merged_advantages
+from codezero.solver.peer_gate import PeerFilter
+from codezero.solver.peer_rollouts import External, PolicyReader, Rules, external, merged_advantages
 from codezero.solver.policy_files import read_counters
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
@@ -48,7 +48,7 @@ def _example(problem: Problem) -> str:
     if problem.style is Style.CALL:
         return f"\nIt must pass: {problem.tests[0]}" if problem.tests else ""
     shown = examples(problem.tests, problem.entry_point)[:1]
-    return "".join(f"\nGiven this input:\n{one.input}\nit must write:\n{one.output}" for one in shown)
+    return "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)
 
 
 class GrpoSolver:
@@ -67,14 +67,14 @@ class GrpoSolver:
         external: ExternalConfig | None = None,
     ):
         self.external = external or ExternalConfig()
-        self.gate, self.replay = Gate(), Replay()
+        self.gate, self.replay = PeerFilter(), Replay()
         self.config, self.sampler, self.learner, self.tokenizer = config, sampler, learner, tokenizer
         self.peer_id, self.seed, self.prompt = peer_id, seed, prompt
         self.rollouts = 0
         """Calls of `rollout` so far: with `seed`, what the sampling noise is made of."""
         self.updates = 0
         """Calls of `step` so far: with `seed`, what the choice among peers' groups is made of."""
-        self.reader = Reader(
+        self.reader = PolicyReader(
             prompt_ids=self._prompt_ids,
             completion_ids=self._completion_ids,
             logprobs=learner.logprobs,
@@ -105,7 +105,7 @@ class GrpoSolver:
         DAPO's dynamic sampling (Yu et al. 2025, section 3.2), but never more than `refill` batches in all.
         """
         batch = self.config.problems_per_iteration
-        useful = sum(group_advantages(one, "none") is not None for one in scored)
+        useful = sum(group_advantages(group, "none") is not None for group in scored)
         return max(0, min(batch - useful, int(self.config.refill * batch) - len(scored)))
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
@@ -117,26 +117,26 @@ class GrpoSolver:
         own = self._own_rows(local, foreign.chosen)
         again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
         rows = (*own, *foreign.rows, *self._reweighed(again))
-        done = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
+        update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
         for _ in range(self.config.passes - 1):
-            done = self.learner.update(Batch(tuple(self._reweighed(rows)), foreign.idle_rows, foreign.idle_tokens))
+            update = self.learner.update(Batch(tuple(self._reweighed(rows)), foreign.idle_rows, foreign.idle_tokens))
         if self.config.replay:
             self.replay.add(own)
-        return self._told(local, foreign, done, len(again))
+        return self._metrics(local, foreign, update, len(again))
 
     def _rules(self, local: Sequence[ScoredGroup], chance: random.Random) -> Rules:
-        told = self.external
-        rows = sum(verdict.trainable for one in local for verdict in one.verdicts)
+        limits = self.external
+        rows = sum(verdict.trainable for scored in local for verdict in scored.verdicts)
         return Rules(
             own_peer_id=self.peer_id,
-            policy=told.policy,
-            max_groups=told.groups,
-            max_rows=int(rows * told.share / (1 - told.share)),
+            policy=limits.policy,
+            max_groups=limits.groups,
+            max_rows=int(rows * limits.share / (1 - limits.share)),
             scale=self.config.scale_rewards,
-            passing=(lambda peers: self.gate.passing(peers, chance)) if told.gate else set,
+            passing=(lambda peers: self.gate.passing(peers, chance)) if limits.gate else set,
         )
 
-    def _reweighed(self, rows: Sequence[Row]) -> list[Row]:
+    def _reweighed(self, rows: Sequence[TrainingRow]) -> list[TrainingRow]:
         """The rows of an earlier policy as if the present one had written them: ratio 1, each token with its weight."""
         if not rows:
             return []
@@ -151,30 +151,30 @@ class GrpoSolver:
             for row, logprobs, line in zip(rows, now, weights, strict=True)
         ]
 
-    def _told(self, local: Sequence[ScoredGroup], foreign: External, done: Update, replayed: int) -> Metrics:
-        """What is measured of an update."""
-        sampled = [completion for one in local for completion in one.group.completions]
+    def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update, replayed: int) -> Metrics:
+        """The figures of an update."""
+        sampled = [completion for scored in local for completion in scored.group.completions]
         logprobs = [logprob for completion in sampled for logprob in completion.logprobs]
         flat = sum(group_advantages(group, "none") is None for group in local)
-        broken = sum(verdict.trainable and not counts(verdict) for one in local for verdict in one.verdicts)
+        broken = sum(verdict.trainable and not counts(verdict) for scored in local for verdict in scored.verdicts)
         if broken:
             logger.error("%d rewards are no finite numbers; their attempts are left out", broken)
-        told: Metrics = {f"swarm/external_refused/{reason}": count for reason, count in foreign.refused}
+        metrics: Metrics = {f"swarm/external_refused/{reason}": count for reason, count in foreign.refused}
         for peer, judged, used in foreign.peers:
-            told |= {f"swarm/external_judged/{peer}": judged, f"swarm/external_used/{peer}": used}
-        return told | {
-            "train/loss": done.loss,
+            metrics |= {f"swarm/external_judged/{peer}": judged, f"swarm/external_used/{peer}": used}
+        return metrics | {
+            "train/loss": update.loss,
             # Mean of -log p over what the policy sampled: an unbiased estimate of its entropy per token, in nats
             "train/entropy": -math.fsum(logprobs) / len(logprobs) if logprobs else None,
-            "train/grad_norm": done.grad_norm,
-            "train/clip_share": done.clip_share,
+            "train/grad_norm": update.grad_norm,
+            "train/clip_share": update.clip_share,
             "train/zero_spread_share": flat / len(local) if local else None,
-            "train/rows": done.rows,
+            "train/rows": update.rows,
             "train/replayed_rows": replayed,
             "train/broken_rewards": broken,
             "train/skipped_steps": self.learner.skipped,
             "train/policy_step": self.learner.steps,
-            "swarm/external_share": len(foreign.rows) / done.rows if done.rows else 0.0,
+            "swarm/external_share": len(foreign.rows) / update.rows if update.rows else 0.0,
             "swarm/external_groups": len(foreign.chosen),
         }
 
@@ -194,7 +194,7 @@ class GrpoSolver:
         self.learner.load(folder)
         self.rollouts, self.updates = counters
 
-    def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[Row]:
+    def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[TrainingRow]:
         """Trainable rows of groups with spread: what could not be judged, or attacks the judge, is as if it had not
         been sampled, and a group that teaches nothing is dropped (DAPO, section 3.2).
 
@@ -202,14 +202,14 @@ class GrpoSolver:
         """
         prompts = self._prompt_ids([scored.group.problem for scored in local], self.config.max_prompt_tokens)
         weights = merged_advantages(foreign, local, self.config.scale_rewards)
-        rows: list[Row] = []
+        rows: list[TrainingRow] = []
         for scored, prompt in zip(local, prompts, strict=True):
-            mine = weights[id(scored)]
-            if not any(mine):
+            advantages = weights[id(scored)]
+            if not any(advantages):
                 continue
-            for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, mine, strict=True):
+            for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, advantages, strict=True):
                 if counts(verdict):
-                    rows.append(Row(prompt, completion.token_ids, completion.logprobs, weight))
+                    rows.append(TrainingRow(prompt, completion.token_ids, completion.logprobs, weight))
         return rows
 
     def _prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[tuple[int, ...]]:

@@ -1,13 +1,12 @@
-"""Does a node fit its device? Estimated before anything is loaded; and what was left to be chosen by that, is chosen.
+"""Does a node fit its device? Estimated before anything is loaded; and what was left to the hardware is chosen.
 
-Which card each of several nodes on one machine gets, decided without loading torch into the process that asks.
-
-The choice is made at the first start of a run, said, written to the run's folder and read from there ever after: what
-is free differs from start to start, and a run that changed its model would begin anew.
+Also which card each of several nodes on one machine gets, decided without loading torch. The choice is made at the
+first start of a run, printed, written to the run's folder and read from there ever after: what is free differs from
+start to start, and a run that changed its model would begin anew.
 """
 
 import dataclasses
-import json
+import itertools
 import logging
 import os
 import subprocess
@@ -15,7 +14,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from codezero.config import NodeConfig
 from codezero.config_learning import EVERY_LINEAR
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from codezero.models.device import DeviceMemory
-    from codezero.models.memory import Need, Shape, Training
+    from codezero.models.memory import ModelShape, Need, Training
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -39,7 +40,7 @@ SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GpuAssignment:
     """Where one node works."""
 
     card: str | None
@@ -70,29 +71,26 @@ def find_cards(device: str) -> list[str]:
 
 
 def named_cards(value: str) -> list[str]:
-    """Of a CUDA_VISIBLE_DEVICES; as for the driver, a negative number ends the list."""
-    cards: list[str] = []
-    for name in (part.strip() for part in value.split(",")):
-        if not name or name.startswith("-"):
-            break
-        cards.append(name)
-    return cards
+    """Of a CUDA_VISIBLE_DEVICES; as for the driver, an empty name or a negative number ends the list."""
+    names = (part.strip() for part in value.split(","))
+    return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
 
 
-def deal(cards: Sequence[str], count: int) -> list[Seat]:
-    """A seat for each of `count` nodes, the cards in turn."""
+def assign_cards(cards: Sequence[str], count: int) -> list[GpuAssignment]:
+    """One for each of `count` nodes, the cards in turn."""
     if not cards:
-        return [Seat(None, count)] * count
-    return [Seat(cards[i % len(cards)], len(range(i % len(cards), count, len(cards)))) for i in range(count)]
+        return [GpuAssignment(None, count)] * count
+    turns = [i % len(cards) for i in range(count)]
+    return [GpuAssignment(cards[turn], turns.count(turn)) for turn in turns]
 
 
-def told(seats: Sequence[Seat]) -> str:
+def describe_sharing(assignments: Sequence[GpuAssignment]) -> str:
     """One line about who shares what; empty where nobody shares a card."""
-    crowded = {seat.card: seat.nodes for seat in seats if seat.card is not None and seat.nodes > 1}
+    crowded = {each.card: each.nodes for each in assignments if each.card is not None and each.nodes > 1}
     if not crowded:
         return ""
     parts = (f"{nodes} on card {card}, each with 1/{nodes} of its memory" for card, nodes in crowded.items())
-    return f"{len(seats)} nodes and {len({seat.card for seat in seats})} cards: {'; '.join(parts)}"
+    return f"{len(assignments)} nodes and {len({each.card for each in assignments})} cards: {'; '.join(parts)}"
 
 
 logger = logging.getLogger(__name__)
@@ -108,6 +106,11 @@ OWN = ("seed", "run", "swarm", "chain", "login", "monitor")
 MAX_FILE = 4096
 
 
+class _Choice(msgspec.Struct, frozen=True):
+    profile: str
+    solver: str
+
+
 def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfig:
     """`config` with everything chosen that was left to the hardware. `overrides` are what it was composed of.
 
@@ -117,14 +120,13 @@ def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfi
     need, has, where = weigh(config)
     if need is None:
         return config
-    told = f"estimated peak: {need}; {where} has {has.free / 2**30:.1f} GiB"
-    logger.info(told)
+    logger.info("estimated peak: %s; %s has %.1f GiB", need, where, has.free / 2**30)
     if need.total > has.free:
         fitting = "" if config.model.preflight == "warn" else _smaller(config, overrides)
-        said = f"this node does not fit {where}: it has {has.free / 2**30:.1f} GiB and needs about {need}{fitting}"
+        problem = f"this node does not fit {where}: it has {has.free / 2**30:.1f} GiB and needs about {need}{fitting}"
         if config.model.preflight == "refuse":
-            raise ConfigError(f"{said}; model.preflight=warn tries all the same")
-        logger.warning(said)
+            raise ConfigError(f"{problem}; model.preflight=warn tries all the same")
+        logger.warning(problem)
     return config
 
 
@@ -132,10 +134,10 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
     """`config` with `auto` replaced by what this run was or is begun with."""
     if AUTO not in (config.model.profile, config.model.solver):
         return config
-    from codezero.models.registry import choose_solver
+    from codezero.models.memory import choose_solver
 
     known = _read(folder / FILE)
-    profile, solver = known or (config.model.profile, config.model.solver)
+    profile, solver = (known or config.model).profile, (known or config.model).solver
     if profile == AUTO:
         profile = _choose(config, overrides)
     if config.model.profile == AUTO:
@@ -144,7 +146,8 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
         solver = choose_solver(_memory(config)[0].total) if solver == AUTO else solver
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, solver=solver))
     if known is None:
-        _write(folder / FILE, profile, config.model.solver)
+        choice = msgspec.json.encode(_Choice(profile, config.model.solver))
+        write_atomic(folder / FILE, msgspec.json.format(choice) + b"\n")
         print(
             f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {config.model.solver}", flush=True
         )
@@ -159,12 +162,11 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
     Raises ModelError when a model's configuration cannot be read.
     """
     from codezero.models.device import choose_precision
-    from codezero.models.memory import Texts, node_need
-    from codezero.models.registry import shape_of
+    from codezero.models.memory import Texts, node_need, shape_of
 
     has, where = _memory(config)
 
-    def shape(name: str, role: str) -> "Shape":
+    def shape(name: str, role: str) -> "ModelShape":
         return shape_of(str(weights_directory(role)) if name == NANO else name, role)
 
     local = config.evaluator.kind == "local" and config.reward.mode == "judge"
@@ -174,7 +176,7 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
         return None, has, where
     policy = shape(names["solver"], "solver")
     proposer = None if names["proposer"] == "off" else shape(names["proposer"], "proposer")
-    told, group = config.proposer, config.proposer.group_size if config.proposer.train else 1
+    proposes, group = config.proposer, config.proposer.group_size if config.proposer.train else 1
     ranks = max(1, config.model.gpus)
     exam = config.evals.problems * config.evals.samples if config.evals.every else 0
     need = node_need(
@@ -193,9 +195,11 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
         judge=None if names["judge"] == "off" else shape(names["judge"], "judge"),
         judge_rows=config.evaluator.batch_rows,
         proposer=proposer,
-        proposals=Texts(config.solver.max_prompt_tokens, told.max_new_tokens, group, told.problems_per_iteration),
-        proposer_training=_training(config, proposer, told.kl_beta, group * told.problems_per_iteration)
-        if proposer and told.train
+        proposals=Texts(
+            config.solver.max_prompt_tokens, proposes.max_new_tokens, group, proposes.problems_per_iteration
+        ),
+        proposer_training=_training(config, proposer, proposes.kl_beta, group * proposes.problems_per_iteration)
+        if proposer and proposes.train
         else None,
     )
     if config.model.backend == "vllm":
@@ -204,7 +208,7 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
     return need, has, where
 
 
-def _training(config: NodeConfig, shape: "Shape", kl_beta: float, rows: int) -> "Training":
+def _training(config: NodeConfig, shape: "ModelShape", kl_beta: float, rows: int) -> "Training":
     """How a model of this shape learns, at most `rows` at once."""
     from codezero.models.memory import Training, adapter_numbers
 
@@ -229,10 +233,10 @@ def _memory(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
 
     where = choose_device(config.model.device, "solver")
     keep_to_share(where, config.model.memory_share)
-    found = memory_of(where, config.model.memory_share)
+    memory = memory_of(where, config.model.memory_share)
     if where.type == "cuda":  # where every rank has a card of its own
-        return found, where
-    return dataclasses.replace(found, free=found.free // max(1, config.model.gpus)), where
+        return memory, where
+    return dataclasses.replace(memory, free=memory.free // max(1, config.model.gpus)), where
 
 
 def _choose(config: NodeConfig, overrides: Sequence[str]) -> str:
@@ -278,19 +282,14 @@ def _without_models(overrides: Sequence[str]) -> list[str]:
     return [word for word in overrides if not word.startswith(("model", "evaluator.model=", "proposer.model="))]
 
 
-def _read(path: Path) -> tuple[str, str] | None:
-    """(profile, solver) of an earlier start. Raises ConfigError when the file is damaged."""
+def _read(path: Path) -> _Choice | None:
+    """The choice of an earlier start. Raises ConfigError when the file is damaged."""
     if not path.exists():
         return None
     try:
-        raw = cast("dict[str, object]", json.loads(path.read_text()[:MAX_FILE]))
-        profile, solver = raw["profile"], raw["solver"]
-        if profile not in ("", *LARGEST_FIRST) or not isinstance(solver, str) or solver in ("", AUTO):
+        choice = msgspec.json.decode(path.read_bytes()[:MAX_FILE], type=_Choice)
+        if choice.profile not in ("", *LARGEST_FIRST) or choice.solver in ("", AUTO):
             raise ValueError("it names no profile or no solver")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); remove it to choose anew") from error
-    return cast(str, profile), solver
-
-
-def _write(path: Path, profile: str, solver: str) -> None:
-    write_atomic(path, json.dumps({"profile": profile, "solver": solver}, indent=2) + "\n")
+    return choice

@@ -53,11 +53,11 @@ def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solve
         return policy
     from codezero.models.lora import add_adapter
 
-    told = config.model
+    model = config.model
     policy = add_adapter(
-        policy, rank=told.lora_rank, alpha=told.lora_alpha, targets=told.lora_targets, seed=config.seed
+        policy, rank=model.lora_rank, alpha=model.lora_alpha, targets=model.lora_targets, seed=config.seed
     )
-    trained = sum(one.numel() for one in policy.model.parameters() if one.requires_grad)
+    trained = sum(weight.numel() for weight in policy.model.parameters() if weight.requires_grad)
     frozen = policy.model.num_parameters() - trained
     logger.info("%s: an adapter of %d numbers learns, beside %d frozen ones", role, trained, frozen)
     return policy

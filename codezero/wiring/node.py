@@ -139,9 +139,8 @@ def build_node(
     workers: "Workers | None" = None,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
-    from codezero.solver.checkpoint import CheckpointStore
-    from codezero.solver.policy_files import kind_of
-    from codezero.solver.rng_state import GlobalGenerators
+    from codezero.solver.checkpoint import CheckpointStore, GlobalGenerators
+    from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam
 
     group = None if workers is None else join_ranks(config, workers)
@@ -161,7 +160,7 @@ def build_node(
         folder.checkpoints,
         keep=config.run.keep_checkpoints,
         resume=config.run.resume,
-        kind=kind_of(policy, proposing.policy),
+        fingerprint=policy_fingerprint(policy, proposing.policy),
         also={"random": GlobalGenerators()},
     )
     return Node(

@@ -74,9 +74,14 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
     from codezero.solver.policy_files import UNREADABLE, check_base
 
     try:
-        told = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
-        targets = [told.target_modules] if isinstance(told.target_modules, str) else told.target_modules
-        adapted = add_adapter(loaded, rank=told.r, alpha=told.lora_alpha, targets=targets)
+        settings = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
+        targets = settings.target_modules
+        adapted = add_adapter(
+            loaded,
+            rank=settings.r,
+            alpha=settings.lora_alpha,
+            targets=[targets] if isinstance(targets, str) else targets,
+        )
         assert adapted.base is not None  # it has just been put there
         check_base(adapted.base, policy.adapter)
         load_adapter(adapted.model, policy.adapter)
