@@ -38,7 +38,7 @@ from codezero.models.generation import Backend, Drawn
 logger = logging.getLogger(__name__)
 
 WORKER = "codezero.wiring.rank"
-"""The module that a worker runs, as WORKER RANK SIZE FOLDER BACKEND."""
+"""The module that a worker runs, as WORKER PARENT RANK SIZE FOLDER BACKEND."""
 SAMPLE = "sample"
 WAIT = timedelta(minutes=30)
 """Longest wait of one rank for another, which may be downloading a model."""
@@ -146,7 +146,8 @@ class Workers:
         self._closing, self._failed = threading.Event(), threading.Event()
         self._message = ""
         logging.getLogger(start_processes.__module__).setLevel(logging.CRITICAL)  # `_message` says the same
-        arguments = {i: ("-m", WORKER, i + 1, self.size, self.folder, backend) for i in range(len(environments))}
+        shared = (self.size, self.folder, backend)
+        arguments = {i: ("-m", WORKER, os.getpid(), i + 1, *shared) for i in range(len(environments))}
         variables = {i: dict(environment) for i, environment in enumerate(environments)}
         logs = DefaultLogsSpecs(str(self.folder))
         with ThreadPoolExecutor(1) as thread:  # in the main thread it would replace the handlers of signals

@@ -17,10 +17,11 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    parent, rank, size, folder, backend = sys.argv[1:]
+    threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     from torch.distributed.elastic.multiprocessing.errors import record
 
-    record(serve)(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    record(serve)(int(rank), int(size), Path(folder), backend)
 
 
 def serve(rank: int, size: int, folder: Path, backend: str) -> None:
