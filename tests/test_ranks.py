@@ -286,10 +286,11 @@ def test_prompts_are_dealt_long_and_short_alike() -> None:
 def test_as_many_ranks_as_cards_or_fewer(config: NodeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[list[dict[str, str]], str]] = []
 
-    class Recorder(contextlib.closing[Any]):
+    class Recorder:
         def __init__(self, environments: list[dict[str, str]], backend: str) -> None:
-            super().__init__(self)
             started.append((environments, backend))
+
+        def close(self) -> None: ...
 
     def start(gpus: int, cards: list[str]) -> tuple[int, list[str | None], str]:
         monkeypatch.setattr(wiring_models, "find_cards", lambda _: cards)

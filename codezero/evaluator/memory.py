@@ -1,19 +1,18 @@
 """What an evaluator remembers across restarts, as JSON files of the checkpoint."""
 
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError
 from codezero.evaluator.audit import Audited
 from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.evidence import Gap, JudgedCanary, Look
+from codezero.system.files import read_state
 from codezero.types import Status
 
 _WATCH, _COUNTS = "watch.json", "counts.json"
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +47,7 @@ def write_memory(folder: Path, memory: Memory) -> None:
 
 def read_memory(folder: Path) -> Memory:
     """Raises CheckpointError."""
-    return _read(folder / _WATCH, Memory)
+    return read_state(folder / _WATCH, Memory)
 
 
 def write_counts(folder: Path, counts: Counts) -> None:
@@ -57,11 +56,4 @@ def write_counts(folder: Path, counts: Counts) -> None:
 
 def read_counts(folder: Path) -> Counts:
     """Raises CheckpointError."""
-    return _read(folder / _COUNTS, Counts)
-
-
-def _read(path: Path, of: type[_Struct]) -> _Struct:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=of)
-    except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    return read_state(folder / _COUNTS, Counts)
