@@ -17,7 +17,7 @@ from codezero.code.parsing import extract_code
 from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
-from codezero.nano import ROLES, build, corpus, measure, weights_directory
+from codezero.nano import ROLES, build, corpus, weights_directory
 from codezero.nano.train import NanoShape, batches_of, build_tokenizer, new_model, rate, train
 from codezero.problems.synthetic.tasks import Split, fence, is_held_out, make_task, mutants, parse_question
 from codezero.proposer.parsing import parse_proposal
@@ -59,8 +59,8 @@ def test_shipped_models_share_one_tokenizer():
 
 
 def test_the_shipped_solver_starts_with_room_to_learn_and_lower_at_each_level(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(measure, "PROBLEMS", 100)
-    quality = measure.solver_quality(measure.attempt_held_out(shipped("solver")))
+    monkeypatch.setattr(build, "PROBLEMS", 100)
+    quality = build.solver_quality(build.attempt_held_out(shipped("solver")))
     assert 0.2 < quality["average@8"] < 0.5
     assert quality["pass@8"] > quality["average@8"] + 0.2
     assert quality["average@8/level_1"] > quality["average@8/level_3"] > quality["average@8/level_5"] - 0.1
@@ -72,14 +72,14 @@ def test_the_shipped_judge_knows_right_from_nearly_right():
     tasks = [make_task(random, split=Split.HELD_OUT) for _ in range(100)]
     right = [(task.problem.question, task.problem.reference or "") for task in tasks]
     wrong = [(task.problem.question, code) for task in tasks for code in mutants(task, random, 1)]
-    gaps = measure.least_gaps(shipped("judge"), right + wrong)
+    gaps = build.least_gaps(shipped("judge"), right + wrong)
     skill = auroc(gaps, [True] * len(right) + [False] * len(wrong))
     assert skill is not None and skill > 0.97
 
 
 def test_the_shipped_proposer_keeps_its_contract(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(measure, "PROPOSALS", 12)
-    quality = measure.proposer_quality(shipped("proposer"))
+    monkeypatch.setattr(build, "PROPOSALS", 12)
+    quality = build.proposer_quality(shipped("proposer"))
     assert quality["well_formed"] > 0.7 and quality["at_level"] > 0.6
 
 
@@ -165,8 +165,8 @@ def test_proposals_and_answers_fit_the_limits():
     random = Random(7)
     proposals = encode_completions(TOKENIZER, [t for _, t in asked(corpus.proposer_pairs(random), 500)])
     answers = encode_completions(TOKENIZER, [t for _, t in asked(corpus.judge_pairs(random), 500)])
-    assert max(map(len, answers)) < measure.ANSWER_TOKENS
-    assert max(map(len, proposals)) < measure.PROPOSAL_TOKENS
+    assert max(map(len, answers)) < build.ANSWER_TOKENS
+    assert max(map(len, proposals)) < build.PROPOSAL_TOKENS
 
 
 # the making
@@ -194,8 +194,8 @@ def test_the_learning_rate_rises_holds_and_falls():
 def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for role, recipe in build.RECIPES.items():
         monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, shape=TINY, steps=2))
-    monkeypatch.setattr(measure, "PROBLEMS", 5)
-    monkeypatch.setattr(measure, "PROPOSALS", 1)
+    monkeypatch.setattr(build, "PROBLEMS", 5)
+    monkeypatch.setattr(build, "PROPOSALS", 1)
     monkeypatch.setattr("codezero.nano.train.BUCKET", 2)
     measured = build.build(tmp_path, seed=1)
     assert list(measured) == list(ROLES)

@@ -1,6 +1,7 @@
-"""Makes the embedded models from nothing: tokenizer, training, measurement, and a card beside the weights.
+"""Makes the embedded models from nothing: tokenizer, training, and a card with figures beside the weights.
 
-About twelve minutes of one CPU core. The same seed and libraries on the same machine give the same files.
+The figures are by execution on held-out compositions. About twelve minutes of one CPU core. The same seed and
+libraries on the same machine give the same files.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -15,12 +16,33 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils.logging import disable_progress_bar
 
-from codezero.models.load import load_model
+from codezero.code.canonical import canonical, stated_parameters
+from codezero.code.parsing import extract_code, fence
+from codezero.errors import ProposalError
+from codezero.evals.pass_at_k import pass_at_k
+from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.load import LoadedModel, load_model
+from codezero.models.logprobs import teacher_forced
+from codezero.models.sampler import Sampler
 from codezero.nano import ROLES
 from codezero.nano.corpus import Pair, judge_pairs, proposer_pairs, solver_pairs
-from codezero.nano.measure import Quality, attempt_held_out, judge_quality, proposer_quality, solver_quality
 from codezero.nano.train import BATCH_ROWS, NanoShape, batches_of, build_tokenizer, new_model, train
+from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out, parse_question
+from codezero.proposer.parsing import parse_proposal
+from codezero.proposer.prompts import proposal_prompt
+from codezero.sandbox.base import Job, Outcome
+from codezero.sandbox.monty import MontySandbox
+from codezero.stats import auroc
+from codezero.types import Problem
 
+PROBLEMS, SAMPLES = 200, 8
+SEED = 9_000
+"""Of the held-out problems and the sampling noise; not a run's exam."""
+PROPOSALS = 40
+"""For each level."""
+ANSWER_TOKENS, PROPOSAL_TOKENS = 48, 192
+
+Quality = dict[str, float]
 THREADS = 1
 """Fixed, because the order of a sum depends on it. More would hardly help models this small."""
 
@@ -136,3 +158,113 @@ A {shape.layers}-layer, {shape.hidden}-wide Qwen2-architecture model with a byte
 
 **What it cannot do.** {recipe.limits}
 """
+
+
+@dataclass(frozen=True)
+class ExecutedAnswer:
+    """One executed answer to a held-out problem."""
+
+    problem: Problem
+    code: str
+    """Empty when the answer holds no code."""
+    passed: bool
+
+
+def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int = SAMPLES) -> list[ExecutedAnswer]:
+    """`samples` executed attempts at each of PROBLEMS held-out problems, those of one problem beside each other."""
+    problems = held_out(PROBLEMS, SEED)
+    groups = Sampler(solver).sample(
+        [problem.question for problem in problems],
+        group_size=samples,
+        max_new_tokens=ANSWER_TOKENS,
+        temperature=temperature,
+        generator_seed=SEED,
+    )
+    answers = [
+        (problem, extract_code(completion.text).code or "")
+        for problem, group in zip(problems, groups, strict=True)
+        for completion in group
+    ]
+    with MontySandbox() as sandbox:
+        executions = sandbox.run_many([Job(code, problem.tests) for problem, code in answers])
+    return [
+        ExecutedAnswer(problem, code, bool(code) and execution.outcome is Outcome.PASS)
+        for (problem, code), execution in zip(answers, executions, strict=True)
+    ]
+
+
+def solver_quality(attempts: Sequence[ExecutedAnswer], samples: int = SAMPLES) -> Quality:
+    """average@k and pass@k, in all and the former by level. `attempts` as from `attempt_held_out`."""
+    passed = [attempt.passed for attempt in attempts]
+    counts = [sum(passed[at : at + samples]) for at in range(0, len(passed), samples)]
+    by_level = {
+        f"average@{samples}/level_{level}": _mean([a.passed for a in attempts if a.problem.level == level])
+        for level in LEVELS
+    }
+    solved = [pass_at_k(samples, count, samples) for count in counts]
+    return {f"average@{samples}": _mean(passed), f"pass@{samples}": _mean(solved), **by_level}
+
+
+def judge_quality(judge: LoadedModel, attempts: Sequence[ExecutedAnswer]) -> Quality:
+    """How well the judge's likelihood divides a solver's attempts, and how well it would solve the problems itself.
+
+    A judge that could not write a solution will not recognise it either, so the latter bounds what it can teach.
+    """
+    readable = [(attempt, text) for attempt in attempts if (text := _canonical(attempt)) is not None]
+    gaps = least_gaps(judge, [(attempt.problem.question, text) for attempt, text in readable])
+    skill = auroc(gaps, [attempt.passed for attempt, _ in readable])  # NaN without both kinds
+    own = solver_quality(attempt_held_out(judge, temperature=1e-6, samples=1), samples=1)
+    return {"auroc": skill, "own_greedy": own["average@1"]}
+
+
+def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[float]:
+    """For each (question, code): the least log p(token) - log p(likeliest token) over the answer and its end, nats."""
+    tokenizer = judge.tokenizer
+    prompts = encode_prompts(tokenizer, [question for question, _ in programs])
+    answers = encode_completions(tokenizer, [fence(code) for _, code in programs])
+    ended = [[*answer, judge.stop_ids[0]] for answer in answers]
+    return [float(score.gap.min()) for score in teacher_forced(judge.model, judge.pad_id, prompts, ended)]
+
+
+def proposer_quality(proposer: LoadedModel) -> Quality:
+    """Shares of PROPOSALS texts for each level that are well formed, ask for the level, and for a held-out program."""
+    levels = [level for level in LEVELS for _ in range(PROPOSALS)]
+    groups = Sampler(proposer).sample(
+        [proposal_prompt(level) for level in levels],
+        group_size=1,
+        max_new_tokens=PROPOSAL_TOKENS,
+        temperature=1.0,
+        generator_seed=SEED,
+    )
+    proposed = [_proposed(group[0].text, level) for group, level in zip(groups, levels, strict=True)]
+    specs = [parsed[1] if question and (parsed := parse_question(question)) else None for question in proposed]
+    return {
+        "well_formed": _mean([question is not None for question in proposed]),
+        "at_level": _mean(
+            [spec is not None and spec.level == level for spec, level in zip(specs, levels, strict=True)]
+        ),
+        "novel": _mean([spec is not None and is_held_out(spec) for spec in specs]),
+    }
+
+
+def _proposed(text: str, level: int) -> str | None:
+    try:
+        return parse_proposal(text, level, "").question
+    except ProposalError:
+        return None
+
+
+def _canonical(attempt: ExecutedAnswer) -> str | None:
+    """What the judge is shown; None for what does not parse, which a judge is never levels about.
+
+    Only texts of models trained here come this way; a stranger's go through `codezero.code.worker`.
+    """
+    question, name = attempt.problem.question, attempt.problem.entry_point
+    try:
+        return canonical(attempt.code, name, parameters=stated_parameters(question, name)) if attempt.code else None
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
