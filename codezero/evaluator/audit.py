@@ -107,14 +107,17 @@ class Auditor:
 
         Attempts at problems whose expected values are mere claims are passed over: they show nothing.
         """
-        truthful = [one for one in attempts if one.problem.standing is not Standing.CLAIMED]
+        truthful = [attempt for attempt in attempts if attempt.problem.standing is not Standing.CLAIMED]
         chosen = draw(truthful, self._share, Random(f"audit {self._seed} {occasion}"))
-        jobs = [Job(one.code, one.problem.tests, one.problem.style is Style.STDIO) for one, _ in chosen]
+        jobs = [Job(attempt.code, attempt.problem.tests, attempt.problem.style is Style.STDIO) for attempt, _ in chosen]
         distinct = list(dict.fromkeys(jobs))
         executed = dict(zip(distinct, self._sandbox.run_many(distinct), strict=True))
         audited = [
-            (one, Audited(one.peer, one.problem.level, one.correctness, TRUTH[executed[job].outcome], weight))
-            for (one, weight), job in zip(chosen, jobs, strict=True)
+            (
+                attempt,
+                Audited(attempt.peer, attempt.problem.level, attempt.correctness, TRUTH[executed[job].outcome], weight),
+            )
+            for (attempt, weight), job in zip(chosen, jobs, strict=True)
         ]
         self.done.extend(row for _, row in audited)
         self.drawn += len(audited)

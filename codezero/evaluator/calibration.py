@@ -39,13 +39,13 @@ def read_all(
     Raises EvaluatorError when nothing at all is answered for a part.
     """
     readings: dict[Program, Reading] = {}
-    told = time.monotonic()
+    reported_at = time.monotonic()
     for at in range(0, len(programs), PART):
         part = programs[at : at + PART]
         readings |= _read(judge, part)
         for _ in range(TRIES - 1):
-            if time.monotonic() > told + TELL_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() > reported_at + TELL_SECONDS:
+                reported_at = time.monotonic()
                 read = sum(reading.scores is not None for reading in readings.values())
                 tell(f"calibrating the judge, {read} of {len(programs)} solutions read")
             missing = [one for one in part if readings[one].scores is None]

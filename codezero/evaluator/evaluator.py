@@ -57,10 +57,10 @@ class FrozenEvaluator:
             verdicts = [self._masked(error)] * len(rows)
         else:
             verdicts = [
-                self._verdict(report, one, readings, calibration, completion.finished)
-                for (_, completion), report, one in zip(rows, reports, programs, strict=True)
+                self._verdict(report, code, readings, calibration, completion.finished)
+                for (_, completion), report, code in zip(rows, reports, programs, strict=True)
             ]
-        self._statuses.update(one.status for one in verdicts)
+        self._statuses.update(verdict.status for verdict in verdicts)
         rest = iter(verdicts)
         return [ScoredGroup(group, tuple(next(rest) for _ in group.completions)) for group in groups]
 
@@ -115,7 +115,7 @@ class FrozenEvaluator:
         if calibration.fit is None:
             return {}
         wanted = calibration.wanted(self._judge.names)
-        asked = {one for one in programs if one is not None}
+        asked = {item for item in programs if item is not None}
         if asked:
             asked |= self._watch.pending()
         # by their text: their place says nothing of where they come from
@@ -127,40 +127,42 @@ class FrozenEvaluator:
     def _verdict(
         self,
         report: StaticReport,
-        one: Program | None,
+        code: Program | None,
         readings: Mapping[Program, Reading],
         calibration: Calibration,
         finished: bool,
     ) -> Verdict:
         correctness, why_not = None, ""
-        if one is not None and calibration.fit is None:
+        if code is not None and calibration.fit is None:
             correctness = calibration.probability(())
-        elif one is not None:
-            reading = readings[one]
+        elif code is not None:
+            reading = readings[code]
             why_not = reading.why_not or "the judge abstains"
             if reading.scores is not None and calibration.told_by(reading.scores):
                 correctness = calibration.probability(reading.scores)
         return verdict(report, correctness, finished, why_not, weights=self._weights)
 
     def _reviewed(self, scored: Sequence[ScoredGroup]) -> list[Reviewed]:
-        """The scored completions that have code, with what the static pass made of it; its answers are still cached."""
+        """The scored completions that have code, with the static pass's report of it, which is still cached."""
         rows = [
-            (group, completion, told)
+            (group, completion, judged)
             for group in scored
-            for completion, told in zip(group.group.completions, group.verdicts, strict=True)
-            if told.trainable
+            for completion, judged in zip(group.group.completions, group.verdicts, strict=True)
+            if judged.trainable
         ]
-        reports = self._guard.check_many([request(group.group.problem, made.text) for group, made, _ in rows])
+        reports = self._guard.check_many(
+            [request(group.group.problem, completion.text) for group, completion, _ in rows]
+        )
         return [
             Reviewed(
-                AuditedAttempt(group.group.problem, code, group.group.peer_id, told.correctness),
+                AuditedAttempt(group.group.problem, code, group.group.peer_id, judged.correctness),
                 program(group.group.problem, report),
             )
-            for (group, made, told), report in zip(rows, reports, strict=True)
-            if (code := extract_code(made.text).code) is not None
+            for (group, completion, judged), report in zip(rows, reports, strict=True)
+            if (code := extract_code(completion.text).code) is not None
         ]
 
 
-def _text(one: Program) -> tuple[object, ...]:
+def _text(code: Program) -> tuple[object, ...]:
     """All of it: a set has another order in each process, and the order decides what is read beside what."""
-    return one.question, one.code, one.entry_point, one.stdio, repr(one.examples)
+    return code.question, code.code, code.entry_point, code.stdio, repr(code.examples)

@@ -70,7 +70,7 @@ def gap_of(pairs: Sequence[Pair]) -> Gap | None:
     """None for too few."""
     if len(pairs) < LEAST_EXECUTED:
         return None
-    mean, low, high = mean_interval([said - passed for said, passed in pairs])
+    mean, low, high = mean_interval([belief - passed for belief, passed in pairs])
     return Gap(mean, low, high, len(pairs))
 
 
@@ -137,31 +137,34 @@ class Window:
         """Remember them; the oldest go, of a kind that has more than its share first."""
         self._canaries.extend(fresh)
         for kind in (CanaryKind.TRANSPLANT, CanaryKind.AUDITED):
-            self._drop(sum(one.kind is kind for one in self._canaries) - int(MOST_OF_A_KIND * self._size), kind)
+            self._drop(sum(canary.kind is kind for canary in self._canaries) - int(MOST_OF_A_KIND * self._size), kind)
         self._drop(len(self._canaries) - self._size, None)
 
     def rescore(self, scores: Sequence[tuple[float | None, ...] | None]) -> None:
         """New scores of all of them, in order."""
-        self._canaries = deque(one.scored(new) for one, new in zip(self._canaries, scores, strict=True))
+        self._canaries = deque(canary.scored(new) for canary, new in zip(self._canaries, scores, strict=True))
 
     def calibrate(self, names: Sequence[str]) -> Calibration:
         """From those that were read."""
-        read = [(one, one.scores) for one in self._canaries if one.scores is not None]
+        read = [(canary, canary.scores) for canary in self._canaries if canary.scores is not None]
         return calibrate(
-            names, [scores for _, scores in read], [one.right for one, _ in read], [one.problem for one, _ in read]
+            names,
+            [scores for _, scores in read],
+            [canary.right for canary, _ in read],
+            [canary.problem for canary, _ in read],
         )
 
     def believed(self, calibration: Calibration, *kinds: CanaryKind, right: bool) -> EventRate:
         """Share of the right (wrong) canaries of these kinds that the judge believes."""
-        said = [
+        beliefs = [
             belief
-            for one in self._canaries
-            if one.kind in kinds and one.right is right and (belief := one.believed(calibration)) is not None
+            for canary in self._canaries
+            if canary.kind in kinds and canary.right is right and (belief := canary.believed(calibration)) is not None
         ]
-        if not said:
+        if not beliefs:
             return EventRate(None, Interval(0.0, 1.0), 0)
-        share = sum(said) / len(said)
-        return EventRate(share, wilson(share, len(said)), len(said))
+        share = sum(beliefs) / len(beliefs)
+        return EventRate(share, wilson(share, len(beliefs)), len(beliefs))
 
     def of_wrong(self, calibration: Calibration) -> EventRate:
         """What was believed of those known to be wrong: false positives."""
@@ -183,15 +186,17 @@ class Window:
 
     def auroc(self, calibration: Calibration) -> tuple[float, float, float]:
         """(AUROC, low, high) of the present calibration on all of them; NaN without both kinds."""
-        read = [(one, one.scores) for one in self._canaries if one.scores is not None]
-        return auroc_interval([calibration.probability(scores) for _, scores in read], [one.right for one, _ in read])
+        read = [(canary, canary.scores) for canary in self._canaries if canary.scores is not None]
+        return auroc_interval(
+            [calibration.probability(scores) for _, scores in read], [canary.right for canary, _ in read]
+        )
 
     def _drop(self, count: int, kind: CanaryKind | None) -> None:
         """The `count` oldest of a kind."""
         kept: deque[JudgedCanary] = deque()
-        for one in self._canaries:
-            if count > 0 and (kind is None or one.kind is kind):
+        for canary in self._canaries:
+            if count > 0 and (kind is None or canary.kind is kind):
                 count -= 1
             else:
-                kept.append(one)
+                kept.append(canary)
         self._canaries = kept

@@ -45,7 +45,7 @@ class ExecutedEvaluator:
             self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
             for (_, completion), report, job in zip(rows, reports, jobs, strict=True)
         ]
-        self._statuses.update(one.status for one in verdicts)
+        self._statuses.update(verdict.status for verdict in verdicts)
         rest = iter(verdicts)
         return [ScoredGroup(group, tuple(next(rest) for _ in group.completions)) for group in groups]
 
@@ -78,7 +78,7 @@ class ExecutedEvaluator:
     def _verdict(self, report: StaticReport, shown: Execution, finished: bool) -> Verdict:
         correctness = CORRECTNESS[shown.outcome]
         how = f"executed: {shown.reason or 'passes every test'};"
-        return verdict(report, correctness, finished, shown.reason, said=how, weights=self._weights)
+        return verdict(report, correctness, finished, shown.reason, source=how, weights=self._weights)
 
 
 def _job(problem: Problem, completion: Completion, report: StaticReport) -> Job | None:

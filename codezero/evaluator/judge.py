@@ -32,7 +32,7 @@ from codezero.evaluator.judge_prompts import (
     YES_NO,
     YES_NO_WORDS,
     Interview,
-    Said,
+    Reply,
     Spoken,
     follow_ups,
     mean_of_all,
@@ -124,35 +124,35 @@ class LikelihoodJudge:
         questions = list(dict.fromkeys(program.question for program in programs)) if YES_NO in needed else []
         empty = [Program(question, code) for question in questions for code in CONTENT_FREE]
         sheets = [follow_ups(program, needed) for program in programs]
-        said = self._interview.ask(
+        reply = self._interview.ask(
             [*programs, *empty],
             [*sheets, *(follow_ups(program, {YES_NO}) for program in empty)],
             choices=list(chain(*zip(*self._yes_no, strict=True))),
             score_code=LIKELIHOOD in needed,
         )
-        priors = self._priors(questions, said[len(programs) :])
+        priors = self._priors(questions, reply[len(programs) :])
         return [
             self._reading(sheet, one, priors.get(program.question))
-            for program, sheet, one in zip(programs, sheets, said[: len(programs)], strict=True)
+            for program, sheet, one in zip(programs, sheets, reply[: len(programs)], strict=True)
         ]
 
-    def _priors(self, questions: Sequence[str], said: Sequence[Said | None]) -> dict[str, float | None]:
+    def _priors(self, questions: Sequence[str], reply: Sequence[Reply | None]) -> dict[str, float | None]:
         """Mean margin of the programs that say nothing, by question."""
-        margins = [None if one is None else mean_of_all(self._next_token_margins(one.answers)) for one in said]
+        margins = [None if one is None else mean_of_all(self._next_token_margins(one.answers)) for one in reply]
         each = len(CONTENT_FREE)
         return {question: mean_of_all(margins[at * each : (at + 1) * each]) for at, question in enumerate(questions)}
 
-    def _reading(self, sheet: Sequence[Spoken], said: Said | None, prior: float | None) -> Reading:
-        if said is None:
+    def _reading(self, sheet: Sequence[Spoken], reply: Reply | None, prior: float | None) -> Reading:
+        if reply is None:
             return Reading(None, "longer than the judge can read")
         scores: dict[str, float | None] = {}
-        if said.code is not None:
-            gaps = said.code.gap.clamp(min=FLOOR)
-            if not bool(torch.isfinite(said.code.gap).all()):
+        if reply.code is not None:
+            gaps = reply.code.gap.clamp(min=FLOOR)
+            if not bool(torch.isfinite(reply.code.gap).all()):
                 return Reading(None, "the judge's scores are not finite")
             scores |= zip(SCORES[LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
         answers: dict[str, list[AskScores | None]] = {spoken.question: [] for spoken in sheet}
-        for spoken, answer in zip(sheet, said.answers, strict=True):
+        for spoken, answer in zip(sheet, reply.answers, strict=True):
             answers[spoken.question].append(answer)
         if YES_NO in answers:
             scores[YES_MARGIN] = _difference(mean_of_all(self._next_token_margins(answers[YES_NO])), prior)

@@ -1,6 +1,6 @@
 """What a judge is asked about a program, in words, and the conversation that asks it. Imports no model.
 
-Programs and follow-ups -> rows for `PrefixReader`, and what the model said back to each program.
+Programs and follow-ups -> rows for `PrefixReader`, and what the model answered for each program.
 
 Everything is asked in one conversation: [question][the code, as the model's own answer][follow-up][answer, begun]. The
 turn is the delimiter, and code cannot spell it. Where a chat template allows no follow-ups, each is a prompt of its
@@ -129,7 +129,7 @@ def alone(program: Program, ask: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """What the model says of one program."""
 
     code: TokenScores | None
@@ -168,7 +168,7 @@ class Interview:
         *,
         choices: Sequence[int],
         score_code: bool,
-    ) -> list[Said | None]:
+    ) -> list[Reply | None]:
         """What the model says of each program and to each follow-up on its sheet; None: too long to read.
 
         `choices`: ids whose log-probabilities are read where an answer begins.
@@ -183,7 +183,7 @@ class Interview:
         ]
         scores = self._reader.read(rows, end=self._end if score_code else None, choices=choices)
         return [
-            None if place is None else self._said(scores, place, code)
+            None if place is None else self._reply(scores, place, code)
             for place, code in zip(places, codes, strict=True)
         ]
 
@@ -223,10 +223,10 @@ class Interview:
     def _ids(self, texts: Sequence[str]) -> list[Ids]:
         return [tuple(ids) for ids in self._conversation.answers(texts)]
 
-    def _said(self, scores: Sequence[RowScores], place: _Place, code: Ids) -> Said:
+    def _reply(self, scores: Sequence[RowScores], place: _Place, code: Ids) -> Reply:
         body = scores[place.row].body
         if body is not None:
             pairs = zip((*code, self._end), self._opening, strict=False)
             skip = next((at for at, (one, other) in enumerate(pairs) if one != other), len(self._opening))
             body = TokenScores(body.logprob[skip:], body.gap[skip:])
-        return Said(body, tuple(one and scores[one[0]].asks[one[1]] for one in place.asks))
+        return Reply(body, tuple(one and scores[one[0]].asks[one[1]] for one in place.asks))

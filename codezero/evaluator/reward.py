@@ -25,13 +25,14 @@ def verdict(
     finished: bool,
     why_not: str = "",
     *,
-    said: str = "judged",
+    source: str = "judged",
     weights: RewardConfig = DEFAULT,
 ) -> Verdict:
     """The verdict on one completion; its reward is finite and in [0, 1] whatever comes in.
 
-    `correctness`: calibrated probability in [0, 1]; None, or anything else, when it could not be told (`why_not` says
-    why). It is ignored where the static pass has decided. `finished`: EOS was generated. `said`: who told.
+    `correctness`: calibrated probability in [0, 1]; None, or anything else, when it is not known (`why_not` says
+    why). It is ignored where the static pass has decided. `finished`: EOS was generated. `source`: where `correctness`
+    comes from, for the reasons.
     """
     if report.unavailable:
         return unavailable(report.unavailable)
@@ -43,7 +44,7 @@ def verdict(
         return unavailable(why_not or "the judge gave no answer")
     else:
         status = Status.JUDGED
-    told = (f"{said} {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
+    judged = (f"{source} {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
     s, a, f = structure(report), adherence(report), format_score(report, finished)
     limit, failure = cap(report)
     earned = (weights.correctness * correctness, weights.structure * s, weights.adherence * a, weights.format * f)
@@ -56,16 +57,16 @@ def verdict(
         format=f,
         cap=limit,
         status=status,
-        reasons=(*failure, *told, *flaws(report), *(() if finished else ("no end of text",))),
+        reasons=(*failure, *judged, *flaws(report), *(() if finished else ("no end of text",))),
     )
 
 
-def without_format(told: Verdict, flaw: str, weights: RewardConfig = DEFAULT) -> Verdict:
-    """`told` of code that did not come in the form asked for: nothing for format, and why. No gradient stays none."""
-    if not told.trainable:
-        return told
-    lost = told.cap * weights.format * told.format / _total(weights)
-    return replace(told, reward=max(0.0, told.reward - lost), format=0.0, reasons=(*told.reasons, flaw))
+def without_format(judged: Verdict, flaw: str, weights: RewardConfig = DEFAULT) -> Verdict:
+    """`judged` for code in another form than the prompt asks for: no reward for format, and the reason."""
+    if not judged.trainable:
+        return judged
+    lost = judged.cap * weights.format * judged.format / _total(weights)
+    return replace(judged, reward=max(0.0, judged.reward - lost), format=0.0, reasons=(*judged.reasons, flaw))
 
 
 def cap(report: StaticReport) -> tuple[float, tuple[str, ...]]:

@@ -162,7 +162,7 @@ def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
 
 
 def _asserts(tree: ast.Module, entry: str) -> bool:
-    """Is something said about a call of `entry`, by an assertion or one of unittest's? Names hold what it returned."""
+    """Is anything stated about a call of `entry`, by an assertion or one of unittest's? Names hold what it returned."""
     says = any(
         isinstance(node, ast.Assert)
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("assert"))

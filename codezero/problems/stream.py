@@ -39,7 +39,7 @@ def pick(
     Peers take turns in random order; each gives the newest problem of a level drawn from those it has left. A stranger
     gets at most PEER_SHARE of the places, also when nobody else offers anything.
     """
-    waiting = {peer: _by_level(mine) for peer, mine in _by_peer(offered).items()}
+    waiting = {peer: _by_level(own) for peer, own in _by_peer(offered).items()}
     left = dict.fromkeys(waiting, max(1, int(places * PEER_SHARE)))
     if own_peer_id in left:
         left[own_peer_id] = places
@@ -58,10 +58,10 @@ def pick(
 
 
 def _by_peer(offered: Sequence[Problem]) -> dict[str, list[Problem]]:
-    mine: defaultdict[str, list[Problem]] = defaultdict(list)
+    by_peer: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in offered:
-        mine[problem.proposer or ""].append(problem)
-    return dict(mine)
+        by_peer[problem.proposer or ""].append(problem)
+    return dict(by_peer)
 
 
 def _by_level(offered: Sequence[Problem]) -> dict[int, list[Problem]]:
@@ -181,9 +181,9 @@ class MixedStream:
         `problems/stand_ins` while sources give nothing.
         """
         refused = sum(count for name, count in self._counts.items() if name.startswith("refused_"))
-        told: Metrics = {f"problems/{name}": count for name, count in sorted(self._counts.items())}
+        counts: Metrics = {f"problems/{name}": count for name, count in sorted(self._counts.items())}
         stand_ins: Metrics = {"problems/stand_ins": self.stand_ins} if self.stand_ins else {}
-        return told | stand_ins | {"problems/refused": refused}
+        return counts | stand_ins | {"problems/refused": refused}
 
     def save(self, folder: Path) -> None:
         state = _State(

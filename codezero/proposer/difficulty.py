@@ -128,29 +128,29 @@ class BandTS:
         if self._told_only:
             self._rely_on(feedback)
             return
-        said: dict[int, dict[str, list[float]]] = {}
-        for one in feedback:
-            if one.level is not None and one.level in _LEVELS:
-                said.setdefault(one.level, {}).setdefault(one.peer_id, []).append(one.success)
-        for level, by_peer in said.items():
+        reports: dict[int, dict[str, list[float]]] = {}
+        for report in feedback:
+            if report.level is not None and report.level in _LEVELS:
+                reports.setdefault(report.level, {}).setdefault(report.peer_id, []).append(report.success)
+        for level, by_peer in reports.items():
             seen = self._seen(level) - self._hints[level]
             weight = min(HINT, HINT * seen - self._hints[level])
             if weight > 0:
-                success = statistics.median(statistics.fmean(one) for one in by_peer.values())
+                success = statistics.median(statistics.fmean(successes) for successes in by_peer.values())
                 self._add(level, success, weight)
                 self._hints[level] += weight
 
     def _rely_on(self, feedback: Sequence[Feedback]) -> None:
         """One observation per problem: the median of what peers say of it, each weighed by its trust."""
-        said: dict[str, list[Feedback]] = {}
-        for one in feedback:
-            if one.level is not None and one.level in _LEVELS:
-                said.setdefault(one.problem_id, []).append(one)
-        for of_one in said.values():
-            level = of_one[0].level
+        reports: dict[str, list[Feedback]] = {}
+        for report in feedback:
+            if report.level is not None and report.level in _LEVELS:
+                reports.setdefault(report.problem_id, []).append(report)
+        for of_problem in reports.values():
+            level = of_problem[0].level
             assert level is not None
-            self._count(level, _median([(one.success, one.trust) for one in of_one]))
-        if said:
+            self._count(level, _median([(report.success, report.trust) for report in of_problem]))
+        if reports:
             self._move()
 
     def draw(self, count: int) -> list[int]:
@@ -162,15 +162,15 @@ class BandTS:
         95 % in `_low` and `_high`; `difficulty/weight_N`, about which share of the next requests will ask for it."""
         chance = Random(TRIALS)
         drawn = [self._draw_one(chance) for _ in range(TRIALS)]
-        told: Metrics = {}
+        metrics: Metrics = {}
         for level in _LEVELS:
             a, b = self._successes[level], self._failures[level]
             mean, low, high = interval(a, b, self._judge, self._likeliest, TAIL)
-            told[f"difficulty/success_{level}"] = mean
-            told[f"difficulty/success_{level}_low"] = low
-            told[f"difficulty/success_{level}_high"] = high
-            told[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS
-        return told
+            metrics[f"difficulty/success_{level}"] = mean
+            metrics[f"difficulty/success_{level}_low"] = low
+            metrics[f"difficulty/success_{level}_high"] = high
+            metrics[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS
+        return metrics
 
     def save(self, folder: Path) -> None:
         version, words, _ = self._random.getstate()
@@ -287,7 +287,7 @@ class BandTS:
         return best[-1] if success[best[0]] > 0.5 else best[0]
 
 
-def _median(said: Sequence[tuple[float, float]]) -> float:
+def _median(weighted: Sequence[tuple[float, float]]) -> float:
     """Of at least one (value, weight): the least value at or below which half of the weight lies."""
-    half = sum(weight for _, weight in said) / 2
-    return min(value for value, _ in said if sum(weight for other, weight in said if other <= value) >= half)
+    half = sum(weight for _, weight in weighted) / 2
+    return min(value for value, _ in weighted if sum(weight for other, weight in weighted if other <= value) >= half)

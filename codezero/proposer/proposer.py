@@ -135,7 +135,7 @@ class ModelProposer:
     def _accept(self, text: str, level: int, taken: Sequence[str]) -> Problem:
         problem = parse_proposal(text, level, self._peer_id)
         if problem.entry_point in taken:
-            raise refusal(ProposalReason.DUPLICATE, "a name that it was told is taken")
+            raise refusal(ProposalReason.DUPLICATE, "a name that is shown as taken")
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
         if gist in self._recent:
@@ -146,10 +146,10 @@ class ModelProposer:
         return problem
 
 
-def _remember(memory: dict[str, None], one: str) -> None:
+def _remember(memory: dict[str, None], text: str) -> None:
     """As the newest; the oldest goes when there are too many."""
-    memory.pop(one, None)
-    memory[one] = None
+    memory.pop(text, None)
+    memory[text] = None
     if len(memory) > _REMEMBERED:
         del memory[next(iter(memory))]
 

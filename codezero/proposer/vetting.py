@@ -61,8 +61,8 @@ class JudgedVetting:
     def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
         """Raises EvaluatorError."""
         shown = [
-            dataclasses.replace(one, problem=dataclasses.replace(one.problem, standing=Standing.CONFIRMED))
-            for one in groups
+            dataclasses.replace(group, problem=dataclasses.replace(group.problem, standing=Standing.CONFIRMED))
+            for group in groups
         ]
         without, with_tests = self._evaluator.score(groups), self._evaluator.score(shown)
         return [
@@ -75,8 +75,8 @@ def contradicted(before: Sequence[Verdict], after: Sequence[Verdict]) -> bool:
     """Are enough attempts believed until the tests are shown, and none of them after?"""
     believed = [
         later
-        for one, later in zip(before, after, strict=True)
-        if one.trainable and later.trainable and one.correctness >= BELIEF
+        for first, later in zip(before, after, strict=True)
+        if first.trainable and later.trainable and first.correctness >= BELIEF
     ]
     return len(believed) >= AGREEING and all(later.correctness < BELIEF for later in believed)
 
@@ -89,14 +89,16 @@ class ExecutedVetting:
 
     def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
         """Raises SandboxError."""
-        codes = [list(dict.fromkeys(filter(None, map(_code, one.completions)))) for one in groups]
-        tried = [(one.problem, mine) for one, mine in zip(groups, codes, strict=True)]
-        jobs = list(dict.fromkeys(Job(code, (test,)) for one, mine in tried for code in mine for test in one.tests))
+        codes = [list(dict.fromkeys(filter(None, map(_code, group.completions)))) for group in groups]
+        tried = [(group.problem, own) for group, own in zip(groups, codes, strict=True)]
+        jobs = list(
+            dict.fromkeys(Job(code, (test,)) for problem, own in tried for code in own for test in problem.tests)
+        )
         shown = zip(jobs, self._sandbox.run_many(jobs), strict=True)
         passed = {job for job, execution in shown if execution.outcome is Outcome.PASS}
         return [
-            _confirmed(one, [{test for test in one.tests if Job(code, (test,)) in passed} for code in mine])
-            for one, mine in tried
+            _confirmed(problem, [{test for test in problem.tests if Job(code, (test,)) in passed} for code in own])
+            for problem, own in tried
         ]
 
 
@@ -106,9 +108,9 @@ def _code(completion: Completion) -> str | None:
 
 def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
     """With the tests that AGREEING programs pass, all of them together; `passes`: of each program, what it passes."""
-    counts = Counter(test for one in passes for test in one)
+    counts = Counter(test for passed in passes for test in passed)
     tests = tuple(test for test in problem.tests if counts[test] >= AGREEING)
-    if len(tests) < MIN_TESTS or sum(one >= set(tests) for one in passes) < AGREEING:
+    if len(tests) < MIN_TESTS or sum(passed >= set(tests) for passed in passes) < AGREEING:
         return None
     return dataclasses.replace(
         problem, id=problem_id(problem.question, tests), tests=tests, standing=Standing.CONFIRMED
@@ -218,8 +220,8 @@ class CountedProposer:
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
         """Raises SandboxError, after the proposer has learned."""
         learned = self._proposer.learn(scored)
-        for one in scored:
-            problem, codes = one.group.problem, _believed(one)
+        for group in scored:
+            problem, codes = group.group.problem, _believed(group)
             if problem.proposer == self._peer_id and len(codes) >= AGREEING and self._known(problem) is None:
                 shown = self._run([Job(code, (test,)) for test in problem.tests for code in codes])
                 self._count(_agreed(shown[at : at + len(codes)]) for at in range(0, len(shown), len(codes)))
@@ -250,7 +252,7 @@ class CountedProposer:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
 
     def _run(self, jobs: Sequence[Job]) -> list[bool | None]:
-        return [TRUTH[one.outcome] for one in self._sandbox.run_many(jobs)]
+        return [TRUTH[execution.outcome] for execution in self._sandbox.run_many(jobs)]
 
     def _count(self, values: Iterable[bool | None]) -> None:
         for right in values:
@@ -268,5 +270,5 @@ def _agreed(shown: Sequence[bool | None]) -> bool | None:
 def _believed(scored: ScoredGroup) -> list[str]:
     """Different programs that the judge believes, at most PROGRAMS."""
     pairs = zip(scored.group.completions, scored.verdicts, strict=True)
-    codes = (_code(one) for one, verdict in pairs if verdict.trainable and verdict.correctness >= BELIEF)
+    codes = (_code(completion) for completion, verdict in pairs if verdict.trainable and verdict.correctness >= BELIEF)
     return list(dict.fromkeys(filter(None, codes)))[:PROGRAMS]

@@ -160,11 +160,11 @@ _QUESTION = re.compile(r"Write a function ([a-z_][a-z0-9_]*)\(([a-z, ]*)\) that 
 def question_of(spec: Spec, name: str, random: Random) -> str:
     """The program asked for in one of its wordings."""
     kind = KINDS[spec.kind]
-    said = [
+    phrases = [
         random.choice(slot.phrases(op.name)).format(v=kind.variable, k=op.constant)
         for slot, op in zip(kind.slots, spec.ops, strict=True)
     ]
-    return f"Write a function {name}({spec.arguments}) that {random.choice(kind.phrases).format(*said)}."
+    return f"Write a function {name}({spec.arguments}) that {random.choice(kind.phrases).format(*phrases)}."
 
 
 def parse_question(text: str) -> tuple[str, Spec] | None:
@@ -174,10 +174,10 @@ def parse_question(text: str) -> tuple[str, Spec] | None:
         return None
     name, arguments, rest = match.groups()
     for kind_name, pattern in _patterns(arguments):
-        said = pattern.fullmatch(rest)
-        if said is not None:
+        phrases = pattern.fullmatch(rest)
+        if phrases is not None:
             slots = KINDS[kind_name].slots
-            words = [_lexicon(kind_name, index)[said[f"slot{index}"]] for index in range(len(slots))]
+            words = [_lexicon(kind_name, index)[phrases[f"slot{index}"]] for index in range(len(slots))]
             return name, Spec(kind_name, tuple(words))
     return None
 
