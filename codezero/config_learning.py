@@ -76,16 +76,16 @@ class ModelConfig:
     device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
     """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
     gpus: Annotated[int, Field(ge=0, le=64)] = 1
-    """Cards of this machine that compute together, each with a process of its own; 0: every visible one. Without a
-    card: so many processes on the CPU."""
+    """GPUs of this machine that compute together, a process each; 0: every visible one. Without a GPU: so many
+    processes on the CPU."""
     precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
     """auto: bfloat16 on CUDA cards that compute in it, float32 elsewhere."""
     threads: Annotated[int, Field(ge=0)] = 0
     """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
     backend: Annotated[str, one_of("own", "vllm")] = "own"
-    """Who decodes the solver's attempts. vllm: an engine in this process, for larger models; needs the extra `vllm`."""
+    """Decoder of the solver's completions. vllm: an engine in this process; needs the extra `vllm`."""
     backend_share: Annotated[float, Field(gt=0, le=0.95)] = 0.3
-    """Of the device's memory, what vLLM takes for its own copy of the weights and for keys and values."""
+    """Share of the device's memory that vLLM takes for its own copy of the weights and its KV cache."""
     train: Annotated[str, one_of("full", "lora")] = "full"
     """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
     lora_rank: Annotated[int, Field(ge=1, le=1024)] = 16
@@ -96,9 +96,9 @@ class ModelConfig:
     activation_checkpointing: Annotated[str, one_of("auto", "on", "off")] = "auto"
     """Compute activations twice instead of keeping them; auto: from 200 million parameters on."""
     memory_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Of the device's memory, what this node may count on: several nodes on one device share it."""
+    """Share of the device's memory that this node may use: several nodes on one device share it."""
     preflight: Annotated[str, one_of("refuse", "warn")] = "refuse"
-    """What is done when the estimated memory is more than there is."""
+    """When the estimated memory exceeds what there is."""
 
 
 @dataclass(kw_only=True)
@@ -113,9 +113,9 @@ class SolverConfig:
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     learning_rate: Annotated[float, Field(gt=0, le=0.1)] = 5e-4
     settle_steps: Annotated[int, Field(ge=0)] = 0
-    """The rate falls as 1 / (1 + steps / settle_steps), so that the policy comes to rest; 0: it stays."""
+    """The learning rate falls as 1 / (1 + steps / settle_steps), so that the policy settles; 0: it stays."""
     minibatches: Annotated[int, Field(ge=1, le=64)] = 2
-    """Optimiser steps an iteration's rows are divided into."""
+    """Optimiser steps for each iteration's rows."""
     micro_batch_rows: Annotated[int, Field(ge=1)] = 64
     """Rows in one forward pass; bounds memory, not the gradient."""
     loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo")] = "dapo"
@@ -124,34 +124,33 @@ class SolverConfig:
     scale_rewards: Annotated[str, one_of("none", "group")] = "none"
     """group: divide advantages by the group's standard deviation."""
     kl_beta: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight of the KL leash to the initial model; 0: none is loaded."""
+    """Weight of the KL penalty towards the initial model; 0: none is loaded."""
     grad_clip: Annotated[float, Field(gt=0)] = 1.0
     """Largest gradient norm."""
     refill: Annotated[float, Field(ge=1, le=8)] = 2.0
-    """Most that is sampled in an iteration to replace groups without spread, in batches of problems_per_iteration;
+    """Most groups sampled in an iteration, in batches of problems_per_iteration, to replace those without spread;
     1: they are not replaced."""
     passes: Annotated[int, Field(ge=1, le=16)] = 1
-    """Times an iteration's rows are learned from; from the second on weighed by `stale`."""
+    """Updates from each iteration's rows; from the second on with the importance weights of `stale`."""
     replay: Annotated[float, Field(ge=0, le=4)] = 0.0
-    """Rows of earlier iterations in an update, for each fresh one; weighed by `stale`."""
+    """Rows of earlier iterations in an update for each fresh one, with the importance weights of `stale`."""
     stale: Annotated[str, one_of("tis", "m2po")] = "tis"
-    """How tokens count that an earlier policy wrote. tis: by their probability ratio, at most 2 times. m2po: by the
-    ratio, without those that drifted furthest."""
+    """Importance weights of tokens that an earlier policy sampled. tis: their probability ratio, at most 2. m2po: the
+    ratio, without the tokens that drifted furthest."""
 
 
 @dataclass(kw_only=True)
 class ExternalConfig:
-    """What is learned from peers' attempts, which the own judge has judged anew."""
+    """Learning from peer rollouts, which the own judge scores again."""
 
     policy: Annotated[str, one_of("positives", "sapo", "off")] = "positives"
-    """positives: attempts better than their group are pushed up, others are left alone. sapo: worse ones are pushed
-    down too. off: nothing is."""
+    """positives: learn from completions above their group's mean. sapo: from those below it too. off: from none."""
     gate: bool = True
-    """Learn from a peer only while the own judge finds its attempts at least as good as the own ones?"""
+    """Learn from a peer only while the own judge scores its completions at least as high as own ones?"""
     groups: Annotated[int, Field(ge=0, le=1024)] = 16
-    """Most peers' groups in one update."""
+    """Most peer groups in one update."""
     share: Annotated[float, Field(ge=0, le=0.95)] = 0.5
-    """Most of an update's attempts, own ones that teach nothing included, that may be of peers."""
+    """Largest share of peers in an update's completions, own ones without gradient included."""
 
 
 @dataclass(kw_only=True)
@@ -165,21 +164,21 @@ class EvaluatorConfig:
     url: str = ""
     """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
     seconds: Annotated[float, Field(gt=0, le=3600)] = 20.0
-    """Deadline of everything asked of an endpoint for one batch; what is not answered by then is unavailable."""
+    """Deadline of all requests to an endpoint for one batch; what is not answered by then is unavailable."""
     requests: Annotated[int, Field(ge=1, le=256)] = 8
-    """Requests under way at an endpoint at once."""
+    """Concurrent requests to an endpoint."""
     questions: Annotated[list[str], AfterValidator(_questions)] = field(default_factory=lambda: list(QUESTIONS))
-    """What the judge is asked: any of these; calibration then weighs each by its proven skill."""
+    """Kinds of judge prompts; calibration weighs each by its proven skill."""
     canaries: Annotated[int, Field(ge=80, le=20000)] = 400
-    """Known right and wrong solutions that calibration rests on; the newest count."""
+    """Known right and wrong solutions for the calibration, the newest ones."""
     canaries_from: str = ""
     """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: synthetic ones."""
     canaries_per_iteration: Annotated[int, Field(ge=0, le=1024)] = 16
-    """Fresh ones judged in each iteration, unmarked among the others."""
+    """New canaries judged in each iteration, unmarked among the completions."""
     refit_every: Annotated[int, Field(ge=0)] = 50
     """Iterations between two calibrations; 0: only at the start."""
     on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
-    """When the judge is found exploited. tighten: calibrate anew at once, and stop when that does not help."""
+    """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
     batch_rows: Annotated[int, Field(ge=1)] = 128
     guard_seconds: Annotated[float, Field(gt=0)] = 2.0
     """CPU seconds of the static pass for one completion; four times as long on the clock."""
@@ -188,7 +187,7 @@ class EvaluatorConfig:
 
 @dataclass(kw_only=True)
 class RewardConfig:
-    """What a completion earns: cap * (the four parts, weighted; weights are divided by their sum)."""
+    """Reward of a completion: cap * (weighted mean of the four parts)."""
 
     mode: Annotated[str, one_of("judge", "rlvr")] = "judge"
     """judge: nothing is executed. rlvr: correctness is the outcome of running the tests in a sandbox."""
@@ -200,14 +199,14 @@ class RewardConfig:
 
 @dataclass(kw_only=True)
 class AuditConfig:
-    """Execution of a sample of the judged attempts, outside the reward, to see how far the judge can be believed."""
+    """Execution of a sample of the judged completions, outside the reward, to measure the judge."""
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Of the judged attempts; 0: nothing is executed."""
+    """Share of the judged completions; 0: nothing is executed."""
     sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
-    """auto: the Monty interpreter, and bubblewrap where that could not tell and the kernel allows it."""
+    """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
     window: Annotated[int, Field(ge=50, le=100_000)] = 2000
-    """Newest executed attempts that the figures are of."""
+    """Newest executed completions in the figures."""
 
 
 @dataclass(kw_only=True)
@@ -237,7 +236,7 @@ class ProposerConfig:
     seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     """Deadline of one try at an endpoint."""
     requests: Annotated[int, Field(ge=1, le=256)] = 4
-    """Requests under way at an endpoint at once."""
+    """Concurrent requests to an endpoint."""
     taken: Annotated[int, Field(ge=0, le=64)] = 12
     """Names of the last problems that are shown as taken, and refused when they come again; 0: none."""
     problems_per_iteration: Annotated[int, Field(ge=0, le=64)] = 2
@@ -266,7 +265,7 @@ class ProposerConfig:
     learning_rate: Annotated[float, Field(gt=0, le=0.1)] = 1e-4
     """With `train`."""
     kl_beta: Annotated[float, Field(ge=0, le=10)] = 0.01
-    """With `train`, weight of the KL leash to the initial model; 0: none is loaded."""
+    """With `train`, weight of the KL penalty towards the initial model; 0: none is loaded."""
 
 
 @dataclass(kw_only=True)

@@ -1,30 +1,4 @@
-"""Every failure this package names.
-
-* CodeZeroError
-  - ConfigError       the run cannot start as configured
-  - ModelError        a model or tokenizer cannot be loaded or does not fit its role
-    - ModelChoiceError  the settings name a model or device that is not one; a ConfigError too
-  - RankError         another process of this node, which computes with another card, is gone
-  - ProblemError      a problem is malformed or unusable
-  - ProposalError     the proposer's output broke its contract
-  - EndpointError     a server that was asked did not answer as it should
-  - EvaluatorError    the frozen judge could not be asked
-  - AlarmError        the judge was found exploited and cannot be mended: learning on would only make it worse
-  - SandboxError      the sandbox itself failed (never: the code in it failed)
-  - CheckpointError   a checkpoint is missing a part or cannot be read
-  - DiskFullError     there is no room left to write to
-  - SwarmError        peers or the network process unreachable
-    - UnreachableError  a peer, or the network as a whole, did not answer in time
-    - WireError       bytes from a peer broke the schema or a bound
-    - IdentityError   the identity file is missing, unreadable or exposed
-  - ChainError        the coordinator refused a call or could not be reached; chain/errors.py names each refusal
-    - WalletError     the account's key cannot be read, opened or used
-    - InviteError     an invitation is malformed, changed, or of another swarm
-  - LoginError        the page cannot be served, or the login's files cannot be used
-    - HttpRefusal     a request to the page is refused, with an HTTP status
-      - LockedError   the account's key is sealed
-  - UnreadableError   a file of a run cannot be read
-"""
+"""Every failure that this package names: one tree below CodeZeroError; chain/errors.py has the contract's refusals."""
 
 
 class CodeZeroError(Exception):
@@ -56,15 +30,15 @@ class ProposalError(CodeZeroError, ValueError):
 
 
 class EndpointError(CodeZeroError):
-    """A server that was asked did not answer as it should. The message reads on after its name."""
+    """An HTTP endpoint did not answer as it should. The message continues its name."""
 
 
 class EvaluatorError(CodeZeroError):
-    """The frozen judge could not be asked."""
+    """The frozen judge did not answer."""
 
 
 class AlarmError(CodeZeroError):
-    """The judge was found exploited, and calibrating it anew did not help. Ends the run."""
+    """The policy exploits the judge, and a new calibration did not help. Ends the run: learning on would harm."""
 
 
 class SandboxError(CodeZeroError):
@@ -76,7 +50,7 @@ class CheckpointError(CodeZeroError):
 
 
 class DiskFullError(CodeZeroError):
-    """There is no room left to write to; what was to be written is not there in part either."""
+    """The disk is full; nothing was written in part."""
 
 
 class SwarmError(CodeZeroError):
