@@ -1,17 +1,12 @@
-"""The guard between every request and its handler, and the bounded parsing of what a request carries.
-
-What a request carries, bounded in bytes and seconds and checked against its type; and an answer as JSON.
-
-Who may ask a route, and what the application keeps for its guard.
-
-Between every request and its handler: a foreign site in the owner's browser must reach nothing here.
+"""The guard between every request and its handler: a foreign site in the owner's browser must reach nothing here.
 
     421  another Host: DNS rebinding, and 127.0.0.1, at which no passkey works
     403  another Origin: a page that is not ours; or another machine, which can ask only in a container
     415  another content type: what a foreign page may send without asking first
     413  a body over the limit           401  neither session nor token           429  too often
 
-Every answer carries the headers below; every refusal is {"error": "one line"}.
+Bodies are bounded in bytes and seconds and checked against their type. Every answer carries the headers below; every
+refusal is {"error": "one line"}.
 """
 
 import asyncio

@@ -1,13 +1,8 @@
 """The page server: all routes behind one guard, served on loopback, and in a container where its port is published.
 
-The process that handles the key leaves no picture of its memory, and shows it to no process of the same user.
-
-The port on both loopback addresses, or nothing: a browser asks ::1 or 127.0.0.1 as it likes, and whoever held the
-other one would be the same site to it and could ask for our passkey.
-
-The built user interface, as plain files; or, when it is not built yet, a page that says how.
-
-Inside a container: the one address at which a port that the engine publishes arrives, and from whom.
+The process that handles the key writes no core dump and hides its memory from processes of the same user. It needs the
+port on both loopback addresses: a browser uses ::1 or 127.0.0.1 as it likes, and whoever held the other one could ask
+for our passkey as the same site. The built user interface is plain files; without them a page says how to build it.
 
 A published port does not reach a container's loopback: the engine passes it to the container's own address, where it
 comes from the gateway, which is the host. The other containers of that network reach the same address and come from

@@ -1,15 +1,9 @@
 """What a login keeps between requests: sessions, the claim code, rate limits and challenges.
 
-Who is logged in: `sessions.json` holds digests of the cookies' tokens, so that the file opens no session.
-
-A cookie is sent to every port of `localhost`, so another server there can see it. It opens only what the page shows,
-and logs out; signing needs the bearer token or the owner.
-
-The code in the terminal: who can read it may claim the node, once.
-
-How often a route may be asked, by all together: a bucket of tokens that fills slowly.
-
-What ties the second request of a ceremony to its first: random, short-lived, used once, bounded in number.
+`sessions.json` holds digests of the cookies' tokens, so the file opens no session. A cookie is sent to every port of
+`localhost`, so another server there can see it: it opens only what the page shows, and logs out. Signing needs the
+bearer token or the owner. Whoever can read the claim code in the terminal may claim the node, once. Rate limits hold for all
+requesters together. A challenge ties the second request of a ceremony to its first: random, short-lived, used once.
 """
 
 import hashlib

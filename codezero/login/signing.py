@@ -51,7 +51,7 @@ class SignBody(Body, frozen=True):
     transaction: TransactionFields
 
 
-class SignedTransaction(msgspec.Struct, frozen=True):
+class SignedAnswer(msgspec.Struct, frozen=True):
     """raw: ready to be sent."""
 
     raw: str
@@ -85,4 +85,4 @@ async def sign_transaction(request: web.Request) -> web.Response:
     except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
         raise HttpRefusal(400, f"the transaction cannot be signed: {error}") from error
     logger.info("signed transaction %d of %s on chain %d", transaction.nonce, account.address, transaction.chain_id)
-    return answer(SignedTransaction(signed.raw_transaction.to_0x_hex(), account.address))
+    return answer(SignedAnswer(signed.raw_transaction.to_0x_hex(), account.address))

@@ -1,8 +1,7 @@
 """Server-sent events, and reads that concurrent requests share.
 
-Many ask, one reads: the answer to a question is shared by all who ask it within a moment.
-
-Server-sent events: each open page is told the newest state, and nothing is queued for one that does not listen.
+A read serves all requests for the same thing within a moment. Each open page is sent the newest state, and nothing is
+queued for a page that does not read.
 """
 
 import asyncio

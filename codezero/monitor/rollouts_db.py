@@ -1,11 +1,7 @@
-"""`rollouts.db`: the newest judged groups of a run, own and peers', cut to a size that people can look at.
+"""`rollouts.db`: a sample of the newest judged groups of a run, own and peers', for people to look at.
 
-A judged group as people see it: cut to a size that any attempt keeps. Pure.
-
-`rollouts.db`: the newest judged groups of a run, own and peers', for people to look at.
-
-A sample, bounded in number and size. Nothing rests on it: what cannot be written is left out with a warning, and a file
-that is broken is begun anew. WAL without waiting for the disk: it survives kill -9, not always a power cut.
+Its number and size are bounded, and texts are cut. Nothing depends on it: what cannot be written is left out with a
+warning, and a broken file is replaced. WAL without fsync: it survives kill -9, not always a power cut.
 """
 
 import contextlib

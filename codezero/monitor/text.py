@@ -1,8 +1,6 @@
-"""Numbers, names of peers and foreign text as a terminal can show them. Pure strings; knows nothing of a run.
+"""Numbers, readable names of peers and foreign text, as a terminal can show them. Pure strings; knows nothing of a run.
 
-A name for a peer id that a person can remember. 4,096 of them: enough to tell peers apart, no proof of identity.
-
-Numbers and foreign text as a terminal can show them. Pure strings; knows nothing of rich or of a run.
+There are 4,096 readable names: enough to tell peers apart, no proof of identity.
 """
 
 import hashlib
