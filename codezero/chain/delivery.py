@@ -40,25 +40,25 @@ class Complaints:
 
     def __init__(self, store: OutboxStore) -> None:
         self._store = store
-        self._said: dict[Topic, str] = {}
-        self._tell()  # what an earlier process complained of may be over, and nobody else would say so
+        self._current: dict[Topic, str] = {}
+        self._publish()  # what an earlier process complained of may be over, and nobody else would say so
 
-    def say(self, topic: Topic, reason: str) -> None:
-        if self._said.get(topic) == reason:
+    def report(self, topic: Topic, reason: str) -> None:
+        if self._current.get(topic) == reason:
             return
-        self._said[topic] = reason
+        self._current[topic] = reason
         logger.error("points are kept back: %s", reason)
-        self._tell()
+        self._publish()
 
     def over(self, *topics: Topic) -> None:
-        said = [self._said.pop(topic, None) for topic in topics]
-        if any(said):
+        ended = [self._current.pop(topic, None) for topic in topics]
+        if any(ended):
             logger.info("points reach the chain again")
-            self._tell()
+            self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         try:
-            self._store.note(PROBLEM, "; ".join(dict.fromkeys(self._said.values())))
+            self._store.note(PROBLEM, "; ".join(dict.fromkeys(self._current.values())))
         except sqlite3.Error as error:
             logger.debug("the problem cannot be noted: %s", error)
 
@@ -90,7 +90,7 @@ class Delivery:
                 self._store.explain(submission, str(error))
                 backoff.failed()
                 if backoff.failures >= PATIENCE:
-                    self.complaints.say("all", str(error))
+                    self.complaints.report("all", str(error))
                 return
             except ChainError as error:
                 self._store.explain(submission, str(error))
@@ -100,7 +100,7 @@ class Delivery:
                 if isinstance(error, CONCERNS_ALL):
                     self.failed(error)
                     return
-                self.complaints.say(submission.kind, str(error))
+                self.complaints.report(submission.kind, str(error))
             else:
                 del self._each[(submission.round, submission.kind)]
                 self.everything.succeeded()
@@ -109,7 +109,7 @@ class Delivery:
     def failed(self, error: ChainError) -> None:
         """Note what keeps everything back."""
         self.everything.failed()
-        self.complaints.say("all", str(error))
+        self.complaints.report("all", str(error))
 
     def _register(self) -> None:
         if not self._registered:
@@ -127,7 +127,7 @@ class Delivery:
             elif error.final:
                 logger.debug("round %d: %s refused: %s", submission.round, submission.kind, error)
                 self._store.settle(submission, "refused", reason=str(error))
-                self.complaints.say(submission.kind, f"{submission.kind} refused: {error}")
+                self.complaints.report(submission.kind, f"{submission.kind} refused: {error}")
                 return
             else:
                 raise
@@ -139,12 +139,12 @@ class Delivery:
         """How the chain shows a submission that is there already. Raises ChainUnreachableError when it does not."""
         if submission.kind == "reward":
             reward = self._coordinator.reward_of(submission.round, self._peer)
-            found = [] if reward is None else [str(reward)]
+            values = [] if reward is None else [str(reward)]
         else:
-            found = self._coordinator.ballot_of(submission.round, self._peer)
-        if not found:
+            values = self._coordinator.ballot_of(submission.round, self._peer)
+        if not values:
             raise ChainUnreachableError("the chain contradicts itself about what was submitted already")
-        return "found on the chain" + ("" if found == [submission.value] else " with another value")
+        return "found on the chain" + ("" if values == [submission.value] else " with another value")
 
     def _submit(self, submission: Submission) -> str:
         """The hash of the transaction that took effect."""

@@ -136,7 +136,7 @@ class ChainOutbox:
                 self._inbox.add(*self._unsaved[0])
                 self._unsaved.popleft()
         except sqlite3.Error as error:
-            self._delivery.complaints.say("file", f"{self.path} cannot be written ({error})")
+            self._delivery.complaints.report("file", f"{self.path} cannot be written ({error})")
         else:
             self._delivery.complaints.over("file")
 
@@ -168,7 +168,7 @@ class ChainOutbox:
             self._file.succeeded()
         except sqlite3.Error as error:
             self._file.failed()
-            self._delivery.complaints.say("file", f"{self.path} cannot be used ({error})")
+            self._delivery.complaints.report("file", f"{self.path} cannot be used ({error})")
 
     def _seal(self) -> bool:
         """Seal what is ready. False: the chain does not say which round is open. Raises sqlite3.Error."""
@@ -199,7 +199,7 @@ class ChainOutbox:
             self._open_since = (current, now)
             self._delivery.complaints.over("standstill")
         elif self._round_seconds is not None and now - since > STANDSTILL * self._round_seconds:
-            self._delivery.complaints.say(
+            self._delivery.complaints.report(
                 "standstill",
                 f"round {current} stays open, though rounds last {self._round_seconds:g} s: nobody opens the next one. "
                 "Training goes on in this one, and later points wait",

@@ -5,21 +5,24 @@ and stays as it is while the chain cannot be read.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from codezero.chain.contract import ContractCoordinator
 from codezero.errors import ChainError
 from codezero.system.files import write_atomic
 
+if TYPE_CHECKING:
+    from codezero.chain.contract import ContractCoordinator
+
 MAX_MEMBERS = 20_000
 EVERY = 5.0
-"""Seconds between two looks."""
+"""Seconds between two readings."""
 BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 
 
 class Registry:
-    """`tick` is one look; `background.Repeating` calls it."""
+    """`tick` is one reading; `rounds.Repeating` calls it."""
 
-    def __init__(self, coordinator: ContractCoordinator, path: Path, me: str) -> None:
+    def __init__(self, coordinator: "ContractCoordinator", path: Path, me: str) -> None:
         """Writes the file at once, with `me` alone: a node hears nobody before the chain has named somebody."""
         self._coordinator, self._path = coordinator, path
         self._members, self._cursor = {me: None}, 0

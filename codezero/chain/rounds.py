@@ -99,7 +99,7 @@ class Repeating:
         """once: only until it succeeds."""
         self._name, self._job, self._seconds, self._once = name, job, seconds, once
         self._closing = threading.Event()
-        self._said = ""
+        self._reported = ""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -113,13 +113,13 @@ class Repeating:
             try:
                 self._job()
             except ChainError as error:
-                if str(error) != self._said:
-                    self._said = str(error)
+                if str(error) != self._reported:
+                    self._reported = str(error)
                     logger.warning("%s: %s", self._name, error)
             else:
                 if self._once:
                     return
-                self._said = ""
+                self._reported = ""
             if self._closing.wait(self._seconds):
                 return
 

@@ -8,14 +8,17 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from codezero.chain.contract import ContractCoordinator
 from codezero.chain.rounds import RoundStage
+
+if TYPE_CHECKING:
+    from codezero.chain.contract import ContractCoordinator
 
 logger = logging.getLogger(__name__)
 
 EVERY = 2.0
-"""Seconds between two looks."""
+"""Seconds between two readings."""
 SHORTEST = 0.25
 """Of a round's length: less it never lasts, however quick everybody is."""
 STEPS = 4
@@ -23,11 +26,11 @@ STEPS = 4
 
 
 class StageManager:
-    """`tick` is one look; `background.Repeating` calls it."""
+    """`tick` is one reading; `rounds.Repeating` calls it."""
 
     def __init__(
         self,
-        coordinator: ContractCoordinator,
+        coordinator: "ContractCoordinator",
         round_seconds: float,
         *,
         turn: Callable[[], bool] = lambda: True,

@@ -17,6 +17,7 @@ import msgspec
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
+from eth_utils.address import is_address, to_checksum_address
 from msgspec import Meta
 
 from codezero.errors import WalletError
@@ -139,7 +140,7 @@ class KeystoreWallet:
             raise WalletError(f"{path} does not open with this passphrase") from error
 
     @classmethod
-    def throw_away(cls, path: Path) -> "KeystoreWallet":
+    def ephemeral(cls, path: Path) -> "KeystoreWallet":
         """The account in `path`, made there first when there is none, its random passphrase in a file beside it.
 
         For a chain of one's own: who reads the folder has the account. Several processes may ask at once.
@@ -153,10 +154,48 @@ class KeystoreWallet:
         return cls.open(path, passphrase)
 
 
+class EphemeralAccount:
+    """The account that a node makes for itself before anybody owns it, as the login takes it over.
+
+    path: of the keystore; its passphrase is beside it. Raises WalletError over files that are none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._secret = path.with_name(f"{path.name}.passphrase")
+
+    @property
+    def address(self) -> str | None:
+        """Checksummed. None: there is none, or one with a passphrase of somebody's own, which stays as it is."""
+        if not (self._path.exists() and self._secret.exists()):
+            return None
+        try:
+            fields = msgspec.json.decode(read_private(self._path, MAX_KEYSTORE), type=dict[str, msgspec.Raw])
+            address = "0x" + msgspec.json.decode(fields["address"], type=str).removeprefix("0x")
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
+            raise WalletError(f"{self._path} names no account; restore a copy") from error
+        if not is_address(address):
+            raise WalletError(f"{self._path} names no account; restore a copy")
+        return to_checksum_address(address)
+
+    def adopt(self) -> bytes | None:
+        """[32] bytes; nothing changes yet. None: there is nothing to take over."""
+        return None if self.address is None else KeystoreWallet.ephemeral(self._path).key()
+
+    def adopted(self) -> None:
+        """Its key is safe elsewhere: nothing here opens it any more. The passphrase goes first."""
+        try:
+            for path in (self._secret, self._path):
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+        except OSError as error:
+            raise WalletError(f"{error.filename} cannot be deleted: {error.strerror}") from error
+
+
 def passphrase_from_prompt(text: str, *, confirm: bool = False, ask: Callable[[str], str] = getpass.getpass) -> str:
     """Raises WalletError where nobody can answer, and when the two answers to `confirm` differ."""
-    passphrase = _ask(text, ask)
-    if confirm and _ask("the same again: ", ask) != passphrase:
+    passphrase = _prompted(text, ask)
+    if confirm and _prompted("the same again: ", ask) != passphrase:
         raise WalletError("the two passphrases differ; nothing was written")
     return passphrase
 
@@ -174,7 +213,7 @@ def passphrase_from_environment(name: str) -> str:
 
 def key_from_prompt(*, ask: Callable[[str], str] = getpass.getpass) -> bytes:
     """[32] bytes, typed as hexadecimal. Raises WalletError."""
-    return _parse_key(_ask("private key (hexadecimal, not shown): ", ask), "what was typed")
+    return _parse_key(_prompted("private key (hexadecimal, not shown): ", ask), "what was typed")
 
 
 def key_from_file(path: Path) -> bytes:
@@ -217,7 +256,7 @@ def _account_of(key: bytes) -> LocalAccount:
         raise WalletError("these 32 bytes are no private key; use a key that a wallet exported") from None
 
 
-def _ask(text: str, ask: Callable[[str], str]) -> str:
+def _prompted(text: str, ask: Callable[[str], str]) -> str:
     if ask is getpass.getpass and not (sys.stdin and sys.stdin.isatty()):
         raise WalletError("nobody is there to answer a prompt; name a file or an environment variable instead")
     try:

@@ -106,9 +106,7 @@ def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | 
 
 def sender_of(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
     """Transactions that the account pays for, or with `alchemy_policy` operations that a sponsor does."""
-    from codezero.chain.alchemy import Alchemy, api_key
     from codezero.chain.sender import Sender
-    from codezero.chain.sponsored import AlchemySender
     from codezero.chain.wallet import KeystoreWallet
 
     if not config.alchemy_policy:
@@ -118,6 +116,9 @@ def sender_of(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stac
             "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
             "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
         )
+    from codezero.chain.alchemy import Alchemy, api_key
+    from codezero.chain.sponsored import AlchemySender
+
     key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
     alchemy = Alchemy(key, config.alchemy_policy, url=config.alchemy_url, delegates=config.alchemy_delegates)
     stack.callback(alchemy.close)
@@ -167,7 +168,7 @@ def with_login(config: NodeConfig) -> NodeConfig:
     Raises LoginError.
     """
     chain = config.chain
-    own = chain.signer or not throws_away(chain)
+    own = chain.signer or not is_ephemeral(chain)
     if chain.kind == "clock" or own or not Path(config.login.directory).is_dir():
         return config
     from codezero.login.login import TOKEN
@@ -185,7 +186,7 @@ def with_login(config: NodeConfig) -> NodeConfig:
 
 
 def open_wallet(config: ChainConfig) -> "Wallet":
-    """The account that the config names; a throw-away one, its passphrase beside it, where there is none yet.
+    """The account that the config names; an ephemeral one, its passphrase beside it, where there is none yet.
 
     Raises WalletError and ConfigError.
     """
@@ -195,10 +196,10 @@ def open_wallet(config: ChainConfig) -> "Wallet":
     if config.signer:
         return RemoteWallet(config.signer, Path(config.signer_token), config.account)
     path = Path(config.wallet)
-    return KeystoreWallet.throw_away(path) if throws_away(config) else KeystoreWallet.open(path, passphrase_of(config))
+    return KeystoreWallet.ephemeral(path) if is_ephemeral(config) else KeystoreWallet.open(path, passphrase_of(config))
 
 
-def throws_away(config: ChainConfig) -> bool:
+def is_ephemeral(config: ChainConfig) -> bool:
     """Is the account one that the node makes and opens by itself?"""
     path = Path(config.wallet)
     return not config.signer and (not path.exists() or path.with_name(f"{path.name}.passphrase").exists())

@@ -171,12 +171,12 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
                     f"the contract {chain.contract} does not belong to {invitation.founder}, who signed the "
                     "invitation; do not join with it"
                 )
-            told = coordinator.bootnodes()
+            listed = coordinator.bootnodes()
         except ChainUnreachableError as error:
             logger.warning("the invitation could not be compared with the chain: %s", error)
             print(f"codezero: the invitation could not be compared with the chain yet: {error}")
             return []
-    return [address for address in told if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
+    return [address for address in listed if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
 
 
 def _serves(config: NodeConfig, chain_id: int) -> bool:
@@ -210,8 +210,8 @@ def _outward_address() -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _port(address: str) -> int:
-    found = re.search(r"/tcp/(\d{1,5})/", address)
-    return int(found[1]) if found else 0
+    match = re.search(r"/tcp/(\d{1,5})/", address)
+    return int(match[1]) if match else 0
 
 
 def summary(invitation: Invitation, out: Path) -> Sequence[str]:

@@ -86,10 +86,10 @@ def print_board(board: PointsBoard, most: int = 50) -> None:
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for column in ("", "peer", "points", "rounds", "votes", "last round", "account"):
         table.add_column(column, justify="left" if column in ("peer", "account") else "right")
-    for place, (peer, one) in enumerate(ranked(board)[:most], 1):
-        last = str(one.last_round) if one.last_round >= 0 else ""
+    for place, (peer, score) in enumerate(ranked(board)[:most], 1):
+        last = str(score.last_round) if score.last_round >= 0 else ""
         name = f"{readable_name(peer)} …{clean(peer[-6:], 6)}"
-        row = [str(place), name, str(one.points), str(one.rounds), str(one.votes), last, one.owner]
+        row = [str(place), name, str(score.points), str(score.rounds), str(score.votes), last, score.owner]
         table.add_row(*map(Text, row))
     console.print(table if board.peers else "nobody has registered yet")
 

@@ -33,7 +33,7 @@ from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.proposals import LocalSwarm
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.types import Problem
-from codezero.wiring.chain import ChainParts, build_chain, open_wallet, throws_away, with_login
+from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, open_wallet, with_login
 from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import pushed
@@ -117,7 +117,7 @@ def start_chain(
         place = with_login(config).chain
         return build_chain(place, peer_id, folder.path, parts, members=members, wallet=open_wallet(place))
 
-    if config.chain.kind == "embedded" and config.swarm.kind == "local" and throws_away(config.chain):
+    if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
         late = LateChain(build, known_round)
         stack.callback(late.close)
         return lambda: ChainParts(late, late)

@@ -5,14 +5,13 @@ Runs in a process of its own. It reads what nodes write and signs what they ask 
 
 import asyncio
 import contextlib
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codezero.chain.devchain_process import ChainDirectory, Lock
-from codezero.chain.throw_away import ThrowAway
-from codezero.chain.wallet import KeystoreWallet
+from codezero.chain.gateway import ContractGateway
+from codezero.chain.wallet import EphemeralAccount, KeystoreWallet
 from codezero.config import NodeConfig
 from codezero.errors import HttpRefusal, WalletError
 from codezero.inspection.run_files import RunFiles
@@ -26,13 +25,12 @@ from codezero.monitor.api import DataApi
 from codezero.monitor.reader import RunReader
 from codezero.system.recursion import usual_recursion_limit
 from codezero.system.signals import Stop, end_with_parent
-from codezero.wiring.chain import connect, open_wallet, throws_away
+from codezero.wiring.chain import connect, is_ephemeral, open_wallet
 from codezero.wiring.leaderboard import read_board
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from codezero.chain.gateway import ContractGateway
 
 SERVING = "page.lock"
 LOOK_SECONDS = 1.0
@@ -84,11 +82,11 @@ async def _serve(
     login = Login(
         Path(config.login.directory),
         announce=announce,
-        accounts=ThrowAway(Path(config.chain.wallet)),
+        accounts=EphemeralAccount(Path(config.chain.wallet)),
         chain_id=lambda: _chain_id(config),
         days=config.login.days,
     )
-    if config.chain.kind == "embedded" and login.vault.owner() is None and throws_away(config.chain):
+    if config.chain.kind == "embedded" and login.vault.owner() is None and is_ephemeral(config.chain):
         open_wallet(config.chain)  # a node trains before it needs an account; whoever claims it is to take one over
     app = build_page(config, run, login, stack)
 
@@ -106,7 +104,8 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
     reader = RunReader(run or base, RunFiles, lambda: read_board(config.chain, base, lambda _: None))
     data = DataApi(reader)
     legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
-    programs = NodeApi(LazyGateway(config, login, stack), lambda: _signer(config, login), legacy)
+    gateway = ContractGateway(lambda: connect(config.chain, stack, NodeWallet(config, login)))
+    programs = NodeApi(gateway, lambda: _signer(config, login), legacy)
     app = build_app(
         login,
         {Access.READABLE: data.data, Access.PROBE: data.probes},
@@ -117,7 +116,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
 
 
 class NodeWallet:
-    """Signs for the account that the login keeps, or while nobody owns the node for its throw-away one."""
+    """Signs for the account that the login keeps, or while nobody owns the node for its ephemeral one."""
 
     def __init__(self, config: NodeConfig, login: Login) -> None:
         self._config, self._login = config, login
@@ -137,37 +136,9 @@ class NodeWallet:
             raise WalletError(refusal.text) from refusal
 
 
-class LazyGateway:
-    """The contract, found when somebody first asks for it: a page that is only looked at needs no chain."""
-
-    def __init__(self, config: NodeConfig, login: Login, stack: contextlib.ExitStack) -> None:
-        self._config, self._login, self._stack = config, login, stack
-        self._turn = threading.Lock()
-        self._made: ContractGateway | None = None
-
-    def register(self, peer: str) -> str:
-        return self._gateway().register(peer)
-
-    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str:
-        return self._gateway().submit_reward(round_number, stage, reward, peer)
-
-    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str:
-        return self._gateway().submit_winners(round_number, winners, peer)
-
-    def _gateway(self) -> "ContractGateway":
-        from codezero.chain.gateway import ContractGateway
-
-        with self._turn:
-            if self._made is None:
-                wallet = NodeWallet(self._config, self._login)
-                place = connect(self._config.chain, self._stack, wallet)
-                self._made = ContractGateway(place)
-            return self._made
-
-
 def _signer(config: NodeConfig, login: Login) -> str | None:
     """Whose signature programs get now."""
-    return login.signer() if login.vault.owner() else ThrowAway(Path(config.chain.wallet)).address
+    return login.signer() if login.vault.owner() else EphemeralAccount(Path(config.chain.wallet)).address
 
 
 def _chain_id(config: NodeConfig) -> int | None:

@@ -28,7 +28,7 @@ class Swarm:
 
     def member(self, keystore: Path, client: ChainClient | None = None) -> ContractCoordinator:
         """Another account, with money."""
-        wallet = KeystoreWallet.throw_away(keystore)
+        wallet = KeystoreWallet.ephemeral(keystore)
         fund(self.client, wallet.address)
         return ContractCoordinator(client or self.client, self.contract, Sender(client or self.client, wallet))
 
@@ -61,7 +61,7 @@ def found(folder: Path, backend: str = "embedded") -> Generator[Swarm]:
     with served(folder, backend) as (url, chain_id):
         client = ChainClient([url], chain_id, seconds=60.0)  # machines are busy
         try:
-            wallet = KeystoreWallet.throw_away(folder / "owner.json")
+            wallet = KeystoreWallet.ephemeral(folder / "owner.json")
             fund(client, wallet.address)
             sender = Sender(client, wallet)
             contract = deploy(sender)

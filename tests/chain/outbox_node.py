@@ -30,7 +30,7 @@ def noted(path: Path) -> int:
 
 def main(url: str, chain_id: str, contract: str, keystore: str, outbox: str, peer: str, vote: str, rounds: str) -> None:
     rpc = ChainClient([url], int(chain_id), seconds=5.0)
-    coordinator = ContractCoordinator(rpc, contract, Sender(rpc, KeystoreWallet.throw_away(Path(keystore))))
+    coordinator = ContractCoordinator(rpc, contract, Sender(rpc, KeystoreWallet.ephemeral(Path(keystore))))
     box = ChainOutbox(Path(outbox), coordinator, peer, every=0.05, settle_seconds=0.0)
     for number in range(noted(Path(outbox)) + 1, int(rounds)):
         box.add(number, reward_of(number), vote)

@@ -29,7 +29,7 @@ ACCOUNTS = ("first.json", "first.json", "second.json", "second.json")
 def swarm(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Swarm]:
     with found(tmp_path, request.param) as swarm:
         for account in set(ACCOUNTS):
-            fund(swarm.client, KeystoreWallet.throw_away(tmp_path / account).address)
+            fund(swarm.client, KeystoreWallet.ephemeral(tmp_path / account).address)
         yield swarm
 
 

@@ -157,7 +157,7 @@ def test_senders_that_know_nothing_of_each_other_share_an_account(
 
 def test_an_empty_account_is_told_so(swarm: Swarm, tmp_path: Path) -> None:
     poor = ContractCoordinator(
-        swarm.client, swarm.contract, Sender(swarm.client, KeystoreWallet.throw_away(tmp_path / "key.json"))
+        swarm.client, swarm.contract, Sender(swarm.client, KeystoreWallet.ephemeral(tmp_path / "key.json"))
     )
     with pytest.raises((InsufficientFundsError, RpcError), match=r"send it some|insufficient funds"):
         poor.register("QmPoor")
@@ -399,7 +399,7 @@ def test_an_endpoint_that_takes_no_batches_is_asked_singly() -> None:
 
 def test_absurd_fees_are_not_signed(swarm: Swarm, tmp_path: Path) -> None:
     """What an endpoint can make us pay has a bound, whatever it says about gas, fees and our riches."""
-    wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
+    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
     told = {
         "eth_chainId": "0x1",
         "eth_call": "0x",

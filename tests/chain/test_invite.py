@@ -27,7 +27,7 @@ PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
 @pytest.fixture(scope="module")
 def founder(tmp_path_factory: pytest.TempPathFactory) -> KeystoreWallet:
-    return KeystoreWallet.throw_away(tmp_path_factory.mktemp("founder") / "wallet.json")
+    return KeystoreWallet.ephemeral(tmp_path_factory.mktemp("founder") / "wallet.json")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_any_field_that_is_changed_is_noticed(tmp_path: Path, invitation: Invita
 
 
 def test_another_s_signature_is_refused(invitation: Invitation, tmp_path: Path) -> None:
-    mallory = KeystoreWallet.throw_away(tmp_path / "mallory.json")
+    mallory = KeystoreWallet.ephemeral(tmp_path / "mallory.json")
     with pytest.raises(InviteError, match="another account"):
         signed(invitation, mallory.sign_message)
 

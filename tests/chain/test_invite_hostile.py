@@ -54,7 +54,7 @@ def recorder() -> Iterator[ThreadingHTTPServer]:
 
 def hostile(folder: Path, port: int, place: str) -> Path:
     """An invitation that asks for a secret at `place`, with its founder's valid signature."""
-    wallet = KeystoreWallet.throw_away(folder / "founder.json")
+    wallet = KeystoreWallet.ephemeral(folder / "founder.json")
     url, name = f"http://127.0.0.1:{port}", f"swarm-{LEAK}" if place == "name" else "swarm"
     dns = f"x.{LEAK}.example" if place == "bootnodes" else "founder.example"
     bare = Invitation(
@@ -85,7 +85,7 @@ def test_a_planted_secret_is_on_no_socket_and_in_no_file(
 
 @pytest.mark.parametrize("text", [LEAK, "$HOME", "a{b}", "back\\slash", "it's", 'quo"te', "`id`"])
 def test_a_founder_cannot_even_sign_what_a_resolver_or_a_shell_reads(tmp_path: Path, text: str) -> None:
-    wallet = KeystoreWallet.throw_away(tmp_path / "founder.json")
+    wallet = KeystoreWallet.ephemeral(tmp_path / "founder.json")
     chain = ChainPart(31337, ["http://127.0.0.1:8545"], "0x" + 40 * "a", 60.0)
     bare = Invitation(1, wallet.address, chain, NetworkPart("swarm", 1, []), JudgePart("nano", ""))
     for part in (

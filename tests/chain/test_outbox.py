@@ -117,7 +117,7 @@ def test_a_last_round_is_noticed_and_said_until_another_opens(
 
 def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplog: pytest.LogCaptureFixture) -> None:
     nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.5)
-    wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
+    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
     box = outbox(tmp_path, ContractCoordinator(nowhere, swarm.contract, Sender(nowhere, wallet)), "QmAway")
     for number in (0, 1):
         box.add(number, 0.5, "QmA")
@@ -283,7 +283,7 @@ def test_a_receipt_for_another_transaction_is_not_believed(swarm: Swarm, member:
 
 def test_nothing_is_signed_while_the_chain_is_away(tmp_path: Path, swarm: Swarm) -> None:
     nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.2)
-    wallet = KeystoreWallet.throw_away(tmp_path / "key.json")
+    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
     recorded: list[SignedTransaction] = []
     with pytest.raises(ChainUnreachableError):
         Sender(nowhere, wallet).transact(swarm.contract, b"", seconds=0.5, record=recorded.append)

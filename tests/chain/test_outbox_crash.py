@@ -44,7 +44,7 @@ def around(cls, name, before, after):
 
 def live(point):
     rpc = ChainClient([url], int(chain_id), seconds=60.0)
-    coordinator = ContractCoordinator(rpc, contract, sending.Sender(rpc, KeystoreWallet.throw_away(Path(keystore))))
+    coordinator = ContractCoordinator(rpc, contract, sending.Sender(rpc, KeystoreWallet.ephemeral(Path(keystore))))
     coordinator.register("QmCrash")
     around(OutboxStore, "record", point == "before recording", point == "recorded")
     around(sending.Sender, "_send", False, point == "sent")
@@ -66,11 +66,11 @@ for point in sys.argv[6:]:  # a life each; forked, because the imports take long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path, backend: str) -> None:
     with found(tmp_path, backend) as swarm:
-        fund(swarm.client, KeystoreWallet.throw_away(tmp_path / "key.json").address)
+        fund(swarm.client, KeystoreWallet.ephemeral(tmp_path / "key.json").address)
         arguments = [swarm.url, str(swarm.chain_id), swarm.contract, tmp_path / "key.json", tmp_path / "outbox.db"]
         done = subprocess.run([sys.executable, "-c", DYING, *arguments, *POINTS], capture_output=True, text=True)
         assert done.stdout.splitlines() == [f"{point} {-signal.SIGKILL}" for point in POINTS], done.stderr
-        sender = Sender(swarm.client, KeystoreWallet.throw_away(tmp_path / "key.json"))
+        sender = Sender(swarm.client, KeystoreWallet.ephemeral(tmp_path / "key.json"))
         box = ChainOutbox(
             tmp_path / "outbox.db", ContractCoordinator(swarm.client, swarm.contract, sender), "QmCrash", every=0.01
         )

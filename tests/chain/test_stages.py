@@ -105,7 +105,7 @@ def test_the_registry_lists_who_is_registered_and_this_node(swarm: Swarm, tmp_pa
 
 
 def test_a_chain_has_one_contract_of_its_own(swarm: Swarm, tmp_path: Path) -> None:
-    wallet = KeystoreWallet.throw_away(tmp_path / "wallet.json")
+    wallet = KeystoreWallet.ephemeral(tmp_path / "wallet.json")
     swarm.member(tmp_path / "wallet.json")
     sender = Sender(swarm.client, wallet)
     first = own_contract(tmp_path, swarm.client, sender)

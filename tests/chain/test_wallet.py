@@ -204,14 +204,14 @@ def test_prompts_are_answered_twice_where_it_matters() -> None:
 
 
 def test_a_throw_away_account_stays_the_same(tmp_path: Path) -> None:
-    first = KeystoreWallet.throw_away(tmp_path / "solo" / "key.json")
-    assert KeystoreWallet.throw_away(tmp_path / "solo" / "key.json").address == first.address
+    first = KeystoreWallet.ephemeral(tmp_path / "solo" / "key.json")
+    assert KeystoreWallet.ephemeral(tmp_path / "solo" / "key.json").address == first.address
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "solo").iterdir()} == {0o600}
 
 
 def test_processes_that_start_together_share_a_throw_away_account(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        wallets = list(pool.map(lambda _: KeystoreWallet.throw_away(tmp_path / "key.json"), range(4)))
+        wallets = list(pool.map(lambda _: KeystoreWallet.ephemeral(tmp_path / "key.json"), range(4)))
     assert len({wallet.address for wallet in wallets}) == 1
 
 

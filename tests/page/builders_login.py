@@ -171,7 +171,7 @@ class ThrowAway:
 
     def __init__(self, path: Path) -> None:
         self.path, self.passphrase = path, path.with_name(path.name + ".passphrase")
-        self.address: str | None = KeystoreWallet.throw_away(path).address
+        self.address: str | None = KeystoreWallet.ephemeral(path).address
 
     def adopt(self) -> bytes | None:
         if not self.passphrase.exists():

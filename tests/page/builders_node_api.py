@@ -41,12 +41,12 @@ def contract(folder: Path) -> Generator[list[Member]]:
         members: list[Member] = []
         address = ""
         for name in ("first", "second"):
-            sender = Sender(rpc, KeystoreWallet.throw_away(folder / f"{name}.json"))
+            sender = Sender(rpc, KeystoreWallet.ephemeral(folder / f"{name}.json"))
             fund(rpc, sender.address)
             address = address or own_contract(folder / "chain", rpc, sender)
             coordinator = ContractCoordinator(rpc, address, sender)
             stack.callback(coordinator.close)
-            members.append(Member(coordinator, ContractGateway(coordinator)))
+            members.append(Member(coordinator, ContractGateway(lambda coordinator=coordinator: coordinator)))
         yield members
 
 

@@ -35,7 +35,7 @@ def test_wallet_show_names_the_claimed_account(
 
 def test_a_throw_away_account_made_by_accident_does_not_go_before_the_owners(tmp_path: Path, account: str) -> None:
     wallet, login = tmp_path / "wallet.json", LoginConfig(directory=str(tmp_path / "login"))
-    KeystoreWallet.throw_away(wallet)
+    KeystoreWallet.ephemeral(wallet)
     chain = ChainConfig(kind="embedded", wallet=str(wallet))
     assert with_login(NodeConfig(chain=chain, login=login)).chain.account == account
     (tmp_path / "wallet.json.passphrase").unlink()  # now it is a keystore of one's own

@@ -140,7 +140,7 @@ def test_calls_made_at_once_all_take_effect(members: list[Member]) -> None:
 
 def test_the_gateway_gives_up_its_place_in_the_queue(members: list[Member]) -> None:
     ours = members[0].coordinator
-    gateway = ContractGateway(ours, seconds=0.05)
+    gateway = ContractGateway(lambda: ours, seconds=0.05)
     with gateway._turn, pytest.raises(ChainUnreachableError, match="nothing was sent"):
         gateway.register("QmLate")
     assert ours.owners(["QmLate"]) == {"QmLate": None}
