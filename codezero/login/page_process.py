@@ -6,7 +6,6 @@ when it ends.
 
 import contextlib
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -19,8 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import NodeConfig
+from codezero.system.child import Child
 from codezero.system.files import set_aside
-from codezero.system.signals import LEASH
 
 logger = logging.getLogger(__name__)
 
@@ -70,22 +69,11 @@ class PageProcess:
         """`overrides` are what `config` was composed of: what they take from the environment shows in no argv."""
         logs = Path(config.run.logs)
         logs.mkdir(parents=True, exist_ok=True)
-        leash, self._held = os.pipe()  # its end is the end of the page, however this process ends
-        try:
-            with set_aside(logs / LOG).open("ab") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,  # Ctrl-C is for the node, which ends it by ending
-                    env=os.environ | {LEASH: str(leash)},
-                    pass_fds=[leash],
-                )
-        finally:
-            os.close(leash)
+        with set_aside(logs / LOG).open("ab") as log:
+            command = [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides]
+            self._process = Child(command, stdout=subprocess.PIPE, stderr=log)
         self._first = b""
-        self._told = threading.Event()
+        self._answered = threading.Event()
         self._reader = threading.Thread(target=self._read, name="page-ready", daemon=True)
         self._reader.start()
 
@@ -100,8 +88,8 @@ class PageProcess:
         return self._process.pid
 
     def ready(self, seconds: float = READY_SECONDS) -> PageReady | None:
-        """What it said; None when it has said nothing by then, or nothing that can be read."""
-        self._told.wait(seconds)
+        """The process's first line; None when there is none by then, or it cannot be read."""
+        self._answered.wait(seconds)
         try:
             return msgspec.json.decode(self._first, type=PageReady)
         except msgspec.DecodeError:
@@ -109,22 +97,15 @@ class PageProcess:
 
     def close(self) -> None:
         """May be called twice."""
-        if self._held >= 0:
-            os.close(self._held)
-            self._held = -1
-            try:
-                self._process.wait(LEAVING_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._reader.join()
+        self._process.close(LEAVING_SECONDS)
+        self._reader.join()
 
     def _read(self) -> None:
         """The first line is for `ready`; a later one has a new code, which is shown and never logged."""
         assert self._process.stdout is not None
         with self._process.stdout as stream:
             self._first = stream.readline(MAX_LINE)
-            self._told.set()
+            self._answered.set()
             while line := stream.readline(MAX_LINE):
                 with contextlib.suppress(msgspec.DecodeError):
                     print(f"codezero: {invitation(msgspec.json.decode(line, type=PageReady))}", flush=True)
