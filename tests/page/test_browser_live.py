@@ -21,7 +21,7 @@ def test_the_page_follows_a_run_as_it_goes(tmp_path: Path) -> None:
     with running(tmp_path, *settings(tmp_path, port), *small) as node, browser(tmp_path / "profile") as context:
         page = context.new_page()
         wait_for_page(page, f"http://localhost:{port}", node)
-        iteration = page.locator("dt:has-text('iteration') + dd").first
+        iteration = page.locator(".figures dt:has-text('iteration') + dd").first  # an exam's is elsewhere
         iteration.wait_for(timeout=120_000)
         first = iteration.inner_text()
         expect(iteration).not_to_have_text(first, timeout=60_000)
