@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import torch
-from builders_models import EOS, PAD, tiny_policy
+from builders.models import EOS, PAD, tiny_policy
 from oracles.grpo_loss import policy_loss, token_logprobs
 
 from codezero.config import SolverConfig

@@ -3,21 +3,27 @@
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from builders.swarm import Nodes
+
 LONG = {
-    "test_browser_live", "test_connectivity", "test_data_node", "test_found_and_join", "test_hostile_peer",
-    "test_interrupt", "test_measured_policy", "test_no_execution", "test_outage", "test_ranks", "test_real_models",
-    "test_resume", "test_run", "test_two_nodes",
+    "browser/test_live", "e2e/test_data_sets", "e2e/test_found_and_join", "e2e/test_interrupt", "e2e/test_no_execution",
+    "e2e/test_outage", "e2e/test_real_models", "e2e/test_resume", "e2e/test_run", "e2e/test_two_nodes",
+    "hostile/test_peer", "models/test_distributed", "swarm/test_connectivity", "wiring/test_policies",
 }  # fmt: skip
 """Files whose tests run whole nodes, for a minute or more."""
 
-ROOT = str(Path(__file__).parents[1])
-sys.path.insert(0, ROOT)  # the tree that these tests lie in, wherever codezero is installed from
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))
+TESTS = Path(__file__).parent
+sys.path.insert(0, str(TESTS.parent))  # the tree that these tests lie in, wherever codezero is installed from
+HOMES = (str(TESTS.parent), str(TESTS), str(TESTS.parent / "benchmarks"))
+os.environ["PYTHONPATH"] = os.pathsep.join((*HOMES, *filter(None, (os.environ.get("PYTHONPATH"),))))
 os.environ["CODEZERO_LOCAL"] = ""  # whose machine this is has settings of their own, for nodes and not for tests
 
 settings.register_profile("codezero", deadline=None)  # machines are busy; a test never asserts a duration
@@ -30,6 +36,26 @@ def level_names() -> None:
     logging.addLevelName(logging.WARNING, "WARNING")
 
 
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Nodes"]:
+    """alice and bob, real nodes on loopback. Both start at once, so bob finds his only bootstrap dead at first."""
+    from builders.swarm import Nodes, free_port, make_swarm  # hivemind, which few tests need
+
+    from codezero.swarm.identity import Identity
+
+    folder, port = tmp_path_factory.mktemp("swarm"), free_port()
+    peer = Identity.load_or_create(folder / "alice.pem").peer_id
+    join = f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer}"
+    alice = make_swarm(folder, "alice", port=port)
+    bob = make_swarm(folder, "bob", bootstrap=(join,))
+    for swarm in (alice, bob):
+        swarm.start()
+    assert alice.addresses == [join]
+    yield Nodes(folder, join, alice, bob)
+    for swarm in (alice, bob):
+        swarm.close()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long files first: a core that got one last would go on while the others have nothing left."""
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    items.sort(key=lambda item: f"{item.path.parent.name}/{item.path.stem}" not in LONG)

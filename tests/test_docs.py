@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import (
+from builders.documents import (
     LAUNCHER,
     MARK,
     NEEDS,

@@ -93,7 +93,7 @@ class DiskFull:
 
 
 class HostilePeer:
-    """tests/swarm/hostile_peer.py, one attack after the other."""
+    """tests/fakes/hostile_peer.py, one attack after the other."""
 
     ATTACKS: tuple[dict[str, Any], ...] = (
         {"noise": {"count": 4}},
@@ -115,8 +115,8 @@ class HostilePeer:
         if not address or not waited_for(node.child):
             return ""
         open_round = max((number for number, _ in node.counted()), default=0)
-        words = [sys.executable, str(TESTS / "swarm" / "hostile_peer.py"), str(self._folder), str(open_round), address]
-        path = os.pathsep.join([str(TESTS / "swarm"), node.environment["PYTHONPATH"]])
+        words = [sys.executable, str(TESTS / "fakes" / "hostile_peer.py"), str(self._folder), str(open_round), address]
+        path = os.pathsep.join([str(TESTS), str(TESTS.parent / "benchmarks"), node.environment["PYTHONPATH"]])
         with (self._folder / "errors.log").open("ab") as errors:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,

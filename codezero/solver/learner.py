@@ -1,8 +1,8 @@
 """The optimiser of the policy: `trl.GRPOTrainer` as a library of loss, optimiser and precision; never `train()`.
 
 We bring rows that are sampled, judged and weighed already, so of TRL only the loss is called (`compute_loss`), on
-batches of our own making. `tests/test_trl_contract.py` lists what that relies on beyond TRL's documented interface,
-and checks each entry against the installed version. Does not sample, judge or choose rows.
+batches of our own making. `tests/unit/solver/test_trainer.py` lists what that relies on beyond TRL's documented
+interface, and checks each entry against the installed version. Does not sample, judge or choose rows.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -1,0 +1,133 @@
+"""The data API on loopback in a thread, over run folders that the real monitor made; for tests."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from builders.monitor import PEER, exam_row, group, row
+
+from codezero.errors import ChainError
+from codezero.inspection.run_files import RunFiles
+from codezero.monitor.api import DataApi
+from codezero.monitor.api_streams import Streams
+from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.reader import ChainStandings, RunReader
+from codezero.types import Metrics
+
+OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
+
+
+def monitor(folder: Path) -> RunMonitor:
+    """Of a run in `folder`, labelled as `codezero run` does it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text("{}")
+    return RunMonitor(folder=folder, view="off", identity=PEER, swarm_kind="hivemind", facts={"solver": "nano"})
+
+
+def full_row(iteration: int, **more: float | str) -> Metrics:
+    """A row as a node writes it, with the beliefs of the difficulty rule and the judge's figures."""
+    measured = row(iteration) | {
+        "train/loss": -0.01,
+        "train/entropy": 0.3,
+        "train/zero_spread_share": 0.25,
+        "judge/canary_auroc": 0.97,
+        "judge/canary_false_positive_share": 0.03,
+        "judge/weight": 1.0,
+        "judge/unavailable_share": 0.0,
+    }
+    for level in range(1, 6):
+        key = f"difficulty/success_{level}"
+        measured |= {key: 0.9 - 0.1 * level, f"{key}_low": 0.1, f"{key}_high": 0.95, f"difficulty/weight_{level}": 0.2}
+    return measured | {key.replace("__", "/"): value for key, value in more.items()}
+
+
+def played(folder: Path, upto: int = 20, *texts: str) -> RunMonitor:
+    """A run of so many iterations with an exam at each tenth; still open."""
+    made = monitor(folder)
+    made.started(0)
+    made.observe(0, exam_row(0, 0.2), [])
+    for iteration in range(1, upto + 1):
+        measured = full_row(iteration) | (exam_row(iteration, 0.5) if iteration % 10 == 0 else {})
+        made.observe(iteration, measured, [group("Add up.", texts) if texts else group()])
+    return made
+
+
+def no_chain() -> ChainStandings:
+    raise ChainError("there is no chain here")
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        assert self.headers["content-type"].startswith("application/json")
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    """A server under test."""
+
+    port: int
+    stop: Callable[[], None]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str, method: str = "GET") -> Answer:
+        """The path goes on the wire as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.putrequest(method, path, skip_accept_encoding=True)
+            connection.endheaders()
+            response = connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, headers, response.read())
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def served(
+    base: Path, *, board: Callable[[], ChainStandings] = no_chain, pause: float = 0.05, silence: float = 15.0
+) -> Generator[Served]:
+    """While this lasts; `stop` ends it earlier."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> tuple[web.AppRunner, int]:
+        api = DataApi(RunReader(base, RunFiles, board), streams=Streams(pause=pause, silence=silence))
+        app = web.Application()
+        app.add_routes([*api.data, *api.probes])
+        api.end_with(app)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return runner, runner.addresses[0][1]
+
+    runner, port = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
+
+    def stop() -> None:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+
+    try:
+        yield Served(port, stop)
+    finally:
+        stop()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,100 @@
+"""What the pages say: their code blocks, commands, settings and links, and the lines that the program can print."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+LAUNCHER = "./run_swarm.sh"
+NEEDS = ("another machine", "a GPU", "the hub", "an account", "git")
+"""Why a block is not run: `<!-- not run by the test: ... -->` in the line above it. Its commands are still parsed."""
+MARK = "<!-- not run by the test: "
+BETWEEN = {"&&", "||", ";", "&", "|", "then", "else", "fi", "if", "do", "done"}
+GAP = "…"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block."""
+
+    language: str
+    text: str
+    needs: str
+    """What it needs that is not here; empty: nothing, it is run."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Of a shell block, continued ones joined."""
+        return [line for line in re.sub(r"\\\n\s*", "", self.text).splitlines() if line.strip()]
+
+
+def blocks(page: Path) -> list[Block]:
+    pattern = rf"(?:^{re.escape(MARK)}([^\n]*?) -->\n)?^```(\w*)\n(.*?)^```$"
+    found = re.findall(pattern, page.read_text(), re.DOTALL | re.MULTILINE)
+    return [Block(language, text, needs) for needs, language, text in found]
+
+
+def launched(line: str) -> list[list[str]]:
+    """The words that go to codezero from each call of the launcher in a line of shell."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    calls: list[list[str]] = []
+    inside = False
+    for word in lexer:
+        if word == LAUNCHER:
+            calls.append([])
+        inside = word == LAUNCHER or (inside and word not in BETWEEN)
+        if inside and word != LAUNCHER:
+            calls[-1].append(word)
+    return [call if call and "=" not in call[0] else ["run", *call] for call in calls]
+
+
+def inline(page: Path) -> list[str]:
+    """Code in the text, blocks left out."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def links(page: Path) -> list[str]:
+    """Targets of links and pictures."""
+    return re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """Of headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def printable() -> tuple[re.Pattern[str], ...]:
+    """Every text of the program that has enough words to be known by, as a pattern with gaps."""
+    texts: set[str] = set()
+    for path in (ROOT / "codezero").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            texts |= set(_texts(node))
+    return tuple(re.compile("(.+?)".join(map(re.escape, text.split(GAP)))) for text in texts)
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    text = None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        text = re.sub(r"%(?:\.\d+)?[sdgrf]", GAP, node.value)
+    elif isinstance(node, ast.JoinedStr):
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values)
+    if text and len(text.replace(GAP, "").split()) >= 3:
+        yield re.sub(rf"{GAP}+", GAP, text)
+
+
+def can_print(line: str) -> bool:
+    """Is the line a text of the program whose gaps hold `…`, one word, or again such a text?"""
+    for pattern in printable():
+        found = pattern.fullmatch(line)
+        if found and all(gap == GAP or re.fullmatch(r"\w+", gap) or can_print(gap) for gap in found.groups()):
+            return True
+    return False

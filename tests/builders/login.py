@@ -1,0 +1,182 @@
+"""A real page server on a free port, in a thread, and a browser that does only what it is told."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+from fakes.authenticator import Authenticator
+
+from codezero.chain.wallet import KeystoreWallet, passphrase_from_file
+from codezero.login.guard import COOKIE, Routes
+from codezero.login.login import Accounts, Login
+from codezero.login.server import Entry, build_app, serving
+from codezero.system.files import read_private
+
+PASSPHRASE = "nine lives of a cat"
+PAGE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@dataclass
+class Clock:
+    """Goes on by `step` seconds with each request of `Page`, so that rate limits are met only where they are tested."""
+
+    now: float = 1_800_000_000.0
+    step: float = 31.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    raw: bytes
+    headers: http.client.HTTPMessage
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def error(self) -> str:
+        """Its one line; the answer has nothing else."""
+        assert list(self.json) == ["error"] and "\n" not in self.json["error"], self.raw
+        return self.json["error"]
+
+
+@dataclass
+class Page:
+    """What a browser's tab at the page can do. `codes`: what the terminal showed."""
+
+    port: int
+    login: Login
+    codes: list[str]
+    clock: Clock
+    cookie: str = ""
+    cookies: list[str] = field(default_factory=list)
+
+    @property
+    def origin(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    @property
+    def token(self) -> str:
+        return (self.login.vault._folder.read("node.token") or b"").decode()
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, raw: bytes | None = None, **headers: str | None
+    ) -> Answer:
+        """Headers are named with underscores; None leaves one out."""
+        self.clock.now += self.clock.step
+        whole: dict[str, str | None] = {"Host": f"localhost:{self.port}"} | PAGE
+        if method not in ("GET", "HEAD"):
+            whole |= {"Origin": self.origin, "Content-Type": "application/json"}
+        if self.cookie:
+            whole["Cookie"] = f"{COOKIE}={self.cookie}"
+        whole |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = raw if raw is not None or body is None else json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.request(method, path, sent, {name: value for name, value in whole.items() if value is not None})
+            response = connection.getresponse()
+            answer = Answer(response.status, response.read(), response.headers)
+        finally:
+            connection.close()
+        for line in answer.headers.get_all("Set-Cookie", []):
+            self.cookies.append(line)
+            self.cookie = SimpleCookie(line)[COOKIE].value
+        return answer
+
+    def get(self, path: str, **headers: str | None) -> Answer:
+        return self.ask("GET", path, **headers)
+
+    def post(self, path: str, body: object, **headers: str | None) -> Answer:
+        return self.ask("POST", path, body, **headers)
+
+    def state(self) -> dict[str, Any]:
+        return self.get("/api/session").json
+
+    def options(self, path: str, body: object) -> tuple[str, dict[str, Any]]:
+        """Ticket and the options of a passkey's ceremony."""
+        answer = self.post(path, body)
+        assert answer.status == 200, answer.raw
+        return answer.json["ticket"], answer.json["options"]
+
+    def claim_with(self, key: Authenticator, **changes: object) -> Answer:
+        ticket, options = self.options("/api/claim/passkey/options", {"code": self.codes[-1]})
+        credential, prf = key.create(options, self.origin)
+        return self.post(
+            "/api/claim/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf} | changes
+        )
+
+    def log_in_with(self, key: Authenticator, **changes: object) -> Answer:
+        ticket, options = self.options("/api/login/passkey/options", {})
+        credential, prf = key.get(options, self.origin)
+        return self.post(
+            "/api/login/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf} | changes
+        )
+
+
+@contextlib.contextmanager
+def page(
+    folder: Path,
+    *routes: Routes,
+    accounts: Accounts | None = None,
+    clock: Clock | None = None,
+    cookie: str = "",
+    entry: Entry | None = None,
+) -> Iterator[Page]:
+    """A server on `folder`; the next one on the same folder is what a restart leaves."""
+    codes: list[str] = []
+    clock = clock or Clock()
+    login = Login(folder, announce=codes.append, accounts=accounts, clock=clock, chain_id=lambda: 31337)
+    loop = asyncio.new_event_loop()
+    started: list[int] = []
+    ready, ended = threading.Event(), asyncio.Event()
+
+    async def main() -> None:
+        async with serving(build_app(login, *routes), 0, entry) as port:
+            started.append(port)
+            ready.set()
+            await ended.wait()
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(main())
+        finally:
+            ready.set()
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    try:
+        yield Page(started[0], login, codes, clock, cookie)
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+class ThrowAway:
+    """The node's own account before a claim: a keystore whose passphrase lies beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.passphrase = path, path.with_name(path.name + ".passphrase")
+        self.address: str | None = KeystoreWallet.ephemeral(path).address
+
+    def adopt(self) -> bytes | None:
+        if not self.passphrase.exists():
+            return None
+        return bytes(Account.decrypt(json.loads(read_private(self.path, 4096)), passphrase_from_file(self.passphrase)))
+
+    def adopted(self) -> None:
+        self.passphrase.unlink(missing_ok=True)

@@ -1,0 +1,91 @@
+"""The dashboard in a real browser: whole over a run that has ended, harmless over hostile text, usable by everybody."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+from builders.api_server import played
+from builders.browsing import AXE, Served, browser, free_port, needs_browser, served
+from playwright.sync_api import BrowserContext, Page, expect
+
+pytestmark = needs_browser
+HOSTILE = (
+    '```python\n<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>\n```',
+    "def f():\n    return 'user\u202e\u2066 nothing to see \u2069\u2066'\n\x1b[2J\x00",
+    "x" * (1 << 20),
+)
+PAGES = ("#/", "#/account", "#/run/old/rollouts", "#/run/old/rollout/{group}", "#/run/old/leaderboard")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A run that has ended, of peers with nothing good in mind."""
+    folder = tmp_path_factory.mktemp("page")
+    played(folder / "runs" / "old", 25, *HOSTILE).close("max_iterations reached")
+    with served(folder, free_port()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def context(server: Served) -> Iterator[BrowserContext]:
+    with browser(server.folder / "profile", viewport={"width": 1280, "height": 900}) as context:
+        yield context
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page
+    page.close()
+    assert not wrong
+
+
+def newest_group(page: Page, server: Served) -> int:
+    return page.request.get(f"{server.url}/api/runs/old/rollouts?limit=1").json()["rollouts"][0]["id"]
+
+
+def test_a_run_that_has_ended_is_shown_whole(page: Page, server: Served) -> None:
+    page.goto(server.url)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.get_by_text("max_iterations reached").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Exams on held-out problems")).to_be_visible()
+    assert page.locator("canvas").count() >= 6
+
+
+def test_hostile_attempts_are_text(page: Page, server: Served) -> None:
+    page.goto(f"{server.url}/#/run/old/rollout/{newest_group(page, server)}")
+    page.locator("pre").first.wait_for()
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("pre img, pre script, main img").count() == 0
+    shown = page.locator("main").inner_text()
+    assert "<img src=x onerror=" in shown
+    assert not any(hidden in shown for hidden in "\u202e\u2066\u2069\x1b\x00")
+    assert "202E" in shown.upper(), "what was hidden is made visible"
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed; scripts/build_page.sh installs it")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_shut_out(page: Page, server: Served, scheme: Literal["light", "dark"]) -> None:
+    """Does not show that a person who cannot see understands the page; axe finds what a program can find."""
+    page.emulate_media(color_scheme=scheme)
+    for path in PAGES:
+        page.goto("about:blank")
+        page.goto(f"{server.url}/{path.format(group=newest_group(page, server))}")
+        page.get_by_role("heading", level=1).wait_for()
+        page.evaluate(AXE.read_text())
+        found: list[dict[str, Any]] = page.evaluate("axe.run().then(result => result.violations)")
+        serious = [
+            (one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")
+        ]
+        assert not serious, f"{path}: {serious}"
+
+
+def test_a_phone_needs_no_sideways_scrolling(page: Page, server: Served) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path in PAGES:
+        page.goto(f"{server.url}/{path.format(group=newest_group(page, server))}")
+        page.get_by_role("heading", level=1).wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path

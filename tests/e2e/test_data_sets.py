@@ -1,0 +1,142 @@
+"""A whole node over the public sets in their own schemas: from a disk, from a hub, without one, and when it dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.data_sets import contest, contests, mbpp, sanitized, write
+from fakes.hub_server import serving
+from unit.problems.test_sources_hub import a_hub
+
+from codezero.settings import compose
+
+CONTESTS = [
+    *contests(50),
+    contest(50, solutions={"language": [0, 1, 2, 4], "solution": ["?", "print 1", "int main(){}", "class A {}"]}),
+    contest(51, solutions={"language": [], "solution": []}, incorrect_solutions={"language": [], "solution": []}),
+    contest(52, public_tests={"input": ["y" * (1 << 20)], "output": ["z" * (1 << 20)]}),
+]
+"""Beside what `contests` makes: without a Python solution, without any, and with nothing but a test of 1 MB."""
+
+
+@contextmanager
+def node(folder: Path, *settings: str, hub: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    told = {
+        "run.directory": folder,
+        "run.name": "run",
+        "run.logs": folder / "logs",
+        "swarm.identity": folder / "swarm.pem",
+        "evaluator.canaries": 80,
+        "solver.problems_per_iteration": 8,
+        "solver.group_size": 2,
+        "solver.refill": 1,
+        "proposer.model": "off",
+        "evals.every": 0,
+        "monitor.view": "plain",
+        "login.page": "off",
+        "chain.kind": "clock",
+    }
+    command = [sys.executable, "-m", "codezero", "run", *(f"{key}={value}" for key, value in told.items()), *settings]
+    online = {"HF_ENDPOINT": hub, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "0"} if hub else {}
+    with (folder / "out").open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | online)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "run" / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def until(what: str, holds: Callable[[dict[str, Any]], bool], folder: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 180
+    while not (told := rows(folder)) or not holds(told[-1]):
+        assert process.poll() is None, (folder / "out").read_text()
+        assert time.monotonic() < deadline, f"not {what}: {told[-1:]} {(folder / 'out').read_text()[-2000:]}"
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("suffix", [pytest.param(".jsonl", marks=pytest.mark.slow), ".parquet"])
+def test_real_schemas_run_through_whole_iterations(suffix: str, tmp_path: Path) -> None:
+    sets = {
+        "full": [mbpp(number) for number in range(50)],
+        "sanitized": [sanitized(number) for number in range(100, 150)],
+        "contests": CONTESTS,
+    }
+    paths = [write(tmp_path / f"{name}{suffix}", made) for name, made in sets.items()]
+    sources = f"data.sources=[{','.join(f'{path}:1' for path in paths)}]"
+    with node(tmp_path, sources, "run.max_iterations=16") as process:
+        assert process.wait(300) == 0, (tmp_path / "out").read_text()
+    told = rows(tmp_path)
+    last = told[-1]
+    assert last["iteration"] == 16 and all(row["reward/mean"] is not None for row in told if row["iteration"])
+    drawn = [last[f"problems/drawn_{path.name}"] for path in paths]
+    assert sum(drawn) == 16 * 8 and min(drawn) >= 20, "each set gave problems, and nothing stood in for one"
+    assert last["problems/refused_malformed"] >= 1, "a row without tests costs itself"
+    assert not any(value for name, value in last.items() if name.startswith("tolerated/"))
+
+
+REAL = f"data.sources=[{','.join(compose(['model=qwen']).data.sources)}]"
+"""What real models draw from."""
+
+
+def status(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "codezero", "status", "--json", f"run.directory={folder}"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
+
+
+@pytest.mark.timeout(400)
+def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: Path) -> None:
+    with node(tmp_path, REAL, "run.max_iterations=2", hub="http://127.0.0.1:9") as process:
+        assert process.wait(300) == 0, (tmp_path / "out").read_text()
+    last = rows(tmp_path)[-1]
+    assert last["problems/drawn_synthetic"] == 16 and last["problems/outages"] >= 1
+    said = (tmp_path / "out").read_text()
+    assert said.count("mbpp cannot be read") == said.count("code_contests cannot be read") == 1, said
+    assert said.index("codezero: problems: synthetic problems stand in: mbpp cannot be read") < said.index(
+        "iteration 1"
+    )
+    assert status(tmp_path)["stand_ins"].startswith("synthetic problems stand in: mbpp cannot be read")
+
+
+@pytest.mark.timeout(400)
+def test_with_the_hub_the_problems_are_its_own_and_nothing_stands_in(tmp_path: Path) -> None:
+    with serving(a_hub(tmp_path)) as hub, node(tmp_path, REAL, "run.max_iterations=2", hub=hub.url) as process:
+        assert process.wait(300) == 0, (tmp_path / "out").read_text()
+    said, last = (tmp_path / "out").read_text(), rows(tmp_path)[-1]
+    assert "codezero: problems: mbpp, code_contests\n" in said and "stand in" not in said
+    assert last["problems/drawn_mbpp"] and "problems/drawn_synthetic" not in last
+    assert status(tmp_path)["stand_ins"] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_hub_that_dies_in_mid_run_is_stood_in_for(tmp_path: Path) -> None:
+    with (
+        serving(a_hub(tmp_path)) as hub,
+        node(tmp_path, "data.sources=[code_contests:1]", "data.wait_seconds=120", hub=hub.url) as process,
+    ):
+        until("drawn from the hub", lambda row: row.get("problems/drawn_code_contests", 0) > 0, tmp_path, process)
+        hub.silent = True
+        until("stood in for", lambda row: row.get("problems/outages", 0) > 0, tmp_path, process)
+        lost = rows(tmp_path)[-1]
+        until("goes on", lambda row: row["iteration"] >= lost["iteration"] + 2, tmp_path, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0, (tmp_path / "out").read_text()
+    last = rows(tmp_path)[-1]
+    assert last["problems/drawn_synthetic"] >= 16 and last["reward/mean"] is not None
+    assert (tmp_path / "out").read_text().count("other sources stand in") == 1

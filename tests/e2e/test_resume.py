@@ -1,0 +1,54 @@
+"""A real node that is stopped and started again is the same run, bit for bit; so is one that is forked.
+
+Does not show: the same across machines, or on CUDA.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.forked_runs import checkpoints, files, lives, rows, settings
+
+
+def test_stopped_and_started_again_it_is_the_same_run(tmp_path: Path) -> None:
+    """Across a calibration (3), with proposals of its own that come back, and with a fork of the stopped run.
+
+    Exams are due after 0, 2 and 4 iterations, and at the end.
+    """
+    exams = ("evals.every=10", "evals.problems=5")
+    with lives() as nodes:
+        nodes.live(settings(tmp_path, "whole", "run.max_iterations=5", *exams))
+        nodes.live(settings(tmp_path, "cut", "run.max_iterations=2", *exams))
+        nodes.live(["--fork", "cut", *settings(tmp_path, "forked", "run.max_iterations=5", *exams)])
+        nodes.live(settings(tmp_path, "cut", "run.max_iterations=4", *exams))
+        nodes.live(settings(tmp_path, "cut", "run.max_iterations=5", *exams))
+    whole, cut, forked = (tmp_path / name for name in ("whole", "cut", "forked"))
+    wanted = rows(whole)
+    assert [row["iteration"] for row in wanted] == [0, 1, 2, 3, 4, 5]
+    assert [row["iteration"] for row in wanted if row["eval/average_at_8"] is not None] == [0, 2, 4, 5]
+    assert wanted[-1]["proposer/written"] > 0 and wanted[-1]["judge/calibrations"] == 2
+    assert rows(cut) == wanted and rows(forked) == wanted[3:]
+    last = files(checkpoints(whole)[-1])
+    assert checkpoints(whole)[-1].name == "00000005" and "solver/model/model.safetensors" in last
+    for run in (cut, forked):
+        assert files(checkpoints(run)[-1]) == last
+    proposals = json.loads(last["problems/stream.json"])["proposals"]
+    assert proposals, "no proposal came back, so that its way was not tried"
+
+
+@pytest.mark.slow
+def test_a_proposer_that_learns_goes_on_too(tmp_path: Path) -> None:
+    """Its weights, its optimiser and the groups that wait; and a run is not mistaken for one where it is frozen."""
+    learns = ("proposer.train=true", "proposer.group_size=4", "proposer.wait=2", "data.proposer_share=0.5")
+    with lives() as nodes:
+        nodes.live(settings(tmp_path, "whole", "run.max_iterations=5", *learns))
+        nodes.live(settings(tmp_path, "cut", "run.max_iterations=3", *learns))
+        nodes.live(settings(tmp_path, "cut", "run.max_iterations=5", *learns))
+        nodes.begin(settings(tmp_path, "cut", "run.max_iterations=6"))
+        assert nodes.end() == 1
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert rows(cut) == rows(whole) and rows(whole)[-1]["proposer/train_steps"] > 0
+    last = files(checkpoints(whole)[-1])
+    assert files(checkpoints(cut)[-1]) == last
+    assert {"proposer/learner/model/model.safetensors", "proposer/learner/optimizer.safetensors"} <= set(last)
+    assert json.loads(last["proposer/pending.json"]), "no group was waiting"

@@ -1,0 +1,227 @@
+"""A hostile peer on the real network: raw stores that go round her own validator, lies about bodies, a free node id.
+
+Does not show: floods, and a majority of hostile nodes.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from builders.swarm import SWARM, Nodes, eventually, group, scored
+
+from codezero.swarm.identity import Identity
+from codezero.swarm.records import PeerRecordValidator, RecordPlace
+from codezero.swarm.schema import Header
+from codezero.swarm.trust import PeerTrust
+from codezero.swarm.wire import body_digest, encode_body, encode_header
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+ROUND = 30
+pack = msgspec.msgpack.encode
+
+
+@dataclass
+class Mallory:
+    """A peer whose DHT node believes and signs nothing by itself."""
+
+    node: Any
+    identity: Identity
+    alice: Any
+
+    async def store(self, key: bytes, subkey: bytes, value: bytes, expiry: float, in_cache: bool = False) -> bool:
+        """One raw rpc_store at alice's node: did she keep it?"""
+        from hivemind.proto import dht_pb2
+
+        request = dht_pb2.StoreRequest(
+            keys=[key], subkeys=[subkey], values=[value], expiration_time=[expiry], in_cache=[in_cache],
+            peer=self.node.protocol.node_info,
+        )  # fmt: skip
+        from hivemind.p2p import P2PHandlerError
+
+        try:
+            answer = await self.node.protocol.get_stub(self.alice).rpc_store(request, timeout=60)
+        except P2PHandlerError:
+            return False
+        return list(answer.store_ok) == [True]
+
+    async def announce(self, header: bytes) -> bool:
+        """A record that breaks no rule of the DHT, whatever the header says."""
+        from hivemind.dht.validation import DHTRecord
+        from hivemind.utils import get_dht_time
+
+        place, expiry = RecordPlace(SWARM, "h", ROUND), get_dht_time() + 100
+        signer = PeerRecordValidator(self.identity, SWARM)
+        signer.declare(place)
+        subkey = pack(self.identity.peer_id)
+        value = signer.sign_value(DHTRecord(place.id, subkey, pack(header), expiry))
+        return await self.store(place.id, subkey, value, expiry)
+
+
+@asynccontextmanager
+async def mallory(nodes: Nodes, name: str) -> Any:
+    from hivemind.dht.node import DHTNode
+    from hivemind.p2p import PeerID
+
+    from codezero.swarm.hivemind_dht import bound_id, split_address, start_daemon
+
+    path = nodes.folder / f"{name}.pem"
+    identity = Identity.load_or_create(path)
+    daemon = await start_daemon(path, "127.0.0.1", 0)
+    node = await DHTNode.create(p2p=daemon, node_id=bound_id(daemon.peer_id), strict=False)
+    peer, way = split_address(nodes.join)
+    await daemon._client.connect(peer, [way])
+    assert await node.protocol.call_ping(peer) is not None
+    try:
+        yield Mallory(node, identity, PeerID.from_base58(nodes.alice.peer_id))
+    finally:
+        await node.shutdown()
+        await daemon.shutdown()
+
+
+def refused(nodes: Nodes, reason: str) -> int:
+    nodes.alice.gather(ROUND)
+    return int(nodes.alice.metrics().get(f"swarm/refused_{reason}") or 0)
+
+
+@pytest.fixture(autouse=True)
+def round_thirty(nodes: Nodes) -> Iterator[None]:
+    nodes.alice.gather(ROUND)
+    yield
+
+
+def header_of(body: bytes, **change: Any) -> Header:
+    made = Header(1, "h", ROUND, body_digest(body), len(body), "zlib", bytes(32), 1, [], None, 1.0)
+    return msgspec.structs.replace(made, **change)
+
+
+def test_forged_records_are_not_stored(nodes: Nodes) -> None:
+    async def attack() -> list[bool]:
+        from hivemind.dht.storage import DictionaryDHTValue
+        from hivemind.utils import MSGPackSerializer, get_dht_time
+
+        key, soon = RecordPlace(SWARM, "h", ROUND).id, get_dht_time() + 100
+        forged = DictionaryDHTValue()
+        forged.store("evil", pack(b"lie"), soon)
+        async with mallory(nodes, "mallory") as she:
+            own = pack(she.identity.peer_id)
+            attempts = [
+                (key, pack(nodes.bob.peer_id), pack(b"FORGED"), soon),
+                (key, pack(None), pack(b"plain value"), soon),
+                (key, pack("sybil1"), pack(b"junk"), soon + 1e9),
+                (key, own, b"\xc1\xff", soon),
+                (key, own, pack(b"z" * 10_000), soon),
+                (key, b"", MSGPackSerializer.dumps(forged), soon),
+            ]
+            return [await she.store(*attempt, cache) for attempt in attempts for cache in (False, True)]
+
+    before = int(nodes.alice.metrics()["swarm/refused"] or 0)
+    assert asyncio.run(attack()) == [False] * 12
+    eventually(lambda: int(nodes.alice.metrics()["swarm/refused"] or 0) >= before + 12)
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, "after the attack"))], ROUND)
+    eventually(lambda: any(one.problem.question == "after the attack" for one in nodes.alice.gather(ROUND)))
+
+
+def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
+    async def attack(name: str, served: bytes, header: Header, reason: str) -> None:
+        from codezero.swarm.hivemind_transport import GossipServicer
+        from codezero.swarm.serving import BodyServer
+
+        async with mallory(nodes, name) as she:
+            server = BodyServer(PeerTrust(lambda _: True))
+            server.bodies[header.digest] = served
+            await GossipServicer(server.answer).add_p2p_handlers(she.node.p2p, namespace=SWARM)
+            before = refused(nodes, reason)
+            assert await she.announce(encode_header(header))
+            for _ in range(600):
+                if refused(nodes, reason) > before:
+                    return
+                await asyncio.sleep(0.1)
+        raise AssertionError(f"not refused for its {reason}: {nodes.alice.metrics()}")
+
+    names = ("liar", "talker", "thief", "noise")  # one each: whoever is caught is not asked again
+    peer = Identity.load_or_create(nodes.folder / f"{names[0]}.pem").peer_id
+    body = encode_body([group(peer, "honest")], peer=peer, round_number=ROUND)
+    other = encode_body([group(nodes.bob.peer_id, "stolen")], peer=nodes.bob.peer_id, round_number=ROUND)
+    received = nodes.alice.metrics()["swarm/groups_received"]
+    asyncio.run(attack(names[0], body[:-1] + bytes([body[-1] ^ 1]), header_of(body), "digest"))
+    asyncio.run(attack(names[1], b"longer" + body, header_of(b"long"), "size"))
+    asyncio.run(attack(names[2], other, header_of(other), "header"))
+    asyncio.run(attack(names[3], b"no zlib", header_of(b"no zlib"), "inflate"))
+    assert nodes.alice.metrics()["swarm/groups_received"] == received
+
+
+def test_a_header_that_is_none_is_counted_once_and_hurts_nobody(nodes: Nodes) -> None:
+    async def attack() -> None:
+        async with mallory(nodes, "mallory") as she:
+            assert await she.announce(b"\xc1 not a header")
+
+    before = refused(nodes, "schema")
+    asyncio.run(attack())
+    eventually(lambda: refused(nodes, "schema") == before + 1)
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, "beside a bad header"))], ROUND)
+    eventually(lambda: any(one.problem.question == "beside a bad header" for one in nodes.alice.gather(ROUND)))
+    assert refused(nodes, "schema") == before + 1
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_only_a_node_id_that_follows_from_the_peer_makes_a_neighbour(tmp_path: Path, bound: bool) -> None:
+    async def meet() -> bool:
+        from hivemind.dht.node import DHTNode
+
+        from codezero.swarm.hivemind_dht import bound_id, create_node, split_address, start_daemon
+
+        identities = [Identity.load_or_create(tmp_path / name) for name in ("honest.pem", "squatter.pem")]
+        daemons = [await start_daemon(tmp_path / name, "127.0.0.1", 0) for name in ("honest.pem", "squatter.pem")]
+        try:
+            honest = await create_node(daemons[0], PeerRecordValidator(identities[0], SWARM))
+            chosen = bound_id(daemons[1].peer_id) if bound else None
+            squatter = await DHTNode.create(p2p=daemons[1], node_id=chosen, strict=False)
+            peer, way = split_address(str((await daemons[0].get_visible_maddrs())[0]))
+            await daemons[1]._client.connect(peer, [way])
+            assert await squatter.protocol.call_ping(daemons[0].peer_id) == honest.node_id
+            await asyncio.sleep(0.2)
+            return honest.protocol.routing_table.get(peer_id=daemons[1].peer_id) is not None
+        finally:
+            for daemon in daemons:
+                await daemon.shutdown()
+
+    assert asyncio.run(meet()) is bound
+
+
+def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
+    async def read() -> tuple[bool, list[str]]:
+        from hivemind.dht.node import DHTNode
+        from hivemind.dht.storage import DictionaryDHTValue
+        from hivemind.dht.validation import DHTRecord
+        from hivemind.utils import get_dht_time
+
+        from codezero.swarm.hivemind_dht import create_node, start_daemon
+
+        path = tmp_path / "swarm.pem"
+        identity = Identity.load_or_create(path)
+        validator, place = PeerRecordValidator(identity, SWARM), RecordPlace(SWARM, "h", ROUND)
+        validator.declare(place)
+        expiry, name = get_dht_time() + 100, pack(identity.peer_id)
+        good = validator.sign_value(DHTRecord(place.id, name, pack(b"header"), expiry))
+        answer = DictionaryDHTValue()
+        answer.store("evil", b"\xc1", expiry)
+        answer.store(identity.peer_id, good, expiry)
+        daemon = await start_daemon(path, "127.0.0.1", 0)
+        try:
+            node: DHTNode = await create_node(daemon, validator)
+            believed = node.protocol._validate_dictionary(place.id, answer)
+            return believed, [subkey for subkey, _ in answer.items()]
+        finally:
+            await daemon.shutdown()
+
+    believed, left = asyncio.run(read())
+    assert believed and left == [Identity.load(tmp_path / "swarm.pem").peer_id]

@@ -1,0 +1,214 @@
+"""Attacks of a hostile process on two honest nodes over the real network; after each the honest still hear each other.
+
+Does not show: an attack by more peers than the honest are, or over days; how much processor time a flood costs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from builders.swarm import eventually, free_port, group, make_swarm, scored
+
+from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.types import RolloutGroup
+
+pytestmark = pytest.mark.timeout(240)
+ROUND = 40
+MEMORY = 100 << 20
+"""Bytes that no attack may add to a network process."""
+
+
+@dataclass
+class Scene:
+    folder: Path
+    alice: HivemindSwarm
+    bob: HivemindSwarm
+    mallory: "subprocess.Popen[str]"
+    heard: list[RolloutGroup]
+    told: int = 0
+
+    def attack(self, name: str, /, **arguments: Any) -> Any:
+        """What the hostile process says of one attack."""
+        assert self.mallory.stdin and self.mallory.stdout
+        self.mallory.stdin.write(json.dumps([name, arguments]) + "\n")
+        self.mallory.stdin.flush()
+        answer = self.mallory.stdout.readline()
+        assert answer, f"the hostile process ended during {name}"
+        return json.loads(answer)
+
+    def listen(self) -> None:
+        self.heard += self.alice.gather(ROUND)
+        self.bob.gather(ROUND)
+
+    def goes_on(self) -> None:
+        """A fresh group of bob reaches alice, no network process was started anew, and nobody else was believed."""
+        self.told += 1
+        question = f"told {self.told}"
+        self.bob.publish([scored(group(self.bob.peer_id, question))], ROUND)
+
+        def arrived() -> bool:
+            self.listen()
+            return any(one.problem.question == question for one in self.heard)
+
+        assert eventually(arrived)
+        assert {one.peer_id for one in self.heard} == {self.bob.peer_id}
+        assert [node.metrics()["swarm/network_restarts"] for node in (self.alice, self.bob)] == [0, 0]
+
+    def count(self, name: str) -> int:
+        self.listen()
+        return int(self.alice.metrics().get(f"swarm/{name}") or 0)
+
+    def memory(self) -> int:
+        """Resident bytes of the larger of the two network processes."""
+        return max(psutil.Process(node._network.pid).memory_info().rss for node in (self.alice, self.bob))
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("hostile")
+    alice = make_swarm(folder, "alice", port=free_port())
+    alice.start()
+    bob = make_swarm(folder, "bob", bootstrap=tuple(alice.addresses))
+    bob.start()
+    script = Path(__file__).parents[1] / "fakes" / "hostile_peer.py"
+    command = [sys.executable, str(script), str(folder), str(ROUND), *alice.addresses, *bob.addresses]
+    with (folder / "mallory.log").open("wb") as log:
+        mallory = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0,
+            env=os.environ | {"HIVEMIND_LOGLEVEL": "ERROR"},
+        )  # fmt: skip
+    made = Scene(folder, alice, bob, mallory, [])
+    with mallory:
+        made.goes_on()
+        yield made
+        assert mallory.stdin
+        mallory.stdin.close()
+        for swarm in (alice, bob):
+            swarm.close()
+
+
+@pytest.fixture(autouse=True)
+def honest_before_and_after(scene: Scene) -> Iterator[None]:
+    before = scene.memory()
+    yield
+    scene.goes_on()
+    assert scene.memory() - before < MEMORY
+
+
+def test_thousands_of_signed_records_of_invented_peers(scene: Scene) -> None:
+    """Does not show that honest records survive any number of them: without a list of members, ids are free."""
+    scene.attack("flood_records", count=4000)
+
+
+@pytest.mark.parametrize(("bodies", "authors"), [(1, 2048), (2048, 512)])
+def test_a_flood_of_large_bodies_drives_out_no_record(scene: Scene, bodies: int, authors: int) -> None:
+    scene.attack("flood_deposits", count=2048, authors=authors, bodies=bodies)
+    assert scene.bob.peer_id in (scene.attack("read", thorough=True) or [])
+
+
+def test_a_newcomer_is_not_choked_with_what_others_left(scene: Scene) -> None:
+    scene.attack("flood_deposits", count=512, authors=128, bodies=512)
+    assert scene.attack("newcomer", seconds=5.0) == [True, True]
+
+
+def test_one_author_s_bodies_in_the_dht_are_counted(scene: Scene) -> None:
+    kept = scene.attack("flood_deposits", count=32, authors=1, bodies=32)
+    assert max(kept) <= 8
+
+
+def test_thousands_of_requests_a_second(scene: Scene) -> None:
+    before = scene.count("refused_allowance")
+    assert scene.attack("flood_requests", count=6000) == 6000
+    eventually(lambda: scene.count("refused_allowance") - before > 2000)
+
+
+def test_one_question_for_the_same_record_a_thousand_times(scene: Scene) -> None:
+    assert max(scene.attack("find_bomb", times=4000)) < 4 << 20
+
+
+def test_a_gigabyte_in_a_body_of_a_megabyte(scene: Scene) -> None:
+    before = scene.count("refused_inflate")
+    scene.attack("announce", name="bomber", way="bomb")
+    eventually(lambda: scene.count("refused_inflate") > before)
+    scene.attack("leave", names=["bomber"])
+
+
+@pytest.mark.parametrize("way", ["drip", "sleep"])
+def test_a_body_that_comes_slowly_or_not_at_all(scene: Scene, way: str) -> None:
+    before = scene.count("pulls_in_vain")
+    scene.attack("announce", name=way, way=way)
+    eventually(lambda: scene.count("pulls_in_vain") > before)
+    scene.goes_on()  # while the slow peer still announces
+    scene.attack("leave", names=[way])
+
+
+def test_records_of_rounds_that_are_over_or_far_away(scene: Scene) -> None:
+    before = scene.count("refused_round")
+    kept = scene.attack("wrong_rounds")
+    assert kept == {"stale": [False] * 2, "future": [False] * 2, "far": [False] * 2, "open": [True] * 2}
+    eventually(lambda: scene.count("refused_round") >= before + 3)
+
+
+def test_a_replay_of_another_s_record(scene: Scene) -> None:
+    kept = scene.attack("replay", author=scene.bob.peer_id)
+    assert set(kept) == {"next round", "later", "my name", "plain", "as it was"}
+    assert not any(ok for oks in kept.values() for ok in oks)
+
+
+def test_a_record_pushed_into_the_cache_hides_nobody_s(scene: Scene) -> None:
+    assert scene.attack("push_to_cache") == [False, False]
+    for thorough in (False, True):
+        assert scene.bob.peer_id in (scene.attack("read", thorough=thorough) or [])
+
+
+def test_a_second_process_with_another_s_key(scene: Scene) -> None:
+    """Does not show that the two share the peer's name fairly: whoever has the key is the peer."""
+    scene.attack("clone", path=str(scene.folder / "bob.pem"), seconds=3.0)
+
+
+def test_nodes_that_choose_their_ids_hold_nothing(scene: Scene) -> None:
+    scene.attack("squat", count=5)
+    scene.goes_on()
+    assert scene.bob.peer_id in (scene.attack("read", thorough=True) or [])
+    assert scene.attack("squatted", count=5) == [0] * 5
+
+
+def test_a_stream_that_announces_a_terabyte(scene: Scene) -> None:
+    scene.attack("stream_bomb", megabytes=64)
+
+
+def test_bytes_that_are_no_message(scene: Scene) -> None:
+    assert scene.attack("noise", count=4) > 0
+
+
+LIES = ("three bytes", "text for a size", "nothing", "crowd")
+MORE_LIES = ("plain", "endless", "no number", "text for a time", "size one", "misaligned")
+"""Each costs the honest a quarter of a minute of deadlines."""
+
+
+@pytest.mark.parametrize(
+    ("how", "thorough"),
+    [
+        *((how, True) for how in LIES),
+        *(pytest.param(how, True, marks=pytest.mark.slow) for how in MORE_LIES),
+        *((how, False) for how in ("three bytes", "nothing")),
+        *(pytest.param(how, False, marks=pytest.mark.slow) for how in ("crowd", "text for a size", *MORE_LIES)),
+    ],
+)
+def test_a_holder_that_lies_hides_nobody_s_record(scene: Scene, how: str, thorough: bool) -> None:
+    """Does not show a reader whose every neighbour lies, nor that dialling a crowd of invented nodes costs no time."""
+    before = scene.count("reads_in_vain")
+    scene.attack("lie", how=how)
+    found = scene.attack("read", thorough=thorough)
+    scene.goes_on()
+    scene.attack("lie", how="")
+    assert found is not None
+    assert scene.bob.peer_id in found or not thorough
+    assert how == "crowd" or scene.count("reads_in_vain") == before

@@ -1,0 +1,449 @@
+"""The contract through JSON-RPC: what is asked, sent, refused and explained, and what a bad endpoint can do."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders.anvil import BACKENDS
+from builders.chain import Swarm, found
+
+from codezero.chain.bounded_http import check_url
+from codezero.chain.contract import ContractCoordinator
+from codezero.chain.errors import (
+    TEXTS,
+    ChainUnreachableError,
+    ContractError,
+    ForeignOwnerError,
+    InsufficientFundsError,
+    RpcError,
+    WrongChainError,
+)
+from codezero.chain.provider import ChainClient
+from codezero.chain.rounds import RoundStage, RoundWatch
+from codezero.chain.sender import MAX_GAS, Sender
+from codezero.chain.wallet import KeystoreWallet
+from codezero.errors import ChainError, ConfigError
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def swarm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm"), request.param) as swarm:
+        yield swarm
+
+
+@contextmanager
+def refused(name: str) -> Iterator[None]:
+    with pytest.raises(ContractError, match=TEXTS[name]) as caught:
+        yield
+    assert caught.value.name == name
+
+
+@pytest.fixture(scope="module")
+def member(swarm: Swarm, tmp_path_factory: pytest.TempPathFactory) -> ContractCoordinator:
+    return swarm.member(tmp_path_factory.mktemp("member") / "key.json")
+
+
+def test_rounds_move_and_only_their_manager_moves_them(swarm: Swarm, member: ContractCoordinator) -> None:
+    before = swarm.owner.round_and_stage()
+    assert swarm.owner.advance() > before
+    assert swarm.owner.is_owner(swarm.owner.account) and not swarm.owner.is_stage_manager(member.account)
+    with refused("OnlyStageManager"):
+        member.advance()
+
+
+def test_a_peer_is_registered_once_and_for_all(swarm: Swarm, member: ContractCoordinator) -> None:
+    member.register("QmMine")
+    member.register("QmMine")
+    assert member.owners(["QmMine", "QmNobody"]) == {"QmMine": member.account, "QmNobody": None}
+
+
+def test_another_accounts_peer_is_refused_with_the_remedy(swarm: Swarm, member: ContractCoordinator) -> None:
+    swarm.owner.register("QmSquatted")
+    with pytest.raises(ForeignOwnerError) as caught:
+        member.register("QmSquatted")
+    for word in (swarm.owner.account, member.account, "QmSquatted", "swarm.pem"):
+        assert word in str(caught.value)
+
+
+def test_a_reward_counts_once(swarm: Swarm, member: ContractCoordinator) -> None:
+    member.register("QmReward")
+    assert member.reward_of(0, "QmReward") is None
+    member.submit_reward(0, -5, "QmReward")
+    assert member.reward_of(0, "QmReward") == -5
+    with refused("RewardAlreadySubmitted"):
+        member.submit_reward(0, 7, "QmReward")
+    with refused("InvalidRoundNumber"):
+        member.submit_reward(10**6, 7, "QmReward")
+    with refused("InvalidVoterPeerId"):
+        swarm.owner.submit_reward(0, 7, "QmMineNot")
+
+
+def test_a_vote_counts_once(member: ContractCoordinator) -> None:
+    member.register("QmVoter")
+    with refused("InvalidVote"):
+        member.submit_winners(0, ["QmVoter"], "QmVoter")
+    member.submit_winners(0, ["QmBest"], "QmVoter")
+    assert member.ballot_of(0, "QmVoter") == ["QmBest"]
+    with refused("WinnerAlreadyVoted"):
+        member.submit_winners(0, ["QmOther"], "QmVoter")
+
+
+def test_the_contracts_own_words_arrive(member: ContractCoordinator) -> None:
+    with pytest.raises(ContractError, match="Start index must be"):
+        member._ask("winnerLeaderboard", 2, 1)
+
+
+def test_bootnodes_are_told(swarm: Swarm, member: ContractCoordinator) -> None:
+    swarm.owner.add_bootnodes(["/ip4/127.0.0.1/tcp/1/p2p/Qm"])
+    assert member.bootnodes() == ["/ip4/127.0.0.1/tcp/1/p2p/Qm"]
+    with refused("OnlyBootnodeManager"):
+        member.add_bootnodes(["/ip4/127.0.0.1/tcp/2/p2p/Qm"])
+
+
+def test_names_that_are_no_text_do_not_break_the_leaderboard(member: ContractCoordinator) -> None:
+    member.register("QmOdd")
+    data = bytearray(member.encode("submitWinners", 0, ["QmXYZ"], "QmOdd"))
+    data[data.index(b"QmXYZ")] = 0xFF
+    assert member._sender is not None
+    member._sender.transact(member.contract, bytes(data), seconds=30)
+    assert member.ballot_of(0, "QmOdd") == ["\ufffdmXYZ"]
+
+
+def test_history_resumes_where_it_ended(swarm: Swarm, member: ContractCoordinator) -> None:
+    pages = list(member.history(names=["PeerRegistered"]))
+    seen = [event["args"]["peerId"] for page in pages for event in page.events]
+    assert len(seen) == len(set(seen)) and pages[-1].cursor == pages[-1].head + 1
+    member.register("QmLater")
+    later = [event for page in member.history(pages[-1].cursor) for event in page.events]
+    assert [(event["event"], event["args"]) for event in later] == [
+        ("PeerRegistered", {"eoa": member.account, "peerId": "QmLater"})
+    ]
+    with pytest.raises(ChainError, match="no event 'Nonsense'"):
+        list(member.history(names=["Nonsense"]))
+
+
+def test_threads_with_one_account_do_not_get_in_each_others_way(member: ContractCoordinator) -> None:
+    peers = [f"QmThread{number}" for number in range(6)]
+    threads = [threading.Thread(target=member.register, args=(peer,)) for peer in peers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(member.owners(peers).values()) == {member.account}
+
+
+def test_senders_that_know_nothing_of_each_other_share_an_account(
+    swarm: Swarm, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As processes do: each has a lock of its own."""
+    assert member._sender is not None
+    peers = [f"QmProcess{number}" for number in range(4)]
+    senders = [Sender(swarm.client, member._sender.wallet) for _ in peers]
+    for sender in senders:
+        monkeypatch.setattr(sender, "_turn", threading.Lock())
+    others = [ContractCoordinator(swarm.client, swarm.contract, sender) for sender in senders]
+    threads = [threading.Thread(target=other.register, args=(peer,)) for other, peer in zip(others, peers, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(member.owners(peers).values()) == {member.account}
+
+
+def test_an_empty_account_is_told_so(swarm: Swarm, tmp_path: Path) -> None:
+    poor = ContractCoordinator(
+        swarm.client, swarm.contract, Sender(swarm.client, KeystoreWallet.ephemeral(tmp_path / "key.json"))
+    )
+    with pytest.raises((InsufficientFundsError, RpcError), match=r"send it some|insufficient funds"):
+        poor.register("QmPoor")
+
+
+def test_an_address_without_a_contract_is_told_so(swarm: Swarm) -> None:
+    with pytest.raises(ChainUnreachableError, match="is the contract's address right"):
+        ContractCoordinator(swarm.client, "0x" + "11" * 20).round_and_stage()
+    with pytest.raises(ConfigError, match="is no address"):
+        ContractCoordinator(swarm.client, "0x12")
+
+
+def test_without_an_account_it_only_reads(swarm: Swarm) -> None:
+    reader = ContractCoordinator(swarm.client, swarm.contract)
+    assert reader.round_and_stage() == swarm.owner.round_and_stage()
+    with pytest.raises(ChainError, match="needs an account"):
+        reader.register("QmReader")
+
+
+# ---- the open round, for the training loop
+
+
+def test_the_open_round_is_read_in_the_background(swarm: Swarm) -> None:
+    reader = ContractCoordinator(swarm.client, swarm.contract)
+    assert reader.current_round() == swarm.owner.round_and_stage().round
+    reader.close()
+    reader.close()
+
+
+def test_an_unreachable_chain_is_told_and_forgotten_when_it_is_back() -> None:
+    answers: list[RoundStage | ChainError] = [ChainUnreachableError("gone"), RoundStage(4, 1)]
+    turned = threading.Event()
+
+    def read() -> RoundStage:
+        answer = answers[0]
+        if len(answers) > 1 and turned.is_set():
+            answers.pop(0)
+        if isinstance(answer, ChainError):
+            raise answer
+        return answer
+
+    watch = RoundWatch(read, every=0.01)
+    with pytest.raises(ChainUnreachableError, match="gone"):
+        watch.current()
+    turned.set()
+    while True:
+        try:
+            assert watch.current() == RoundStage(4, 1)
+            break
+        except ChainUnreachableError:
+            pass
+    watch.close()
+
+
+def test_an_old_reading_is_not_handed_out() -> None:
+    watch = RoundWatch(lambda: RoundStage(1, 0), every=60.0, stale=0.0)
+    with pytest.raises(ChainUnreachableError):
+        watch.current()
+        watch.current()
+    watch.close()
+
+
+# ---- endpoints that are broken or hostile
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Answers what `script` returns: raw bytes of a body, or None to hang up."""
+
+    def do_POST(self) -> None:
+        asked = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.server.script(asked)  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(body, bytes):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        elif body is not None:
+            body(self)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def endpoint(script: Callable[..., object]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+    server.daemon_threads = True
+    server.script = script  # pyright: ignore[reportAttributeAccessIssue]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/api-key"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def answer(asked: dict[str, object], result: object) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+
+def honest_then(body: object) -> Callable[[dict[str, object]], object]:
+    """Chain 1, then whatever."""
+    return lambda asked: answer(asked, "0x1") if asked["method"] == "eth_chainId" else body
+
+
+def honest_then_result(result: object) -> Callable[[dict[str, object]], bytes]:
+    return lambda asked: answer(asked, "0x1" if asked["method"] == "eth_chainId" else result)
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b" " * 65536)
+    except OSError:
+        pass
+
+
+def dripping(handler: BaseHTTPRequestHandler) -> None:
+    try:
+        for _ in range(100):
+            handler.wfile.write(b"H")
+            threading.Event().wait(0.05)
+    except OSError:
+        pass
+
+
+def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(307)
+    handler.send_header("Location", "http://127.0.0.1:9/")
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'"0x1"',
+        b"[" * 100_000,
+        b"\xff",
+        b'{"id":1,"result":"0x1"}',
+        b'{"id":2,"result":{"a":1}}',
+        b'{"id":2,"result":"0xzz"}',
+        b'{"id":2,"result":5}',
+        b'{"id":2,"error":"no"}',
+        b'[{"id":2,"result":"0x1"},{"id":2,"result":"0x2"}]',
+        None,
+        endless,
+        dripping,
+        elsewhere,
+    ],
+)
+def test_nonsense_is_an_unreachable_chain(body: object) -> None:
+    with endpoint(honest_then(body)) as url:
+        client = ChainClient([url], 1, seconds=1.0)
+        with pytest.raises(ChainUnreachableError) as caught:
+            client.eth.get_block_number()
+        client.close()
+    assert "api-key" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [{"number": "0x1"}, {"number": "0x1", "timestamp": "0x1", "baseFeePerGas": 7}, None, "0x", {"number": None}],
+)
+def test_a_block_of_another_shape_is_not_believed(block: object) -> None:
+    with endpoint(honest_then_result(block)) as url:
+        client = ChainClient([url], 1, seconds=1.0)
+        with pytest.raises(ChainUnreachableError, match="in a form that no chain has"):
+            client.eth.get_block("latest")
+        client.close()
+
+
+def pointing(entries: int, text: int) -> str:
+    """A list whose entries all point to the same long text."""
+    words = [32, entries, *[32 * entries] * entries, text]
+    return "0x" + (b"".join(word.to_bytes(32) for word in words) + bytes(text)).hex()
+
+
+@pytest.mark.parametrize(
+    ("entries", "text", "refused"), [(1000, 64_000, True), (100_000, 1_000_000, True), (1000, 32_000, False)]
+)
+def test_pointers_cannot_blow_an_answer_up(entries: int, text: int, refused: bool) -> None:
+    with endpoint(honest_then_result(pointing(entries, text))) as url:
+        client = ChainClient([url], 1, seconds=3.0)
+        coordinator = ContractCoordinator(client, "0x" + "11" * 20)
+        if refused:
+            with pytest.raises(ChainUnreachableError):
+                coordinator.bootnodes()
+        else:
+            assert sum(map(len, coordinator.bootnodes())) <= 32 << 20
+        client.close()
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(31), (1 << 255).to_bytes(32), bytes(32) + b"\xff" * 64])
+def test_malformed_return_data_is_not_believed(raw: bytes) -> None:
+    with endpoint(honest_then_result("0x" + raw.hex())) as url:
+        client = ChainClient([url], 1, seconds=3.0)
+        with pytest.raises(ChainUnreachableError, match="nothing or something malformed"):
+            ContractCoordinator(client, "0x" + "11" * 20).bootnodes()
+        client.close()
+
+
+def test_another_chain_is_refused_and_the_next_endpoint_is_asked(swarm: Swarm) -> None:
+    with endpoint(lambda asked: answer(asked, "0x1")) as wrong:
+        client = ChainClient([wrong], swarm.chain_id, seconds=2.0)
+        with pytest.raises(WrongChainError, match=f"serves chain 1, not {swarm.chain_id}"):
+            client.eth.get_block_number()
+        client.close()
+        both = ChainClient([wrong, swarm.url], swarm.chain_id)
+        assert ContractCoordinator(both, swarm.contract).round_and_stage() == swarm.owner.round_and_stage()
+        both.close()
+
+
+def test_a_silent_endpoint_leaves_time_for_the_next(swarm: Swarm) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        client = ChainClient([f"http://127.0.0.1:{silent.getsockname()[1]}", swarm.url], swarm.chain_id, seconds=4.0)
+        assert ContractCoordinator(client, swarm.contract).round_and_stage() == swarm.owner.round_and_stage()
+        client.close()
+
+
+def test_an_endpoint_that_takes_no_batches_is_asked_singly() -> None:
+    error = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no batches"}})
+    one = honest_then_result("0x" + "00" * 31 + "02")
+    with endpoint(lambda asked: error if isinstance(asked, list) else one(asked)) as url:
+        client = ChainClient([url], 1, seconds=2.0)
+        assert ContractCoordinator(client, "0x" + "11" * 20).round_and_stage() == RoundStage(2, 2)
+        client.close()
+
+
+def test_absurd_fees_are_not_signed(swarm: Swarm, tmp_path: Path) -> None:
+    """What an endpoint can make us pay has a bound, whatever it says about gas, fees and our riches."""
+    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
+    told = {
+        "eth_chainId": "0x1",
+        "eth_call": "0x",
+        "eth_estimateGas": hex(1 << 200),
+        "eth_getTransactionCount": "0x0",
+        "eth_getBalance": hex(1 << 255),
+        "eth_getBlockByNumber": {"number": "0x1", "timestamp": "0x1", "baseFeePerGas": hex(1 << 100)},
+        "eth_maxPriorityFeePerGas": "0x1",
+    }
+
+    def script(asked: list[dict[str, object]] | dict[str, object]) -> bytes:
+        if isinstance(asked, dict):
+            return answer(asked, told[str(asked["method"])])
+        return b"[" + b",".join(answer(one, told[str(one["method"])]) for one in asked) + b"]"
+
+    with endpoint(script) as url:
+        client = ChainClient([url], 1, seconds=2.0)
+        with pytest.raises(ChainUnreachableError, match="more than 2000 gwei"):
+            Sender(client, wallet).transact("0x" + "11" * 20, b"")
+        client.close()
+    assert MAX_GAS < 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://10.0.0.1:8545", "use https"),
+        ("http://localhost.evil.example", "use https"),
+        ("http://user:secret@127.0.0.1", "no password"),
+        ("ftp://127.0.0.1", "no http"),
+        ("127.0.0.1:8545", "no http"),
+        ("http://127.0.0.1:99999", "no address"),
+        ("http://[::1", "no address"),
+        ("http://127.0.0.1/\n", "no http"),
+        ("", "no http"),
+    ],
+)
+def test_addresses_that_are_not_asked(url: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        check_url(url, "chain.rpc_urls")
+    assert "secret" not in str(caught.value)
+
+
+def test_plain_http_stays_on_this_machine_unless_allowed() -> None:
+    for url in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "https://rpc.example/key"):
+        assert check_url(url, "chain.rpc_urls") == url
+    assert check_url("http://chain:8545", "chain.rpc_urls", plain_http=True)

@@ -1,0 +1,349 @@
+"""The embedded chain as clients see it: web3, real HTTP, a real EVM. Contracts here are a few bytes written by hand."""
+
+import asyncio
+import itertools
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from builders.devchain import (
+    CUSTOM,
+    CUSTOM_DATA,
+    FOREVER,
+    GWEI,
+    INVALID,
+    READ,
+    TOPIC,
+    WORDS,
+    WORDS_DATA,
+    WRITE,
+    Asked,
+    Client,
+    Sender,
+    argument,
+    deploying,
+    write_in_parallel,
+    written,
+)
+from eth_account import Account
+from web3 import AsyncHTTPProvider, AsyncWeb3, HTTPProvider, Web3
+from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicError, TransactionNotFound, Web3RPCError
+
+from codezero.chain.devchain_process import FAUCET_KEY, DevChainHandle, start
+from codezero.chain.devchain_server import serve
+from codezero.errors import ChainError, ConfigError
+
+ETHER = 10**18
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevChainHandle]:
+    with start(tmp_path_factory.mktemp("devchain")) as handle:
+        yield handle
+
+
+@pytest.fixture(scope="module")
+def client(chain: DevChainHandle) -> Client:
+    return Client(chain)
+
+
+@pytest.fixture(scope="module")
+def sender(client: Client) -> Sender:
+    return Sender(client)
+
+
+@pytest.fixture(scope="module")
+def tiny(sender: Sender) -> str:
+    return sender.deploy_tiny()
+
+
+@pytest.fixture
+def w3(chain: DevChainHandle) -> Iterator[Web3]:
+    with requests.Session() as session:
+        yield Web3(HTTPProvider(chain.url, session=session))
+
+
+# -- web3
+
+
+def test_web3_deploys_sends_and_reads(w3: Web3, sender: Sender) -> None:
+    assert w3.is_connected() and w3.eth.chain_id == sender.client.chain_id
+    assert w3.eth.syncing is False and w3.eth.accounts == []
+    address = Web3.to_checksum_address(sender.deploy_tiny())
+    tx = {
+        "from": sender.address,
+        "to": address,
+        "data": WRITE + argument(5),
+        "nonce": w3.eth.get_transaction_count(sender.account.address, "pending"),
+        "chainId": w3.eth.chain_id,
+        "maxFeePerGas": w3.eth.gas_price * 2,
+        "maxPriorityFeePerGas": w3.eth.max_priority_fee,
+        "value": 0,
+    }
+    tx["gas"] = w3.eth.estimate_gas(tx)
+    tx_hash = w3.eth.send_raw_transaction(sender.account.sign_transaction(tx).raw_transaction)
+    receipt = w3.eth.wait_for_transaction_receipt(tx_hash, timeout=60)
+    assert receipt["status"] == 1 and receipt["gasUsed"] <= tx["gas"] and receipt["from"] == sender.address
+    assert w3.eth.get_storage_at(address, 0) == argument(5)
+    assert w3.eth.call({"to": address, "data": READ}) == argument(5)
+    mined = w3.eth.get_transaction(tx_hash)
+    assert mined["blockNumber"] == receipt["blockNumber"] and mined["input"] == WRITE + argument(5)
+    block = w3.eth.get_block(receipt["blockNumber"], full_transactions=True)
+    assert block["transactions"][0]["hash"] == tx_hash and block["hash"] == receipt["blockHash"]
+    assert w3.eth.get_block(block["hash"])["transactions"] == [tx_hash]
+    assert w3.eth.fee_history(3, "latest", [50.0])["baseFeePerGas"]
+
+
+def test_web3_names_what_is_missing(w3: Web3) -> None:
+    with pytest.raises(TransactionNotFound):
+        w3.eth.get_transaction_receipt("0x" + "12" * 32)
+    with pytest.raises(TransactionNotFound):
+        w3.eth.get_transaction("0x" + "12" * 32)
+    with pytest.raises(BlockNotFound):
+        w3.eth.get_block(10**9)
+    with pytest.raises(Web3RPCError):
+        w3.eth.get_balance("0x" + "12" * 20, 10**9)
+
+
+def test_a_custom_error_arrives_with_its_bytes(w3: Web3, sender: Sender, tiny: str) -> None:
+    for attempt in (w3.eth.call, w3.eth.estimate_gas):
+        with pytest.raises(ContractCustomError) as refused:
+            attempt({"from": sender.address, "to": Web3.to_checksum_address(tiny), "data": CUSTOM})
+        assert refused.value.data == CUSTOM_DATA
+    with pytest.raises(Asked) as asked:
+        sender.client.ask("eth_call", sender.call(tiny, CUSTOM), "latest")
+    assert (asked.value.code, asked.value.message, asked.value.data) == (3, "execution reverted", CUSTOM_DATA)
+
+
+def test_a_refusal_in_words_arrives(w3: Web3, tiny: str) -> None:
+    with pytest.raises(ContractLogicError, match="execution reverted: no") as refused:
+        w3.eth.call({"to": Web3.to_checksum_address(tiny), "data": WORDS})
+    assert refused.value.data == WORDS_DATA
+
+
+def test_a_broken_contract_is_not_a_revert(sender: Sender, tiny: str) -> None:
+    with pytest.raises(Asked, match="InvalidInstruction") as asked:
+        sender.client.ask("eth_call", sender.call(tiny, INVALID), "latest")
+    assert asked.value.code == -32000
+    with pytest.raises(Asked, match="out of gas"):
+        sender.client.ask("eth_call", sender.call(tiny, FOREVER, gas=hex(50_000)), "latest")
+
+
+def test_a_reverted_transaction_is_mined_and_counts(sender: Sender, tiny: str) -> None:
+    before = sender.nonce()
+    receipt = sender.send(tiny, CUSTOM)
+    assert receipt["status"] == "0x0" and receipt["logs"] == [] and sender.nonce() == before + 1
+
+
+def test_web3_batches(w3: Web3, sender: Sender) -> None:
+    with w3.batch_requests() as batch:
+        batch.add(w3.eth.get_balance(sender.account.address))
+        batch.add(w3.eth.get_block("latest"))
+        balance, block = batch.execute()
+    assert 0 < balance <= 10 * ETHER and block["number"] > 0
+
+
+def test_async_web3_asks_a_hundred_things_at_once(chain: DevChainHandle, tiny: str) -> None:
+    async def ask() -> list[Any]:
+        provider = AsyncHTTPProvider(chain.url)
+        w3 = AsyncWeb3(provider)
+        try:
+            calls = [w3.eth.call({"to": Web3.to_checksum_address(tiny), "data": READ}) for _ in range(100)]
+            return await asyncio.gather(*calls)
+        finally:
+            await provider.disconnect()
+
+    assert len(set(asyncio.run(ask()))) == 1
+
+
+def test_events_are_found_by_address_topic_and_block(w3: Web3, sender: Sender) -> None:
+    first, second = sender.deploy_tiny(), sender.deploy_tiny()
+    receipts = [sender.send(to, WRITE + argument(number)) for number, to in enumerate([first, second, first])]
+    caller = "0x" + sender.address[2:].lower().rjust(64, "0")
+    topic = f"0x{TOPIC:064x}"
+
+    def found(**search: Any) -> list[int]:
+        begin = {} if "blockHash" in search else {"fromBlock": receipts[0]["blockNumber"]}
+        logs = sender.client.ask("eth_getLogs", begin | search)
+        return [int(log["data"], 16) for log in logs]
+
+    assert found() == [0, 1, 2]
+    assert found(address=first) == [0, 2]
+    assert found(address=[first, second], topics=[topic]) == [0, 1, 2]
+    assert found(address=second, topics=[None, caller]) == [1]
+    assert found(topics=[["0x" + "00" * 32, topic], [caller]]) == [0, 1, 2]
+    assert found(topics=[caller]) == [] == found(topics=[topic, caller, None])
+    assert found(blockHash=receipts[1]["blockHash"]) == [1]
+    assert found(toBlock=receipts[0]["blockNumber"]) == [0]
+    assert found(fromBlock=hex(10**6), toBlock=hex(10**6)) == []
+    (log,) = w3.eth.get_logs(
+        {"block_hash": receipts[2]["blockHash"]} if False else {"blockHash": receipts[2]["blockHash"]}
+    )
+    assert log["transactionHash"].to_0x_hex() == receipts[2]["transactionHash"] and log["logIndex"] == 0
+    assert receipts[2]["logs"][0]["topics"] == [topic, caller]
+
+
+# -- transactions
+
+
+def test_the_same_transaction_twice_is_one_transaction(sender: Sender, tiny: str) -> None:
+    raw = sender.sign(tiny, WRITE + argument(9))
+    first = sender.client.ask("eth_sendRawTransaction", raw)
+    block = sender.client.ask("eth_blockNumber")
+    assert sender.client.ask("eth_sendRawTransaction", raw) == first
+    assert sender.client.ask("eth_blockNumber") == block
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nonce": 0}, "nonce too low"),
+        ({"nonce": 10**6}, "nonce too high"),
+        ({"value": 10**30}, "insufficient funds for gas \\* price \\+ value"),
+        ({"maxFeePerGas": 10, "maxPriorityFeePerGas": 1}, "max fee per gas less than block base fee"),
+        ({"maxFeePerGas": GWEI, "maxPriorityFeePerGas": 2 * GWEI}, "priority fee per gas higher"),
+        ({"gas": 20_000}, "intrinsic gas too low"),
+        ({"gas": 10**9}, "exceeds block gas limit"),
+        ({"chainId": 1}, "invalid chain id"),
+        ({"data": b"\1" * 100, "gas": 22_000}, "intrinsic gas too low"),
+    ],
+)
+def test_a_transaction_that_cannot_be_is_refused_in_known_words(
+    sender: Sender, change: dict[str, Any], message: str
+) -> None:
+    before = sender.nonce()
+    with pytest.raises(Asked, match=message) as asked:
+        sender.send(sender.address, **change)
+    assert asked.value.code == -32000 and sender.nonce() == before
+
+
+def test_an_old_signature_without_chain_id_is_refused(sender: Sender) -> None:
+    tx = {"nonce": sender.nonce(), "gas": 21_000, "gasPrice": GWEI, "to": sender.address, "value": 0, "data": b""}
+    raw = sender.account.sign_transaction(tx).raw_transaction.hex()
+    with pytest.raises(Asked, match="replay-protected"):
+        sender.client.ask("eth_sendRawTransaction", "0x" + raw.removeprefix("0x"))
+
+
+def test_every_kind_of_transaction_is_mined(sender: Sender, tiny: str) -> None:
+    legacy = sender.send(tiny, WRITE + argument(1), gasPrice=5 * GWEI)
+    listed = sender.send(
+        tiny,
+        WRITE + argument(2),
+        gasPrice=GWEI,
+        type=1,
+        accessList=[{"address": Web3.to_checksum_address(tiny), "storageKeys": ["0x" + "00" * 32]}],
+    )
+    assert [one["type"] for one in (legacy, listed)] == ["0x0", "0x1"]
+    assert legacy["effectiveGasPrice"] == hex(5 * GWEI)
+    other = Account.create()
+    authorization = other.sign_authorization(
+        {"chainId": sender.client.chain_id, "address": Web3.to_checksum_address(tiny), "nonce": 0}
+    )
+    delegated = sender.send(other.address, WRITE + argument(3), type=4, authorizationList=[authorization])
+    assert (delegated["type"], delegated["status"]) == ("0x4", "0x1")
+    assert sender.client.ask("eth_getCode", other.address, "latest") == "0xef0100" + tiny[2:].lower()
+    assert int(sender.client.ask("eth_getStorageAt", other.address, "0x0", "latest"), 16) == 3
+    for receipt in (legacy, listed, delegated):
+        mined = sender.client.ask("eth_getTransactionByHash", receipt["transactionHash"])
+        assert mined["type"] == receipt["type"] and mined["blockHash"] == receipt["blockHash"]
+
+
+def test_what_was_paid_is_gas_times_price(sender: Sender) -> None:
+    before = int(sender.client.ask("eth_getBalance", sender.address, "latest"), 16)
+    receipt = sender.send("0x" + "77" * 20, value=12345)
+    after = int(sender.client.ask("eth_getBalance", sender.address, "latest"), 16)
+    assert receipt["gasUsed"] == hex(21_000)
+    assert before - after == 12345 + 21_000 * int(receipt["effectiveGasPrice"], 16)
+
+
+def test_an_estimate_is_enough_and_little_less_is_not(sender: Sender, tiny: str) -> None:
+    data = deploying(b"\x5b" * 20_000)
+    for to, payload in [(tiny, WRITE + argument(2**200)), (None, data), ("0x" + "66" * 20, b"")]:
+        call = {"from": sender.address, "data": "0x" + payload.hex()} | ({} if to is None else {"to": to})
+        gas = int(sender.client.ask("eth_estimateGas", call), 16)
+        with pytest.raises((Asked, AssertionError)):
+            assert sender.send(to, payload, gas=gas * 98 // 100)["status"] == "0x1"
+        assert sender.send(to, payload, gas=gas)["status"] == "0x1"
+    assert gas == 21_000
+
+
+def test_the_past_can_be_asked(sender: Sender) -> None:
+    address = sender.deploy_tiny()
+    blocks = [sender.send(address, WRITE + argument(number))["blockNumber"] for number in (7, 8)]
+    ask = sender.client.ask
+    assert [int(ask("eth_getStorageAt", address, "0x0", block), 16) for block in blocks] == [7, 8]
+    assert [int(ask("eth_call", sender.call(address, READ), block), 16) for block in blocks] == [7, 8]
+    old = ask("eth_getBlockByNumber", blocks[0], False)["hash"]
+    assert int(ask("eth_call", sender.call(address, READ), {"blockHash": old}), 16) == 7
+    assert ask("eth_getCode", address, "earliest") == "0x"
+    nonces = [int(ask("eth_getTransactionCount", sender.address, block), 16) for block in blocks]
+    assert nonces[1] == nonces[0] + 1
+
+
+def test_blocks_hang_together(sender: Sender) -> None:
+    ask = sender.client.ask
+    last = int(ask("eth_blockNumber"), 16)
+    blocks = [ask("eth_getBlockByNumber", hex(number), False) for number in range(last + 1)]
+    for parent, block in itertools.pairwise(blocks):
+        assert block["parentHash"] == parent["hash"] and int(block["timestamp"], 16) >= int(parent["timestamp"], 16)
+    assert len({block["hash"] for block in blocks}) == len(blocks) == len({block["stateRoot"] for block in blocks})
+
+
+# -- faucet, identity, parallel writers
+
+
+def test_the_faucet_fills_up_to_ten_and_no_more(client: Client) -> None:
+    address = Account.create().address
+    assert client.ask("codezero_fund", address).startswith("0x")
+    assert int(client.ask("eth_getBalance", address, "latest"), 16) == 10 * ETHER
+    assert client.ask("codezero_fund", address) is None
+
+
+def test_the_faucets_key_is_for_its_owner_only(chain: DevChainHandle) -> None:
+    assert stat.S_IMODE((chain.path / FAUCET_KEY).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["eth_sendTransaction", "eth_sign", "personal_unlockAccount", "anvil_setBalance", "evm_mine", "debug_traceCall"],
+)
+def test_nobody_can_cheat(client: Client, method: str) -> None:
+    with pytest.raises(Asked, match="does not exist") as asked:
+        client.ask(method, {})
+    assert asked.value.code == -32601
+
+
+def test_eight_processes_write_at_once(client: Client, tiny: str) -> None:
+    senders = [Sender(client) for _ in range(8)]
+    batches = [[one.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(10)] for one in senders]
+    hashes = written(write_in_parallel(client, batches))
+    receipts = [client.ask("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes]
+    assert len(set(hashes)) == 80 == len({receipt["blockNumber"] for receipt in receipts})
+
+
+def test_every_new_chain_has_an_id_of_its_own(tmp_path: Path, chain: DevChainHandle) -> None:
+    with start(tmp_path / "other") as other:
+        assert other.chain_id != chain.chain_id
+        foreign = Sender(Client(chain)).sign("0x" + "55" * 20, nonce=0)
+        with pytest.raises(Asked, match="invalid chain id"):
+            Client(other).ask("eth_sendRawTransaction", foreign)
+
+
+def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
+    with start(tmp_path, chain_id=4242) as chain:
+        assert chain.chain_id == 4242
+        with pytest.raises(ConfigError, match="has the id 4242, not 7"):
+            start(tmp_path, chain_id=7)
+    with pytest.raises(ChainError, match="has the id 4242, not 7"):
+        start(tmp_path, chain_id=7)
+    with start(tmp_path) as chain:
+        assert chain.chain_id == 4242
+
+
+@pytest.mark.parametrize("bad", [{"port": 70000}, {"chain_id": 0}, {"chain_id": 2**60}])
+def test_bad_settings_are_named(tmp_path: Path, bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        serve(tmp_path, lambda _: None, **bad)

@@ -1,0 +1,210 @@
+"""What strangers can do to the embedded chain over HTTP: nothing, and it goes on answering."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from builders.devchain import Asked, Client, Sender
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from codezero.chain.devchain_process import start
+from codezero.chain.devchain_rpc import METHODS
+
+QUIET = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHAIN_ID = b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}'
+words = st.text(max_size=20) | st.sampled_from(
+    ["latest", "0x", "0x0", "0x" + "11" * 20, "0x" + "22" * 32, "0x" + "f" * 65]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with start(tmp_path_factory.mktemp("hostile")) as chain:
+        client = Client(chain)
+        Sender(client)
+        yield client
+        assert client.ask("eth_chainId") == hex(chain.chain_id)
+        assert (chain.path / "chain.log").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1:{port}.evil.example", "", "[::1]"]
+)
+def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
+    status, _ = client.post(CHAIN_ID, {"Host": host.format(port=client.port)})
+    assert status in (400, 403)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_this_machines_names_are_served(client: Client, host: str) -> None:
+    assert client.post(CHAIN_ID, {"Host": f"{host}:{client.port}"})[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", ""])
+def test_any_origin_is_refused(client: Client, origin: str) -> None:
+    assert client.post(CHAIN_ID, {"Origin": origin})[0] == 403
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "", "json"])
+def test_what_a_page_can_send_unasked_is_refused(client: Client, kind: str) -> None:
+    assert client.post(CHAIN_ID, {"Content-Type": kind})[0] == 415
+
+
+def test_a_charset_is_allowed_and_compression_is_not(client: Client) -> None:
+    assert client.post(CHAIN_ID, {"Content-Type": "application/json; charset=utf-8"})[0] == 200
+    assert client.post(CHAIN_ID, {"Content-Encoding": "gzip"})[0] == 415
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "PUT", "DELETE"])
+def test_only_post_is_served(client: Client, method: str) -> None:
+    assert client.post(CHAIN_ID, method=method)[0] == 405
+
+
+def test_two_hosts_are_refused(client: Client) -> None:
+    head = (
+        f"POST / HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nHost: evil.example\r\nContent-Type: application/json\r\n"
+    )
+    assert b" 200 " not in raw_answer(client, head.encode() + b"Content-Length: 2\r\n\r\n[]")
+
+
+def test_a_body_over_the_bound_is_refused(client: Client) -> None:
+    assert client.post(b"[" + b" " * (1 << 20) + b"]")[0] == 413
+    head = f"POST / HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
+    chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+    assert b" 413 " in raw_answer(client, head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 17)
+
+
+def raw_answer(client: Client, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=120) as connection:
+        connection.sendall(request)
+        return connection.recv(65536)
+
+
+def test_batches_have_a_bound(client: Client) -> None:
+    assert len(json.loads(client.post(b"[" + b",".join([CHAIN_ID] * 256) + b"]")[1])) == 256
+    assert json.loads(client.post(b"[" + b",".join([CHAIN_ID] * 257) + b"]")[1])["error"]["code"] == -32600
+    assert json.loads(client.post(b"[]")[1])["error"]["code"] == -32600
+
+
+def test_one_bad_request_does_not_spoil_a_batch(client: Client) -> None:
+    answers = json.loads(client.post(b"[1, " + CHAIN_ID + b', {"jsonrpc":"2.0","id":2,"method":"no"}]')[1])
+    assert [answer.get("error", {}).get("code") for answer in answers] == [-32600, None, -32601]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff\xfe", b"[" * 500_000, b'{"a":' * 100_000, b"nul", b"1", b'"x"', b"[[[]]]"]
+    + [b'{"jsonrpc":"2.0","id":1,"method":"eth_call","params":' + deep + b"}" for deep in (b"[" * 9, b"[" * 9**5)],
+)
+def test_garbage_gets_an_error(client: Client, body: bytes) -> None:
+    status, answer = client.post(body)
+    answers = json.loads(answer)
+    assert status == 200
+    assert all(
+        one["error"]["code"] in (-32700, -32600) for one in (answers if isinstance(answers, list) else [answers])
+    )
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [
+        {"jsonrpc": "1.0"},
+        {"id": 1.5},
+        {"id": [1]},
+        {"id": 2**70},
+        {"method": 3},
+        {"method": "x" * 100},
+        {"id": "x" * 999},
+    ],
+)
+def test_a_request_out_of_form_is_refused(client: Client, request_fields: dict[str, object]) -> None:
+    _, answer = client.post(json.dumps(json.loads(CHAIN_ID) | request_fields).encode())
+    assert json.loads(answer)["error"]["code"] == -32600
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("eth_getBalance", ["0x12"]),
+        ("eth_getBalance", []),
+        ("eth_getBalance", ["0x" + "11" * 20 + "\n", "latest"]),
+        ("eth_getBalance", ["0x" + "11" * 20, "latest", "more"]),
+        ("eth_getBalance", {"address": "0x" + "11" * 20}),
+        ("eth_call", [{"to": "0x" + "11" * 20, "data": "0x1"}]),
+        ("eth_call", [{"to": "0x" + "11" * 20}, "latest", {"0x" + "11" * 20: {"balance": "0x1"}}]),
+        ("eth_sendRawTransaction", ["0x" + "00" * (128 * 1024 + 1)]),
+        ("eth_getLogs", [{"topics": [None] * 5}]),
+        ("eth_getLogs", [{"address": ["0x" + "11" * 20] * 257}]),
+        ("eth_getLogs", [{"fromBlock": "0x5", "toBlock": "0x1"}]),
+        ("eth_getLogs", [{"blockHash": "0x" + "00" * 32, "fromBlock": "0x1"}]),
+        ("codezero_fund", ["me"]),
+    ],
+)
+def test_parameters_out_of_form_are_refused(client: Client, method: str, params: object) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    assert json.loads(client.post(json.dumps(body).encode())[1])["error"]["code"] == -32602
+
+
+@QUIET
+@given(method=st.sampled_from(sorted(METHODS)), params=values)
+def test_any_parameters_get_an_answer(client: Client, method: str, params: object) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    status, answer = client.post(json.dumps(body).encode())
+    told = json.loads(answer)
+    assert status == 200 and ("result" in told) != (told.get("error", {}).get("code") in (-32602, -32000))
+
+
+@QUIET
+@given(raw=st.binary(max_size=200) | st.binary(max_size=60).map(lambda tail: b"\x02" + tail))
+def test_any_bytes_are_no_transaction(client: Client, raw: bytes) -> None:
+    with pytest.raises(Asked) as asked:
+        client.ask("eth_sendRawTransaction", "0x" + raw.hex())
+    assert asked.value.code == -32000
+
+
+@QUIET
+@given(data=st.data())
+def test_a_damaged_transaction_is_refused_or_somebody_elses(client: Client, data: st.DataObject) -> None:
+    raw = bytearray.fromhex(SIGNED.setdefault("raw", Sender(client, fund=False).sign("0x" + "55" * 20))[2:])
+    at = data.draw(st.integers(0, len(raw) - 1))
+    raw[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(Asked) as asked:
+        client.ask("eth_sendRawTransaction", "0x" + raw.hex())
+    assert asked.value.code == -32000
+
+
+SIGNED: dict[str, str] = {}
+
+
+def test_deeply_nested_rlp_is_refused(client: Client) -> None:
+    raw = b""
+    while len(raw) < 60_000:
+        size = len(raw)
+        length = size.to_bytes(max(1, (size.bit_length() + 7) // 8))
+        raw = (bytes([0xC0 + size]) if size < 56 else bytes([0xF7 + len(length)]) + length) + raw
+    for kind in (b"", b"\x01", b"\x02", b"\x04"):
+        with pytest.raises(Asked) as asked:
+            client.ask("eth_sendRawTransaction", "0x" + (kind + raw).hex())
+        assert asked.value.code == -32000
+
+
+def test_any_code_is_run_or_refused(client: Client) -> None:
+    sender = Sender(client)
+
+    @QUIET
+    @given(code=st.binary(max_size=120))
+    def run(code: bytes) -> None:
+        call = {"from": sender.address, "data": "0x" + code.hex(), "gas": hex(300_000)}
+        try:
+            client.ask("eth_call", call, "latest")
+        except Asked as asked:
+            assert asked.code in (-32000, 3)
+
+    run()

@@ -1,0 +1,297 @@
+"""Points are kept, sealed when they should be, sent once, and told about."""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders.anvil import BACKENDS
+from builders.chain import Swarm, found
+
+from codezero.chain.contract import ContractCoordinator
+from codezero.chain.errors import ChainUnreachableError
+from codezero.chain.outbox import ChainOutbox
+from codezero.chain.outbox_db import OutboxStatus, OutboxStore, SignedTransaction, read_status
+from codezero.chain.provider import ChainClient
+from codezero.chain.sender import Sender
+from codezero.chain.wallet import KeystoreWallet
+from codezero.errors import ChainError
+from codezero.protocols import Outbox
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def swarm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm"), request.param) as swarm:
+        swarm.open_round(2)
+        yield swarm
+
+
+@pytest.fixture
+def member(swarm: Swarm, tmp_path: Path) -> Iterator[ContractCoordinator]:
+    member = swarm.member(tmp_path / "key.json")
+    yield member
+    member.close()
+
+
+def outbox(folder: Path, member: ContractCoordinator, peer: str, **settings: float) -> ChainOutbox:
+    return ChainOutbox(folder / "outbox.db", member, peer, **({"every": 0.02, "settle_seconds": 0.0} | settings))  # pyright: ignore[reportArgumentType]
+
+
+def until(path: Path, **wanted: int) -> OutboxStatus:
+    """Wait for these counts; the test's time limit is the deadline."""
+    while True:
+        status = read_status(path)
+        if all(getattr(status, name) == count for name, count in wanted.items()):
+            return status
+        time.sleep(0.02)
+
+
+def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: ContractCoordinator) -> None:
+    box: Outbox = outbox(tmp_path, member, "QmMean", settle_seconds=60.0)
+    for reward, vote in ((0.5, "QmA"), (1.0, "QmB"), (0.25, "QmB"), (0.25, None)):
+        box.add(0, reward, vote)
+    box.add(1, 0.0, None)
+    status = until(tmp_path / "outbox.db", accepted=2)
+    assert (member.reward_of(0, "QmMean"), member.ballot_of(0, "QmMean")) == (500, ["QmB"])
+    assert status.last is not None and status.last.round == 0 and status.last.hash.startswith("0x")
+    assert isinstance(box, ChainOutbox) and box.close(60)
+
+
+def test_nobody_votes_for_themselves_or_for_nobody(tmp_path: Path, member: ContractCoordinator) -> None:
+    box = outbox(tmp_path, member, "QmSelf")
+    for vote in ("QmSelf", "", "x" * 129):
+        box.add(0, 0.5, vote)
+    assert box.close(60)
+    assert (member.reward_of(0, "QmSelf"), member.ballot_of(0, "QmSelf")) == (500, [])
+
+
+def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
+    current = swarm.owner.round_and_stage().round
+    box = outbox(tmp_path, member, "QmOpen", settle_seconds=60.0)
+    box.add(current, 0.5, None)
+    box.add(current - 1, 0.5, None)
+    until(tmp_path / "outbox.db", accepted=1, collecting=1)
+    assert member.reward_of(current, "QmOpen") is None
+    assert box.close(60)
+    assert member.reward_of(current, "QmOpen") == 500
+
+
+def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
+    current = swarm.owner.round_and_stage().round
+    box = outbox(tmp_path, member, "QmTimed", submit_after=0.0)
+    box.add(current, 0.5, None)
+    until(tmp_path / "outbox.db", accepted=1)
+    assert member.reward_of(current, "QmTimed") == 500
+    box.close(60)
+
+
+def test_late_points_count_in_the_next_round(tmp_path: Path, member: ContractCoordinator) -> None:
+    box = outbox(tmp_path, member, "QmLate")
+    box.add(0, 0.5, None)
+    until(tmp_path / "outbox.db", accepted=1)
+    box.add(0, 1.0, None)
+    until(tmp_path / "outbox.db", accepted=2)
+    assert (member.reward_of(0, "QmLate"), member.reward_of(1, "QmLate")) == (500, 1000)
+    box.close(60)
+
+
+def test_a_last_round_is_noticed_and_said_until_another_opens(
+    tmp_path: Path, swarm: Swarm, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    current = swarm.owner.round_and_stage().round
+    box = outbox(tmp_path, member, "QmLast", submit_after=0.0, round_seconds=0.2)
+    while "stays open" not in box.status().problem:
+        box.add(current, 0.25, None)
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert sum("stays open" in record.message for record in caplog.records) == 1
+    swarm.open_round(current + 1)
+    while box.status().problem:
+        time.sleep(0.05)
+    assert box.close(60)
+    assert (member.reward_of(current, "QmLast"), member.reward_of(current + 1, "QmLast")) == (250, 250)
+
+
+def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.5)
+    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
+    box = outbox(tmp_path, ContractCoordinator(nowhere, swarm.contract, Sender(nowhere, wallet)), "QmAway")
+    for number in (0, 1):
+        box.add(number, 0.5, "QmA")
+    while not (problem := box.status().problem):
+        time.sleep(0.02)
+    time.sleep(2.0)
+    assert "cannot be reached" in problem and box.status().collecting == 2
+    assert not box.close(0.1)
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(errors) == 1  # however often it was tried
+    back = outbox(tmp_path, swarm.member(tmp_path / "key.json"), "QmAway")
+    status = until(tmp_path / "outbox.db", accepted=4, collecting=0)
+    assert (status.pending, status.reasons) == (0, {})
+    back.close()
+    nowhere.close()
+
+
+def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
+    """Everything was sent by a process that heard of nothing, not even the hash."""
+    member.register("QmAgain")
+    member.submit_reward(0, 500, "QmAgain")
+    member.submit_winners(0, ["QmA"], "QmAgain")
+    box = outbox(tmp_path, member, "QmAgain")
+    box.add(0, 0.5, "QmA")
+    status = until(tmp_path / "outbox.db", accepted=2)
+    assert status.last is not None and status.last.reason == "found on the chain"
+    box.close(60)
+    assert (
+        len(
+            [
+                event
+                for page in member.history(names=["RewardSubmitted"])
+                for event in page.events
+                if event["args"]["peerId"] == "QmAgain"
+            ]
+        )
+        == 1
+    )
+
+
+def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
+    tmp_path: Path, swarm: Swarm, member: ContractCoordinator
+) -> None:
+    swarm.owner.register("QmForeign")
+    box = outbox(tmp_path, member, "QmForeign")
+    box.add(0, 0.5, None)
+    while not (status := box.status()).problem:
+        time.sleep(0.02)
+    assert swarm.owner.account in status.problem and member.account in status.problem
+    assert (status.pending, status.accepted) == (1, 0)
+    box.close(0.1)
+
+
+def test_what_the_contract_refuses_for_good_is_given_up_with_its_reason(
+    tmp_path: Path, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = OutboxStore(tmp_path / "outbox.db", durable=True)
+    for number in (0, 1):
+        store.add(number, 0.5, "QmRefused")  # an own vote, as a careless program would leave it
+    store.close()
+    box = outbox(tmp_path, member, "QmRefused")
+    status = until(tmp_path / "outbox.db", accepted=2, refused=2)
+    assert list(status.reasons.values()) == [2]
+    assert "the voter itself" in next(iter(status.reasons)) and "the voter itself" in status.problem
+    assert sum("the voter itself" in record.message for record in caplog.records if record.levelname == "ERROR") == 1
+    box.close(60)
+
+
+def test_the_file_belongs_to_one_peer_and_one_process(tmp_path: Path, member: ContractCoordinator) -> None:
+    box = outbox(tmp_path, member, "QmOwner")
+    with pytest.raises(ChainError, match="used by another process"):
+        outbox(tmp_path, member, "QmOwner")
+    box.close(60)
+    with pytest.raises(ChainError, match="points of peer QmOwner, not of QmOther"):
+        outbox(tmp_path, member, "QmOther")
+    outbox(tmp_path, member, "QmOwner").close()
+
+
+def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: ContractCoordinator) -> None:
+    (tmp_path / "outbox.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(ChainError, match="cannot be used"):
+        outbox(tmp_path, member, "QmDamaged")
+    with pytest.raises(ChainError, match="cannot be read"):
+        read_status(tmp_path / "outbox.db")
+    assert (tmp_path / "outbox.db").read_bytes().startswith(b"not a database")
+
+
+def test_a_locked_file_keeps_points_in_memory(
+    tmp_path: Path, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codezero.chain.outbox_db.BUSY_SECONDS", 0.05)
+    box = outbox(tmp_path, member, "QmLocked")
+    with sqlite3.connect(tmp_path / "outbox.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        box.add(0, 0.5, None)
+        other.execute("COMMIT")
+    other.close()
+    until(tmp_path / "outbox.db", accepted=1)
+    box.close(60)
+
+
+def test_the_wall_clock_decides_nothing(
+    tmp_path: Path, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = outbox(tmp_path, member, "QmClock")
+    for number, now in enumerate((4e9, 0.0, -1e9)):
+        monkeypatch.setattr("codezero.chain.outbox_db.time.time", lambda now=now: now)
+        box.add(number, 0.5, "QmA")
+    assert box.close(60)
+    assert box.close(60)
+    assert [member.reward_of(number, "QmClock") for number in range(3)] == [500, 500, 500]
+
+
+# ---- one transaction, at most once
+
+
+def test_the_same_bytes_are_sent_again(swarm: Swarm, member: ContractCoordinator) -> None:
+    """Killed between signing and sending, or between sending and the receipt."""
+    member.register("QmBytes")
+    recorded: list[SignedTransaction] = []
+
+    class Killed(BaseException):
+        pass
+
+    def die(signed: SignedTransaction) -> None:
+        recorded.append(signed)
+        raise Killed
+
+    with pytest.raises(Killed):
+        member.submit_reward(0, 1, "QmBytes", record=die)
+    assert member.reward_of(0, "QmBytes") is None
+    again: list[SignedTransaction] = []
+    receipt = member.submit_reward(0, 1, "QmBytes", earlier=recorded, record=again.append)
+    assert (receipt["transactionHash"].to_0x_hex(), again) == (recorded[0].hash, [])
+    assert member.submit_reward(0, 1, "QmBytes", earlier=recorded, record=again.append) == receipt
+    assert again == []
+
+
+def test_a_used_nonce_is_signed_anew(swarm: Swarm, member: ContractCoordinator) -> None:
+    """Another process with the account was faster: what was signed before can never be mined."""
+    member.register("QmNonce")
+    stale: list[SignedTransaction] = []
+
+    def overtake(signed: SignedTransaction) -> None:
+        stale.append(signed)
+        if len(stale) == 1:
+            member.register("QmFaster")
+
+    receipt = member.submit_reward(0, 1, "QmNonce", record=overtake)
+    assert len(stale) == 2 and receipt["transactionHash"].to_0x_hex() == stale[1].hash
+    assert stale[1].nonce == stale[0].nonce + 1
+
+
+def test_a_receipt_for_another_transaction_is_not_believed(swarm: Swarm, member: ContractCoordinator) -> None:
+    member.register("QmReceipt")
+    first: list[SignedTransaction] = []
+    member.submit_reward(0, 1, "QmReceipt", record=first.append)
+    forged = replace(first[0], hash="0x" + "ab" * 32)
+    second: list[SignedTransaction] = []
+    member.submit_reward(1, 1, "QmReceipt", earlier=[forged], record=second.append)
+    assert len(second) == 1 and member.reward_of(1, "QmReceipt") == 1
+
+
+def test_nothing_is_signed_while_the_chain_is_away(tmp_path: Path, swarm: Swarm) -> None:
+    nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.2)
+    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
+    recorded: list[SignedTransaction] = []
+    with pytest.raises(ChainUnreachableError):
+        Sender(nowhere, wallet).transact(swarm.contract, b"", seconds=0.5, record=recorded.append)
+    assert recorded == []
+    nowhere.close()
+
+
+def test_raw_transactions_are_not_shown(member: ContractCoordinator) -> None:
+    assert "raw" not in repr(SignedTransaction("0x12", 1, b"secret")) and "secret" not in repr(
+        SignedTransaction("0x12", 1, b"secret")
+    )

@@ -1,0 +1,320 @@
+"""An eval that is killed goes on, samples nothing twice, and its figures say who marked and how sure they are."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import evals as small
+
+from codezero.code.parsing import extract_code
+from codezero.errors import ConfigError
+from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
+from codezero.evals.figures import TaskOutcome, compare, figures_of
+from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
+from codezero.evals.pass_at_k import paired_bootstrap
+from codezero.evals.run import BATCH, EvalRun, EvalTotals, batch_seed
+from codezero.evals.task import EvalTask
+from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
+from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
+
+TASKS = [EvalTask(f"t{number}", f"prompt {number}", ("assert f(1) == 1",), "f") for number in range(20)]
+CHOICES = Choices(set="s", tasks="t", model="m", samples=2, max_new_tokens=8, temperature=1.0, seed=0)
+
+
+class Killed(BaseException):
+    """Stands for the process's end."""
+
+
+@dataclass
+class Sampler:
+    """Each attempt names its seed, and the batches asked for are counted."""
+
+    asked: list[int] = field(default_factory=list[int])
+
+    def sample(
+        self, prompts: Sequence[str], *, group_size: int, generator_seed: int, **_: Any
+    ) -> list[list[Completion]]:
+        self.asked.append(generator_seed)
+        return [
+            [Completion(f"{prompt} {generator_seed} {i}", (), (), i == 0) for i in range(group_size)]
+            for prompt in prompts
+        ]
+
+
+@dataclass
+class Grader:
+    label: str = "executed"
+    dies_at: int = 99
+    marked: int = 0
+
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
+        self.marked += 1
+        if self.marked > self.dies_at:
+            raise Killed
+        return [[Grade(True), Grade(None, "cannot tell")] for _ in tasks]
+
+
+def sit(
+    folder: Path, sampler: Sampler, grader: Grader, tasks: Sequence[EvalTask] = TASKS, by: str = "executed"
+) -> EvalTotals:
+    with EvaluationLog(folder, CHOICES, by) as log:
+        return EvalRun(lambda: tasks, CHOICES, log, lambda: sampler, lambda: grader, lambda _: None).run()
+
+
+def test_an_eval_that_is_killed_goes_on_and_samples_nothing_twice(tmp_path: Path) -> None:
+    whole = sit(tmp_path / "whole", Sampler(), Grader())
+    sampler = Sampler()
+    for _ in range(3):
+        with pytest.raises(Killed):
+            sit(tmp_path / "killed", sampler, Grader(dies_at=0))
+        assert len(sampler.asked) == 1  # its attempts are there; only the grades are missing
+    with pytest.raises(Killed):
+        sit(tmp_path / "killed", sampler, Grader(dies_at=1))
+    resumed = sit(tmp_path / "killed", sampler, Grader())
+    assert resumed == whole and sampler.asked == [batch_seed(0, number) for number in range(3)]
+
+
+def test_a_finished_eval_needs_neither_model_nor_marker(tmp_path: Path) -> None:
+    first = sit(tmp_path, Sampler(), Grader())
+    sampler, grader = Sampler(), Grader()
+    assert sit(tmp_path, sampler, grader) == first and sampler.asked == [] and grader.marked == 0
+
+
+def test_the_judge_marks_the_attempts_that_were_executed(tmp_path: Path) -> None:
+    sit(tmp_path, Sampler(), Grader())
+    sampler, judge = Sampler(), Grader()
+    sit(tmp_path, sampler, judge, by="judged")
+    assert sampler.asked == [] and judge.marked == 3
+
+
+@pytest.mark.parametrize("cut", [1, 40, -1])
+def test_a_line_that_was_being_written_is_dropped(cut: int, tmp_path: Path) -> None:
+    whole = sit(tmp_path, Sampler(), Grader())
+    (file,) = tmp_path.iterdir()
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]) + lines[-1][:cut])
+    assert sit(tmp_path, Sampler(), Grader()) == whole
+    assert file.read_bytes().splitlines(keepends=True) == lines
+
+
+def test_a_damaged_ledger_is_refused_with_the_line(tmp_path: Path) -> None:
+    sit(tmp_path, Sampler(), Grader())
+    (file,) = tmp_path.iterdir()
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:2], b'{"type": "sampled"}\n', *lines[3:]]))
+    with pytest.raises(ConfigError, match="line 3, cannot be read"):
+        sit(tmp_path, Sampler(), Grader())
+
+
+def test_a_ledger_of_other_tasks_is_refused(tmp_path: Path) -> None:
+    sit(tmp_path, Sampler(), Grader())
+    with pytest.raises(ConfigError, match="of other tasks"):
+        sit(tmp_path, Sampler(), Grader(), TASKS[1:])
+
+
+def test_two_evals_do_not_share_a_ledger(tmp_path: Path) -> None:
+    with EvaluationLog(tmp_path, CHOICES, "x"), pytest.raises(ConfigError, match="in use by another eval"):
+        EvaluationLog(tmp_path, CHOICES, "x")
+
+
+def test_other_choices_have_another_ledger() -> None:
+    assert CHOICES.file_name != Choices(**{**_fields(CHOICES), "samples": 3}).file_name
+
+
+def _fields(choices: Choices) -> dict[str, Any]:
+    return {name: getattr(choices, name) for name in choices.__struct_fields__}
+
+
+def test_undecided_attempts_are_shown_and_counted_nowhere(tmp_path: Path) -> None:
+    sat = sit(tmp_path, Sampler(), Grader())
+    assert sat.undecided == {"cannot tell": 20} and sat.attempts == 40 and sat.truncated == 20
+    (average, one) = figures_of(sat.outcomes, samples=2, ks=(1, 2), label="executed", seed=0)
+    assert average.value == one.value == 1.0 and one.problems == 20  # pass@2 has no problem with two decided attempts
+
+
+def test_pass_at_k_is_the_unbiased_estimate() -> None:
+    outcomes = [TaskOutcome("a", (True, False, False, False)), TaskOutcome("b", (False,) * 4)]
+    average, one, two = figures_of(outcomes, samples=4, ks=(1, 2), label="judged", seed=0)
+    assert [average.value, one.value, two.value] == pytest.approx([0.125, 0.125, 0.25])
+    assert {figure.label for figure in (average, one, two)} == {"judged"} and average.low <= 0.125 <= average.high
+
+
+def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
+    a = [number % 5 / 8 for number in range(60)]
+    ahead = paired_bootstrap(a, [value + 0.1 for value in a[:50]] + a[50:], seed=0)
+    assert ahead.difference == pytest.approx(0.0833, abs=1e-3) and ahead.interval.low > 0.05 and ahead.p < 0.001
+    same = paired_bootstrap(a, a, seed=0)
+    assert (same.difference, same.p, same.interval.low, same.interval.high) == (0, 1, 0, 0)
+    noise = paired_bootstrap([0.0, 1.0] * 30, [1.0, 0.0] * 30, seed=0)
+    assert noise.difference == 0 and noise.p > 0.9
+    with pytest.raises(ValueError, match="cannot be paired"):
+        paired_bootstrap([1.0], [1.0, 0.0], seed=0)
+
+
+def test_p_is_small_as_often_as_it_says_when_nothing_differs() -> None:
+    chance = random.Random(0)
+    small_ones = 0
+    for seed in range(200):
+        a, b = ([chance.random() for _ in range(40)] for _ in range(2))
+        small_ones += paired_bootstrap(a, b, seed=seed, resamples=400).p < 0.05
+    assert 2 <= small_ones <= 20
+
+
+def test_two_are_compared_on_what_both_have_decided() -> None:
+    a = [TaskOutcome("x", (True, True)), TaskOutcome("y", (None, None)), TaskOutcome("z", (False, False))]
+    b = [TaskOutcome("x", (True, False)), TaskOutcome("y", (True, True)), TaskOutcome("z", (True, None))]
+    told = compare(a, b, samples=2, label="executed", seed=0)
+    assert told is not None and (told.problems, told.a, told.b, told.difference) == (2, 0.5, 0.75, 0.25)
+    assert compare(a[1:2], b, samples=2, label="executed", seed=0) is None
+
+
+class Scripted(Sandbox):
+    """A sandbox that says what it was told to, job by job."""
+
+    def __init__(self, *says: Execution) -> None:
+        self.says, self.jobs = list(says), list[Job]()
+
+    def run(self, job: Job) -> Execution:
+        self.jobs.append(job)
+        return self.says.pop(0)
+
+    def close(self) -> None: ...
+
+
+LONG = EvalTask("long", "p", tuple(f'{{"input": "{n}", "output": ""}}' for n in range(12)))
+TRY = [[SampledAttempt("```python\nx\n```", True)]]
+
+
+@pytest.mark.parametrize(
+    ("says", "passed", "run"),
+    [
+        ((ALL_HOLD, ALL_HOLD, ALL_HOLD), True, 3),
+        ((ALL_HOLD, failed("no")), False, 2),
+        ((unknown("?"), failed("no")), False, 2),
+        ((ALL_HOLD, unknown("?"), ALL_HOLD), None, 3),
+    ],
+    ids=["all hold", "one fails", "doubt then failure", "doubt"],
+)
+def test_one_failure_decides_and_a_doubt_leaves_it_open(says: Any, passed: bool | None, run: int) -> None:
+    sandbox = Scripted(*says)
+    ((grade,),) = SandboxGrader(sandbox).grade([LONG], TRY)
+    assert grade.passed is passed and len(sandbox.jobs) == run
+
+
+def test_an_attempt_that_takes_too_long_is_undecided() -> None:
+    clock: Callable[[], float] = iter([0.0, 0.0, 500.0]).__next__
+    ((grade,),) = SandboxGrader(Scripted(ALL_HOLD), clock=clock).grade([LONG], TRY)
+    assert grade.passed is None and "120 seconds" in grade.reason
+
+
+def test_equal_answers_are_run_once() -> None:
+    sandbox = Scripted(failed("no"))
+    ((a, b, c),) = SandboxGrader(sandbox).grade([LONG], [[*TRY[0], *TRY[0], SampledAttempt("no code", True)]])
+    assert (a.passed, b.passed, c.passed) == (False, False, False) and c.reason == "no single Python fence"
+
+
+class Believer:
+    """Judges by one word of the program."""
+
+    def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
+        return [ScoredGroup(group, tuple(map(self._verdict, group.completions))) for group in groups]
+
+    def _verdict(self, completion: Completion) -> Verdict:
+        code = extract_code(completion.text).code or ""
+        p = 0.9 if "Solution()" in code else 0.1
+        return Verdict(p, p, 1, 1, 1, 1, Status.UNAVAILABLE if "odd" in code else Status.JUDGED, ("because",))
+
+
+def test_the_judge_reads_the_whole_program() -> None:
+    task = EvalTask("t", "p", ("{}",), after="print(Solution())")
+    tried = [
+        [
+            SampledAttempt("```python\nx\n```", True),
+            SampledAttempt("nothing", True),
+            SampledAttempt("```python\nodd\n```", True),
+        ]
+    ]
+    (grades,) = JudgeGrader(Believer()).grade([task], tried)  # pyright: ignore[reportArgumentType]
+    assert [grade.passed for grade in grades] == [True, False, None]
+
+
+def test_a_batch_in_the_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
+    sampled = SampledBatch(3, ["a"], [[SampledAttempt("x\n é", True), SampledAttempt("", False)]])
+    marked = GradedBatch(3, "me", ["a"], [[True, None]], 1, 0, ["why"])
+    with EvaluationLog(tmp_path, CHOICES, "me") as log:
+        log.write(sampled)
+        log.write(marked)
+    with EvaluationLog(tmp_path, CHOICES, "me") as log:
+        assert log.sampled(3) == sampled and log.graded(3) == marked and log.sampled(0) is None
+    with EvaluationLog(tmp_path, CHOICES, "another") as log:
+        assert log.sampled(3) == sampled and log.graded(3) is None
+
+
+def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "codezero", "eval", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_a_published_set_from_the_command_line_and_two_policies_compared(tmp_path: Path) -> None:
+    small.write_rows(tmp_path / "m.jsonl", small.MBPP)
+    asked = ["mbpp", "--file", "m.jsonl", "--samples", "2", "--json", "solver.max_new_tokens=12"]
+    done = evaluate(*asked, "--compare", "nano", "nano", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["difference"]["p"] == 1 and told["difference"]["label"] == "executed" and told["a"]["problems"] == 5
+    assert {one["name"] for one in told["a"]["figures"]} == {"average@2", "pass@1", "pass@2"}
+    assert done.stderr.count("loading the solver") == 1  # the second of two equal policies finds all done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["humanevil"], "there is no set humanevil"),
+        (["mbpp"], "give --file"),
+        (["synthetic", "--samples", "4", "--k", "8"], "--k=8 cannot be estimated from 4 attempts"),
+        (["synthetic", "--k", "x"], "--k=x is no list"),
+        (["synthetic", "--samples", "0"], "--samples=0 is out of bounds"),
+        (["synthetic", "--judged", "reward.mode=rlvr"], "would execute"),
+        (["--samples", "3"], "needs the name of a set"),
+        (["synthetic", "--compare", "nano", "nano", "--checkpoint", "x"], "drop --checkpoint"),
+    ],
+)
+def test_a_wrong_eval_is_one_line(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from codezero.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["eval", *arguments]) == 2
+    told = capsys.readouterr()
+    assert said in told.err and told.err.count("\n") == 1 and not told.out
+
+
+@pytest.mark.slow
+def test_a_real_eval_that_is_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    asked = ["synthetic", "--samples", "2", "--json", "evals.problems=24"]
+    command = [sys.executable, "-m", "codezero", "eval", *asked, "--into", "killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ends = time.monotonic() + 120
+    while time.monotonic() < ends and sum(map(_lines, (tmp_path / "killed").glob("*.jsonl"))) < 2:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    (file,) = (tmp_path / "killed").iterdir()
+    before = file.read_bytes()
+    assert before.count(b'"sampled"') < 24 // BATCH
+    resumed = json.loads(evaluate(*asked, "--into", "killed", cwd=tmp_path).stdout)
+    whole = json.loads(evaluate(*asked, "--into", "whole", cwd=tmp_path).stdout)
+    del resumed["kept_in"], whole["kept_in"]
+    assert resumed == whole and file.read_bytes().count(b'"sampled"') == 3
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")

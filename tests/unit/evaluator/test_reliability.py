@@ -1,0 +1,258 @@
+"""The watch over the judge: it notices when a judge is exploited, answers, gives up in time, and remembers."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group
+
+from codezero.code.parsing import fence
+from codezero.code.worker import StaticGuard
+from codezero.errors import AlarmError, CheckpointError, EvaluatorError
+from codezero.evaluator.audit import AuditedAttempt, Auditor
+from codezero.evaluator.canaries import CanaryKind, CanarySource, dressed_up, transplants
+from codezero.evaluator.evaluator import FrozenEvaluator
+from codezero.evaluator.evidence import STRIKES, EventRate, Gap, gap_of, gap_open, skill_lost, too_much_believed
+from codezero.evaluator.reliability import LOOK_EVERY, Reviewed
+from codezero.evaluator.types import Program, Reading
+from codezero.problems.synthetic.tasks import make_task, worked
+from codezero.sandbox.monty import MontySandbox
+from codezero.stats import wilson
+from codezero.types import Problem
+
+TRUE_PAIRS = [(0.9, True)] * 60 + [(0.1, False)] * 60
+HACKED_PAIRS = [(0.9, True)] * 60 + [(0.9, False)] * 60
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[StaticGuard]:
+    with StaticGuard() as one:
+        yield one
+
+
+def right_codes(count: int = 6_000) -> frozenset[str]:
+    """Canonical references of everything that the first canaries of seed 1 ask for."""
+    seeds = ["1 start", *(f"1 {iteration}" for iteration in range(60))]
+    return frozenset(one.code for seed in seeds for one in CanarySource(worked).draw(200, seed) if one.right)
+
+
+RIGHTS = right_codes()
+
+
+def honest(program: Program) -> float:
+    return 1.0 if program.code in RIGHTS else -1.0
+
+
+def reviewed(problem: Problem, code: str, correctness: float) -> Reviewed:
+    return Reviewed(AuditedAttempt(problem, code, "peer", correctness), Program(problem.question, code))
+
+
+# ------------------------------------------------------------------ evidence
+
+
+def test_few_attempts_are_no_gap():
+    assert gap_of(HACKED_PAIRS[:40]) is None
+    gap = gap_of(HACKED_PAIRS)
+    assert gap is not None and gap.mean == pytest.approx(0.4) and gap.low < 0.4 < gap.high
+
+
+def test_only_what_is_certain_is_alarming():
+    assert gap_open("exam", Gap(0.30, 0.04, 0.5, 60)) == ""
+    assert "30%" in gap_open("exam", Gap(0.30, 0.20, 0.4, 60))
+    assert too_much_believed("them", EventRate(0.2, wilson(0.2, 10), 10)) == ""
+    assert too_much_believed("them", EventRate(0.2, wilson(0.2, 200), 200))
+    assert too_much_believed("them", EventRate(None, wilson(0, 0), 0)) == ""
+    assert skill_lost(0.99, 0.97, 0.99) == "" and skill_lost(None, 0.5, 0.6) == ""
+    assert "0.99 to 0.80" in skill_lost(0.99, 0.80, 0.90)
+
+
+# ------------------------------------------------------------------ canaries
+
+
+def test_canaries_are_half_right_and_the_same_for_the_same_seed():
+    source = CanarySource(worked)
+    drawn = source.draw(41, "a")
+    assert len(drawn) == 41 and drawn == source.draw(41, "a") != source.draw(41, "b")
+    assert sum(one.right for one in drawn) in (20, 21)
+    assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
+
+
+def test_dressing_up_does_not_make_a_program_another(guard: StaticGuard):
+    from codezero.evaluator.types import request
+
+    plain = guard.check_many([request(FILTER, fence(WRONG))])[0]
+    for seed in range(12):
+        dressed = guard.check_many([request(FILTER, fence(dressed_up(WRONG, Random(seed))))])[0]
+        assert dressed.canonical == plain.canonical or dressed.quarantine
+
+
+def test_a_source_without_wrong_solutions_says_so():
+    from dataclasses import replace
+
+    with pytest.raises(EvaluatorError, match="no wrong solutions"):
+        CanarySource(lambda random: replace(worked(random), wrong=())).draw(4, "x")
+
+
+def test_a_transplant_goes_to_a_problem_that_asks_for_something_else():
+    one, other = (make_task(Random(seed), level=3).problem for seed in (1, 2))
+    renamed = Problem(**{name: getattr(one, name) for name in one.__dataclass_fields__} | {"id": "0" * 64})
+    assert transplants([(one, "a")], 4) == []
+    assert transplants([(one, "a"), (renamed, "b")], 4) == []
+    made = transplants([(one, "a"), (renamed, "b"), (other, "c"), (one, "d")], 4)
+    assert [(item.code, item.problem) for item in made] == [("a", other), ("b", other), ("c", one)]
+
+
+# ------------------------------------------------------------------ the run
+
+
+def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
+    judge = ToldJudge(honest)
+    watch = build_watch(judge, guard, canaries_per_iteration=16)
+    evaluator = FrozenEvaluator(judge, guard, watch)
+    for iteration in range(1, 2 * LOOK_EVERY + 1):
+        evaluator.review(iteration, evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG))]))
+        evaluator.witness(TRUE_PAIRS)
+    measured = evaluator.metrics()
+    assert watch.alarms == () and measured["judge/alarm"] is None
+    for kind in ("positive", "negative"):
+        share = measured[f"judge/canary_false_{kind}_share"]
+        assert isinstance(share, float) and share < 0.05
+
+
+def test_canaries_are_read_among_the_attempts_and_not_marked(guard: StaticGuard):
+    judge = ToldJudge(honest)
+    evaluator = FrozenEvaluator(judge, guard, build_watch(judge, guard, canaries_per_iteration=16))
+    evaluator.review(1, evaluator.score([group(FILTER, fence(RIGHT))]))
+    judge.asked.clear()
+    evaluator.score([group(FILTER, fence(RIGHT))])
+    assert len(judge.asked) > 8
+    assert judge.asked == sorted(judge.asked, key=lambda one: (one.question, one.code))
+
+
+def test_a_judge_that_falls_for_the_policy_is_found_by_transplants_alone(guard: StaticGuard):
+    """From iteration 2 on it believes whatever carries a pattern of the policy's: no execution is needed to see it."""
+    judge = ToldJudge(lambda program: 1.0 if "+ 0" in program.code else honest(program))
+    watch = build_watch(judge, guard, canaries_per_iteration=64, on_alarm="warn")
+    problems = [make_task(Random(seed), level=4).problem for seed in range(16)]
+    hacked = [reviewed(one, f"def {one.entry_point}(nums):\n    return sum(nums) + 0", 0.99) for one in problems]
+    for iteration in range(1, LOOK_EVERY + 1):
+        watch.review(iteration, hacked)
+        pending = sorted(watch.pending(), key=lambda one: one.code)
+        watch.absorb(dict(zip(pending, judge.read(pending, frozenset(judge.names)), strict=True)))
+    assert any("answers to other questions" in reason for reason in watch.alarms)
+    share = watch.metrics()["judge/transplants_believed_share"]
+    assert isinstance(share, float) and share > 0.9
+
+
+def test_an_open_gap_is_said_and_ends_the_run_when_calibrating_anew_does_not_help(guard: StaticGuard):
+    watch = build_watch(ToldJudge(honest), guard)
+    for strike in range(1, STRIKES):
+        watch.witness(HACKED_PAIRS)
+        assert "exam" in watch.alarms[0]
+        watch.review(strike, [])
+    assert watch.metrics()["judge/calibrations"] == STRIKES
+    watch.witness(HACKED_PAIRS)
+    with pytest.raises(AlarmError, match="learning on would only exploit it"):
+        watch.review(STRIKES, [])
+
+
+def test_an_alarm_that_passes_is_forgotten(guard: StaticGuard):
+    watch = build_watch(ToldJudge(honest), guard)
+    for _ in range(2 * STRIKES):
+        watch.witness(HACKED_PAIRS)
+        watch.witness(TRUE_PAIRS)
+        watch.review(1, [])
+    assert watch.alarms == ()
+
+
+def test_a_user_may_have_the_run_end_at_once_or_never(guard: StaticGuard):
+    hasty, patient = (build_watch(ToldJudge(honest), guard, on_alarm=how) for how in ("stop", "warn"))
+    hasty.witness(HACKED_PAIRS)
+    with pytest.raises(AlarmError):
+        hasty.review(1, [])
+    for _ in range(2 * STRIKES):
+        patient.witness(HACKED_PAIRS)
+        patient.review(1, [])
+    assert patient.alarms
+
+
+def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: StaticGuard):
+    """One score is sound, the other is exploited on the policy's attempts only; calibration anew drops the latter."""
+
+    class TwoScores:
+        names = ("sound", "fooled")
+
+        def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
+            def noisy(program: Program) -> float:
+                return honest(program) + Random(program.code).gauss(0, 1.2)
+
+            return [Reading((noisy(one), 9.0 if "+ 0" in one.code else 3 * honest(one))) for one in programs]
+
+        def forget(self) -> None:
+            """Remembers nothing."""
+
+    judge = TwoScores()
+    with MontySandbox() as sandbox:
+        auditor = Auditor(sandbox, share=1.0, window=500, seed=0)
+        watch = build_watch(judge, guard, auditor=auditor, refit_every=8)
+        before = watch.calibrated().fit
+        problems = [make_task(Random(seed), level=4).problem for seed in range(16)]
+        for iteration in range(1, 9):
+            watch.review(
+                iteration,
+                [
+                    reviewed(one, f"def {one.entry_point}(nums):\n    return len(nums) * {iteration} + 0", 0.99)
+                    for one in problems
+                ],
+            )
+            pending = list(watch.pending())
+            watch.absorb(dict(zip(pending, judge.read(pending, frozenset(judge.names)), strict=True)))
+    after = watch.calibrated().fit
+    assert before is not None and before.weights[1] > 0
+    assert after is None or after.probability((-1.0, 9.0)) < before.probability((-1.0, 9.0))
+
+
+# ------------------------------------------------------------------ memory
+
+
+def test_a_watch_is_found_again_as_it_was_left(guard: StaticGuard, tmp_path: Path):
+    judge = ToldJudge(honest)
+    left = build_watch(judge, guard)
+    left.witness(HACKED_PAIRS)
+    left.calibrated()
+    left.save(tmp_path)
+    found = build_watch(judge, guard)
+    found.load(tmp_path)
+    judge.asked.clear()
+    assert found.calibrated() == left.calibrated() and found.alarms == left.alarms
+    assert judge.asked == []
+
+
+def test_another_judge_starts_without_memory(guard: StaticGuard, tmp_path: Path):
+    left = build_watch(ToldJudge(honest), guard)
+    left.witness(HACKED_PAIRS)
+    left.save(tmp_path)
+    other = build_watch(ToldJudge(honest), guard, identity="another")
+    other.load(tmp_path)
+    assert other.alarms == ()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"identity": 1}', b"\xff"])
+def test_a_damaged_memory_is_a_damaged_checkpoint(guard: StaticGuard, tmp_path: Path, damage: bytes):
+    (tmp_path / "watch.json").write_bytes(damage)
+    with pytest.raises(CheckpointError, match=r"watch\.json"):
+        build_watch(ToldJudge(honest), guard).load(tmp_path)
+
+
+def test_the_rates_are_those_of_the_metrics_and_those_of_a_judge_without_skill_tell_nothing(guard: StaticGuard) -> None:
+    watch = build_watch(ToldJudge(honest), guard)
+    assert watch.rates() is None
+    watch.calibrated()
+    rates, metrics = watch.rates(), watch.metrics()
+    assert rates is not None and rates.wrong > 50 < rates.right
+    assert rates.false_positive == metrics["judge/canary_false_positive_share"]
+    assert rates.false_negative == metrics["judge/canary_false_negative_share"]
+    blind = build_watch(ToldJudge(lambda _: 0.0), guard)
+    blind.calibrated()
+    assert blind.rates() is not None and (blind.rates().false_positive, blind.rates().false_negative) == (1.0, 0.0)

@@ -1,0 +1,254 @@
+"""One page about a run, from its files: what is not known is not shown as zero."""
+
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.terminal import read_terminal
+
+from codezero.chain.outbox_db import OutboxStore
+from codezero.cli import main
+from codezero.errors import ConfigError
+from codezero.inspection.status import headline, newest_run, plain_line, print_status, read_run
+from codezero.system.pidfile import is_there, start_of
+
+PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    return folder
+
+
+def play(run: Path, *rows: dict[str, object]) -> None:
+    (run / "node.json").write_text(json.dumps({"peer_id": PEER, "pid": os.getpid(), "stopped": None}))
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_run_that_has_not_begun_is_unknown_and_not_zero(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = read_run(run)
+    assert (status.iteration, status.reward, status.submissions, status.running) == (None, None, None, False)
+    print_status(status)
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_what_a_run_wrote_last_is_shown(run: Path) -> None:
+    play(
+        run,
+        {"iteration": 1, "round": 3, "reward/mean": 0.25, "eval/average_at_8": 0.5, "tolerated/ChainError": 0},
+        {"iteration": 2, "round": 4, "reward/mean": None, "difficulty/level": 3, "tolerated/SwarmError": 2},
+    )
+    status = read_run(run)
+    assert (status.iteration, status.round, status.level, status.running) == (2, 4, 3, True)
+    assert (status.reward, status.executed) == (0.25, 0.5)
+    assert status.tolerated == {"SwarmError": 2}
+
+
+def test_problems_refused_and_wrong_are_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play(run, {"iteration": 1, "round": 1})
+    assert (read_run(run).problems, read_run(run).wrong_value_share) == ({}, None)
+    written = {"proposer/written": 3}
+    values = {"proposer/values_right": 1, "proposer/values_wrong": 3, "proposer/wrong_value_share": 0.75}
+    play(run, {"iteration": 1, "round": 1, "problems/refused_x\x1b[31m": 2} | written | values)
+    status = read_run(run)
+    assert status.wrong_value_share == 0.75
+    print_status(status)
+    shown = capsys.readouterr().out
+    assert "75.0 % of 4 executed are wrong" in shown
+    assert "\x1b[31m" not in shown
+
+
+def test_what_stands_in_for_a_data_set_is_said_as_long_as_it_does(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "synthetic problems stand in: mbpp cannot be read: \x1b[31mno hub"
+    play(run, {"iteration": 1, "round": 1, "time": 1.0, "problems/stand_ins": "of an earlier start"})
+    node(run, pid=os.getpid(), stand_ins=why)  # it has begun and written no row yet
+    assert read_run(run).stand_ins == why
+    print_status(read_run(run))
+    shown = capsys.readouterr().out
+    assert "synthetic problems stand in: mbpp cannot be read" in shown and "\x1b[31m" not in shown
+    assert "synthetic problems stand in" in plain_line(read_run(run))
+    rows = [
+        {"iteration": 2, "time": time.time(), "problems/stand_ins": "mbpp is lost"},
+        {"iteration": 3, "time": time.time()},
+    ]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(rows[0]) + "\n")
+    assert read_run(run).stand_ins == "mbpp is lost"
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(rows[1]) + "\n")
+    assert read_run(run).stand_ins == ""
+
+
+def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play(run, {"iteration": 1, "round": 1})
+    store = OutboxStore(run / "outbox-5-abc.db", durable=True)
+    for round_number in range(3):
+        store.add(round_number, 0.5, None)
+        store.seal(round_number)
+    first, second, _ = store.unsettled()
+    store.settle(first, "accepted", hash="0x1")
+    store.settle(second, "refused", reason="the round has not been opened\x1b[31m")
+    store.close()
+    sent = read_run(run).submissions
+    assert sent and (sent.accepted, sent.pending, sent.refused) == (1, 1, 1)
+    print_status(read_run(run))
+    shown = capsys.readouterr().out
+    assert "1 accepted, 1 pending, 1 refused" in shown and "1 times: the round has not been opened" in shown
+    assert "\x1b[31m" not in shown
+
+
+def test_an_outbox_that_cannot_be_read_is_a_problem_and_not_an_absence(run: Path) -> None:
+    (run / "outbox-5-abc.db").write_bytes(b"not a database" * 100)
+    sent = read_run(run).submissions
+    assert sent and "cannot be read" in sent.problem
+
+
+def test_the_newest_run_is_taken_or_the_one_that_is_named(run: Path) -> None:
+    base = run.parent
+    shutil.copytree(run, base / "two")
+    os.utime(base / "two" / "run.json", (1, 1))
+    assert newest_run(base, "") == run
+    assert newest_run(base, "two") == base / "two"
+    with pytest.raises(ConfigError, match="three"):
+        newest_run(base, "three")
+    with pytest.raises(ConfigError, match="codezero run"):
+        newest_run(base / "nowhere", "")
+
+
+def test_the_command_prints_json_and_tells_what_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play(run, {"iteration": 7, "round": 1})
+    assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
+    assert json.loads(capsys.readouterr().out)["iteration"] == 7
+    assert main(["status", f"run.directory={run.parent / 'nothing'}"]) == 2
+
+
+KEYS = {
+    *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
+    *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
+    *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
+    *("problems", "wrong_value_share", "stand_ins"),
+}
+
+
+def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exam = {"eval/average_at_8": 0.5, "eval/ci_low": 0.4, "eval/ci_high": 0.6, "eval/source": "executed"}
+    play(run, {"iteration": 7, "round": 1, **exam})
+    OutboxStore(run / "outbox-5-abc.db", durable=True).close()
+    assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {*told} == KEYS
+    assert {*told["submissions"]} == {"collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
+    assert (told["executed_samples"], told["executed_low"], told["executed_source"]) == (8, 0.4, "executed")
+    assert "executed average@8 50.0 % [40.0, 60.0]" in plain_line(read_run(run))
+
+
+def node(run: Path, **told: Any) -> None:
+    (run / "node.json").write_text(json.dumps({"peer_id": PEER, "began": time.time(), "stopped": None} | told))
+
+
+def test_the_first_line_says_what_is_wrong(run: Path) -> None:
+    first, now = {"iteration": 1, "seconds": 1.0, "time": time.time() - 1000}, os.getpid()
+    play(run, first)
+    assert "running, but no step for 1000 s" in headline(read_run(run)).plain
+    play(run, first | {"time": time.time(), "judge/unavailable_share": 1.0})
+    assert "running, but the judge does not answer: nothing is learned" in headline(read_run(run)).plain
+    play(run, first | {"time": time.time()})
+    assert " · running · " in headline(read_run(run)).plain and read_run(run).problem == ""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    node(run, pid=ended.pid)
+    assert "not running: the process of the run is gone" in headline(read_run(run)).plain
+    node(run, pid=now, stopped="stopped by an error")
+    assert "not running: the run was stopped by an error" in headline(read_run(run)).plain
+    node(run, pid=now, stopped="max_iterations reached")
+    assert "not running: max_iterations reached" in headline(read_run(run)).plain and read_run(run).problem == ""
+
+
+def test_another_process_with_the_number_of_a_dead_one_is_not_it(run: Path) -> None:
+    mine = start_of(os.getpid())
+    assert mine is not None and is_there(os.getpid(), mine) and not is_there(os.getpid(), mine - 1)
+    play(run, {"iteration": 1, "time": time.time()})
+    node(run, pid=os.getpid(), start_ticks=mine)
+    assert read_run(run).running
+    node(run, pid=os.getpid(), start_ticks=mine - 1)
+    assert not read_run(run).running
+
+
+def test_a_process_that_nobody_has_buried_is_dead() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as ended:
+        assert ended.stdout is not None and ended.stdout.read() == b""  # it has closed all
+        deadline = time.monotonic() + 180
+        while is_there(ended.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_watching_elsewhere_than_on_a_terminal_writes_lines(run: Path) -> None:
+    play(run, {"iteration": 1, "round": 1, "time": time.time()})
+    words = [sys.executable, "-m", "codezero", "status", "--watch", "--every", "0.2", f"run.directory={run.parent}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None and "iteration 1 " in watching.stdout.readline()
+            play(run, {"iteration": 2, "round": 1, "time": time.time()})
+            while "iteration 2 " not in (line := watching.stdout.readline()):
+                assert "iteration 1 " in line
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(120) == 130
+        finally:
+            watching.kill()
+
+
+def test_watching_on_a_terminal_redraws_one_page(run: Path) -> None:
+    play(run, {"iteration": 1, "round": 1, "time": time.time()})
+    master, slave = pty.openpty()
+    words = [sys.executable, "-m", "codezero", "status", "--watch", "--every", "0.2", f"run.directory={run.parent}"]
+    with subprocess.Popen(words, stdout=slave, env=os.environ | {"TERM": "xterm", "COLUMNS": "100"}) as watching:
+        os.close(slave)
+        shown, deadline = b"", time.monotonic() + 180
+        try:
+            while shown.count(b"peer id") < 2:
+                assert time.monotonic() < deadline
+                if select.select([master], [], [], 1)[0]:
+                    shown += os.read(master, 65536)
+            watching.send_signal(signal.SIGTERM)
+            while read_terminal(master):  # a terminal that nobody reads holds up whoever writes to it
+                pass
+            assert watching.wait(120) == 0
+        finally:
+            watching.kill()
+            os.close(master)
+    assert b"\x1b[1A" in shown, "it was not drawn in place"
+
+
+def test_watching_too_often_or_nothing_is_refused(run: Path) -> None:
+    assert main(["status", "--watch", "--every", "0", f"run.directory={run.parent}"]) == 2
+    assert main(["status", "--watch", f"run.directory={run.parent / 'nothing'}"]) == 2
+
+
+def test_a_wallet_is_made_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "passphrase").write_text("a long enough passphrase\n")
+    (tmp_path / "key").write_text("11" * 32)
+    for name in ("passphrase", "key"):
+        (tmp_path / name).chmod(0o600)
+    settings = [f"chain.wallet={tmp_path / 'w.json'}", f"chain.passphrase_file={tmp_path / 'passphrase'}"]
+    assert main(["wallet", "import", "--json", "--key-file", str(tmp_path / "key"), *settings]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert main(["wallet", "show", "--json", *settings]) == 0
+    assert json.loads(capsys.readouterr().out) == made
+    assert made["address"] == "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"
+    assert main(["wallet", "create", *settings]) == 2
+    assert "never overwritten" in capsys.readouterr().err

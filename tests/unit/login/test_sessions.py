@@ -1,0 +1,165 @@
+"""A login lasts across restarts and for its time, and ends when its owner says so, from wherever he says it."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from builders.login import page
+from fakes.authenticator import Authenticator
+
+from codezero.errors import LoginError
+from codezero.login.login import log_out
+from codezero.login.store import Folder
+
+DAY = 86_400
+
+
+def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_sites(tmp_path: Path) -> None:
+    with page(tmp_path) as tab:
+        tab.claim_with(Authenticator())
+        _, *attributes = tab.cookies[-1].split("; ")
+        assert sorted(attributes) == ["HttpOnly", f"Max-Age={30 * DAY}", "Path=/", "SameSite=Strict"]
+
+
+def test_logout_ends_one_session_and_leaves_the_node_signing(tmp_path: Path) -> None:
+    key = Authenticator()
+    with page(tmp_path) as tab:
+        tab.claim_with(key)
+        first = tab.cookie
+        tab.log_in_with(key)
+        left = tab.post("/api/logout", {"lock": False}).json
+        assert not left["logged_in"] and left["unlocked"] and "Max-Age=0" in tab.cookies[-1]
+        tab.cookie = first
+        assert tab.state()["logged_in"]
+
+
+def test_a_lock_ends_all_sessions_and_needs_one(tmp_path: Path) -> None:
+    key = Authenticator()
+    with page(tmp_path) as tab:
+        tab.claim_with(key)
+        first = tab.cookie
+        tab.cookie = ""
+        assert tab.post("/api/logout", {"lock": True}).status == 401 and tab.state()["unlocked"]
+        tab.log_in_with(key)
+        tab.post("/api/logout", {"lock": True})
+        tab.cookie = first
+        assert not tab.state()["logged_in"] and not tab.state()["unlocked"]
+        assert not (tmp_path / "unlocked.json").exists() and not (tmp_path / "device.key").exists()
+
+
+def test_another_process_logs_out_while_the_server_runs(tmp_path: Path) -> None:
+    with page(tmp_path) as tab:
+        tab.claim_with(Authenticator())
+        assert log_out(tmp_path)
+        state = tab.state()
+        assert (state["claimed"], state["logged_in"], state["unlocked"]) == (True, False, False)
+        assert not log_out(tmp_path)
+
+
+def test_logging_out_of_nothing_is_no_error(tmp_path: Path) -> None:
+    assert not log_out(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_session_and_key_expire(tmp_path: Path) -> None:
+    with page(tmp_path) as tab:
+        tab.claim_with(Authenticator())
+        tab.clock.step = 0.0
+        tab.clock.now += 30 * DAY - 1
+        assert tab.state()["logged_in"] and tab.state()["unlocked"]
+        tab.clock.now += 1
+        assert not tab.state()["logged_in"] and not tab.state()["unlocked"]
+        assert not (tmp_path / "unlocked.json").exists()
+
+
+def test_an_expiry_written_later_opens_nothing(tmp_path: Path) -> None:
+    with page(tmp_path) as tab:
+        tab.claim_with(Authenticator())
+        unlocked = tmp_path / "unlocked.json"
+        unlocked.write_bytes(unlocked.read_bytes().replace(b'"expires":1', b'"expires":2'))
+        assert not tab.state()["unlocked"]
+
+
+@pytest.mark.parametrize("lost", ["device.key", "unlocked.json"])
+def test_either_file_alone_opens_nothing(tmp_path: Path, lost: str) -> None:
+    key = Authenticator()
+    with page(tmp_path) as tab:
+        tab.claim_with(key)
+        (tmp_path / lost).unlink()
+        assert not tab.state()["unlocked"]
+        assert tab.log_in_with(key).json["unlocked"]
+
+
+def test_sessions_are_bounded_and_the_oldest_ends_first(tmp_path: Path) -> None:
+    key = Authenticator()
+    with page(tmp_path) as tab:
+        tab.claim_with(key)
+        cookies = [tab.cookie]
+        for _ in range(32):
+            tab.log_in_with(key)
+            cookies.append(tab.cookie)
+        alive = []
+        for tab.cookie in cookies:
+            alive.append(tab.state()["logged_in"])
+        assert alive == [False] + [True] * 32
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "\x80", '"', "a" * 5000])
+def test_another_cookie_opens_nothing(tmp_path: Path, cookie: str) -> None:
+    with page(tmp_path) as tab:
+        tab.claim_with(Authenticator())
+        answer = tab.get("/api/session", Cookie=f"codezero_session={cookie}")
+        assert answer.status == 200 and not answer.json["logged_in"] and answer.json["address"] is None
+
+
+def test_folder_and_files_are_their_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with page(tmp_path / "login") as tab:
+            tab.claim_with(Authenticator())
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "login").iterdir()}
+    names = {"owner.json", "unlocked.json", "device.key", "sessions.json", "node.token", "login.lock"}
+    assert modes == dict.fromkeys(names, 0o600)
+    assert stat.S_IMODE((tmp_path / "login").stat().st_mode) == 0o700
+
+
+def test_an_open_folder_is_closed_and_an_open_file_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with page(tmp_path) as tab:
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+        tab.claim_with(Authenticator())
+        (tmp_path / "owner.json").chmod(0o644)
+        refused = tab.get("/api/session")
+        assert refused.status == 503 and "chmod 600" in refused.error
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 5000, b"x" * 70_000, b'{"version":2}'])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    with page(tmp_path) as tab:
+        tab.claim_with(Authenticator())
+        for name in ("owner.json", "unlocked.json", "sessions.json"):
+            whole = (tmp_path / name).read_bytes()
+            (tmp_path / name).write_bytes(content)
+            refused = tab.get("/api/session")
+            if (name, content) != ("sessions.json", b"{}"):
+                assert refused.status == 503 and str(tmp_path / name) in refused.error
+            (tmp_path / name).write_bytes(whole)
+        assert tab.state()["logged_in"]
+
+
+def test_no_file_is_written_over_and_none_left_half(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert folder.create("a", b"1") and not folder.create("a", b"2")
+    assert folder.read("a") == b"1" and folder.read("b") is None
+    (tmp_path / "c").mkdir()
+    with pytest.raises(LoginError, match="cannot be written"):
+        folder.write("c", b"3")
+    with pytest.raises(LoginError, match="cannot be read"):
+        folder.read("c")
+    os.mkfifo(tmp_path / "d", 0o600)
+    with pytest.raises(LoginError, match="not a regular file"):
+        folder.read("d")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c", "d"]

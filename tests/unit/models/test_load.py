@@ -1,0 +1,191 @@
+"""Loading: what is right loads, what is wrong is named in one line with a remedy."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from unit.models.test_sampler import small_tokenizer, tiny_model
+
+from codezero.errors import ModelError
+from codezero.models.fast_decode import is_lean
+from codezero.models.load import load_model
+from codezero.models.sampler import Sampler
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    tiny_model().half().save_pretrained(tmp_path)
+    small_tokenizer().save_pretrained(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    """Another architecture, whose tokenizer class adds no tokens of its own."""
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    config = LlamaConfig(vocab_size=320, hidden_size=16, intermediate_size=16, num_hidden_layers=1, **heads)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    small_tokenizer().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def refusal(name: str | Path, **options: str) -> str:
+    with pytest.raises(ModelError) as caught:
+        load_model(str(name), role="solver", **options)
+    message = str(caught.value)
+    assert message.startswith("solver: ") and "\n" not in message
+    return message
+
+
+def edit(path: Path, **changes: object) -> None:
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+def test_half_precision_weights_become_float32_on_the_cpu(directory: Path):
+    loaded = load_model(str(directory), device="cpu", role="solver")
+    assert loaded.model.dtype == torch.float32
+    assert torch.equal(loaded.model.model.norm.weight, tiny_model().half().float().model.norm.weight)
+    assert loaded.device == torch.device("cpu") and loaded.name == str(directory)
+    assert loaded.stop_ids == (0,) and loaded.pad_id == 0
+
+
+def test_only_a_model_for_training_takes_gradients(directory: Path):
+    frozen = load_model(str(directory), role="judge")
+    policy = load_model(str(directory), role="solver", for_training=True)
+    assert not any(p.requires_grad for p in frozen.model.parameters()) and not frozen.model.training
+    assert all(p.requires_grad for p in policy.model.parameters()) and policy.model.training
+
+
+def test_an_explicit_precision_is_kept(directory: Path):
+    assert load_model(str(directory), device="cpu", precision="bfloat16", role="solver").model.dtype == torch.bfloat16
+
+
+def test_a_missing_pad_token_is_the_eos(llama: Path):
+    edit(llama / "tokenizer_config.json", pad_token=None)
+    assert load_model(str(llama), device="cpu", role="solver").pad_id == 0
+
+
+def test_another_architecture_samples_too(llama: Path):
+    loaded = load_model(str(llama), device="cpu", role="solver")
+    assert not is_lean(loaded.model)
+    made = Sampler(loaded)
+    groups = made.sample(["a", "b c d"], group_size=2, max_new_tokens=5, temperature=1.0, generator_seed=0)
+    assert [len(group) for group in groups] == [2, 2]
+
+
+def test_more_than_one_token_may_end_a_completion(directory: Path):
+    edit(directory / "generation_config.json", eos_token_id=[7, 0])
+    loaded = load_model(str(directory), device="cpu", role="solver")
+    assert loaded.stop_ids == (0, 7)
+    made = Sampler(loaded)
+    for completion in made.sample(["x"], group_size=200, max_new_tokens=30, temperature=1.5, generator_seed=0)[0]:
+        assert completion.finished == (completion.token_ids[-1] in (0, 7))
+        assert not {0, 7} & set(completion.token_ids[:-1])
+
+
+def test_what_is_no_model_is_named(tmp_path: Path):
+    assert "no config.json" in refusal(tmp_path)
+    assert "not a directory" in refusal(tmp_path / "nowhere")
+    assert "not a directory" in refusal("./nowhere")
+    (tmp_path / "file").write_text("")
+    assert "not a directory" in refusal(tmp_path / "file")
+
+
+def test_an_unreachable_hub_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    message = refusal("nobody/never-existed")
+    assert "nobody/never-existed" in message and "check the id and the network" in message
+
+
+def test_a_tokenizer_without_chat_template_is_refused(directory: Path):
+    (directory / "chat_template.jinja").unlink()
+    assert "no chat template" in refusal(directory)
+
+
+def test_a_tokenizer_without_eos_is_refused(llama: Path):
+    edit(llama / "tokenizer_config.json", eos_token=None)
+    assert "no EOS" in refusal(llama)
+
+
+def test_a_missing_or_broken_tokenizer_is_named(directory: Path):
+    (directory / "tokenizer.json").write_text("{")
+    assert "cannot load the tokenizer" in refusal(directory)
+    (directory / "tokenizer.json").unlink()
+    assert "no tokenizer" in refusal(directory)
+
+
+def test_truncated_weights_are_named(directory: Path):
+    weights = directory / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "cannot load the model" in refusal(directory)
+
+
+def test_pickled_weights_are_refused(directory: Path):
+    (directory / "model.safetensors").unlink()
+    torch.save(tiny_model().state_dict(), directory / "pytorch_model.bin")
+    assert "cannot load the model" in refusal(directory)
+
+
+def test_an_unknown_architecture_is_named(directory: Path):
+    edit(directory / "config.json", model_type="no_such_thing")
+    assert "cannot load" in refusal(directory)
+
+
+def test_code_in_a_model_directory_is_not_run(directory: Path, tmp_path: Path):
+    mark = tmp_path / "ran"
+    (directory / "evil.py").write_text(f"open({str(mark)!r}, 'w')\nclass C: pass\n")
+    edit(
+        directory / "config.json",
+        model_type="evil",
+        auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.C"},
+    )
+    refusal(directory)
+    assert not mark.exists()
+
+
+def test_a_tokenizer_of_another_model_is_refused(directory: Path):
+    tiny_model(vocab_size=64).save_pretrained(directory)
+    assert "more tokens" in refusal(directory)
+
+
+def test_a_device_that_is_not_here_is_named(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "no cuda device" in refusal(directory, device="cuda")
+
+
+def qwen_half_billion(layers: int, directory: Path, vocabulary: int = 151_936) -> None:
+    """Qwen2.5-0.5B's shape with random weights; the vocabulary too, of which the tokenizer uses little."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=896,
+        intermediate_size=4_864,
+        num_hidden_layers=layers,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        max_position_embeddings=32_768,
+        rope_parameters={"rope_theta": 1_000_000.0, "rope_type": "default"},
+        tie_word_embeddings=True,
+        eos_token_id=0,
+        pad_token_id=0,
+        bos_token_id=None,
+    )
+    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
+    small_tokenizer().save_pretrained(directory)
+
+
+@pytest.mark.parametrize("layers", [1, pytest.param(24, marks=pytest.mark.slow)])
+def test_a_real_sized_model_loads_and_samples(layers: int, tmp_path: Path):
+    qwen_half_billion(layers, tmp_path)
+    loaded = load_model(str(tmp_path), device="cpu", role="solver")
+    assert not is_lean(loaded.model)
+    made = Sampler(loaded)
+    groups = made.sample(["a", "a longer one"], group_size=2, max_new_tokens=4, temperature=1.0, generator_seed=0)
+    assert [len(group) for group in groups] == [2, 2]
+    assert all(len(c.logprobs) == len(c.token_ids) > 0 for group in groups for c in group)

@@ -1,0 +1,220 @@
+"""An adapter: what it changes, what it must not, and that it comes back on its own base and on no other."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from builders.models import random_rows, save_merged, tiny_policy
+from peft import PeftModel
+from torch import Tensor
+
+from codezero.config import SolverConfig
+from codezero.errors import CheckpointError, ConfigError
+from codezero.models.fast_decode import is_lean
+from codezero.models.generation import OwnLoop
+from codezero.models.load import LoadedModel, load_model
+from codezero.models.lora import add_adapter, has_adapter, without_adapter
+from codezero.solver.batch import Batch
+from codezero.solver.learner import TrlLearner
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return saved(tmp_path / "base", seed=0)
+
+
+def saved(folder: Path, seed: int) -> Path:
+    policy = tiny_policy(seed)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def adapted(base: Path, **options: Any) -> LoadedModel:
+    settings = {"rank": 4, "alpha": 8.0} | options
+    return add_adapter(load_model(str(base), device="cpu", role="solver", for_training=True), **settings)
+
+
+def make(base: Path, **config: Any) -> TrlLearner:
+    return TrlLearner(adapted(base), SolverConfig(**({"minibatches": 1, "learning_rate": 1e-2} | config)))
+
+
+def weights(learner: TrlLearner) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in learner.policy.model.named_parameters()}
+
+
+def scores(learner: TrlLearner) -> Tensor:
+    rows = random_rows(6, seed=5)
+    told = learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+    return torch.tensor([value for one in told for value in one])
+
+
+def test_a_fresh_adapter_changes_no_logprob(base: Path):
+    plain = TrlLearner(load_model(str(base), device="cpu", role="solver", for_training=True), SolverConfig())
+    plain._packed = False  # the same path
+    assert torch.equal(scores(make(base)), scores(plain))
+
+
+def test_a_step_moves_the_adapter_and_nothing_else(base: Path):
+    learner = make(base)
+    before = weights(learner)
+    assert learner.update(Batch(tuple(random_rows(8)))).rows
+    moved = {name for name, value in weights(learner).items() if not torch.equal(value, before[name])}
+    assert moved and all(".lora_" in name for name in moved)
+    optimised = sum(p.numel() for group in learner._optimizer.param_groups for p in group["params"])
+    assert optimised == sum(value.numel() for name, value in before.items() if ".lora_" in name)
+
+
+def test_saved_loaded_and_stepped_is_as_if_nothing_had_happened(base: Path, tmp_path: Path):
+    one = make(base, minibatches=2, kl_beta=0.1)
+    one.update(Batch(tuple(random_rows(16))))
+    one.save(tmp_path / "kept")
+    other = make(base, minibatches=2, kl_beta=0.1)
+    other.load(tmp_path / "kept")
+    for seed in (3, 4):
+        rows = Batch(tuple(random_rows(16, seed=seed)))
+        assert one.update(rows) == other.update(rows)
+    assert all(torch.equal(value, weights(other)[name]) for name, value in weights(one).items())
+    kept = {path.name for path in (tmp_path / "kept/adapter").iterdir()}
+    assert kept == {"adapter_model.safetensors", "adapter_config.json", "base.json"}
+    assert not (tmp_path / "kept/model").exists()
+
+
+def test_the_leash_with_the_adapter_off_is_that_of_a_frozen_copy(base: Path):
+    learner = make(base, kl_beta=0.3)
+    reference = copy.deepcopy(learner.policy.model)
+    learner.update(Batch(tuple(random_rows(8))))
+    batch = Batch(tuple(random_rows(8, seed=7)))
+    told = copy.deepcopy(weights(learner)), learner.update(batch).loss
+    other = make(base, kl_beta=0.3)
+    other.update(Batch(tuple(random_rows(8))))
+    other._reference = reference.requires_grad_(False).eval()
+    assert all(torch.equal(value, told[0][name]) for name, value in weights(other).items())
+    assert other.update(batch).loss == pytest.approx(told[1], abs=1e-6)
+    free = make(base)
+    free.update(Batch(tuple(random_rows(8))))
+    assert free.update(batch).loss != pytest.approx(told[1], abs=1e-6)  # the leash does pull
+
+
+def test_switched_off_it_is_the_base_and_on_again_it_learns_on(base: Path):
+    learner = make(base)
+    first = scores(learner)
+    learner.update(Batch(tuple(random_rows(8))))
+    second = scores(learner)
+    assert not torch.allclose(first, second, atol=1e-3)
+    with without_adapter(learner.policy.model):
+        assert torch.equal(scores(learner), first)
+    assert torch.equal(scores(learner), second)
+    assert learner.update(Batch(tuple(random_rows(8)))).grad_norm
+
+
+def test_the_sampler_draws_from_the_adapted_policy(base: Path, tmp_path: Path):
+    learner = make(base, learning_rate=0.1)
+    learner.update(Batch(tuple(random_rows(8))))
+    assert has_adapter(learner.policy.model) and not is_lean(learner.policy.model)
+    drawn = OwnLoop(learner.policy).draw([(1, 2, 258)], 8, 6, 1.0, seed=0)
+    told = learner.logprobs([(1, 2, 258)] * 8, [ids for ids, _ in drawn])
+    with without_adapter(learner.policy.model):
+        plain = learner.logprobs([(1, 2, 258)] * 8, [ids for ids, _ in drawn])
+    for (_, sampled), now, then in zip(drawn, told, plain, strict=True):
+        assert sampled == pytest.approx(now, abs=1e-4)
+        assert sampled != pytest.approx(then, abs=1e-3)
+
+
+def test_it_can_be_merged_into_an_ordinary_model(base: Path, tmp_path: Path):
+    learner = make(base)
+    learner.update(Batch(tuple(random_rows(8))))
+    save_merged(learner.policy, tmp_path / "merged")
+    merged = load_model(str(tmp_path / "merged"), device="cpu", role="solver", for_training=True)
+    assert not has_adapter(merged.model)
+    assert torch.allclose(scores(TrlLearner(merged, SolverConfig())), scores(learner), atol=1e-4)
+    before = tiny_policy().model.state_dict()
+    assert merged.model.state_dict().keys() == before.keys()
+    assert torch.equal(merged.model.model.embed_tokens.weight, before["model.embed_tokens.weight"])
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
+def test_peft_itself_reads_the_adapter(base: Path, tmp_path: Path):
+    learner = make(base)
+    learner.update(Batch(tuple(random_rows(8))))
+    learner.save(tmp_path / "kept")
+    read = PeftModel.from_pretrained(tiny_policy().model, str(tmp_path / "kept/adapter"))
+    ids = torch.tensor([[3, 4, 5, 258]])
+    assert torch.allclose(read(input_ids=ids).logits, learner.policy.model(input_ids=ids).logits, atol=1e-6)
+
+
+def test_another_base_is_refused_by_name(base: Path, tmp_path: Path):
+    make(base).save(tmp_path / "kept")
+    other = make(saved(tmp_path / "other", seed=1))
+    with pytest.raises(CheckpointError, match=r"was trained on .*base \(weights .*other \(weights"):
+        other.load(tmp_path / "kept")
+
+
+def test_the_same_base_elsewhere_is_the_same(base: Path, tmp_path: Path):
+    one = make(base)
+    one.update(Batch(tuple(random_rows(8))))
+    one.save(tmp_path / "kept")
+    other = make(saved(tmp_path / "moved", seed=0))
+    other.load(tmp_path / "kept")
+    assert torch.equal(scores(one), scores(other))
+
+
+def test_adapter_and_whole_weights_are_not_mixed_up(base: Path, tmp_path: Path):
+    make(base).save(tmp_path / "adapter")
+    whole = TrlLearner(tiny_policy(), SolverConfig())
+    whole.save(tmp_path / "whole")
+    with pytest.raises(CheckpointError, match=r"model\.train=lora"):
+        whole.load(tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match="whole weights"):
+        make(base).load(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", ["adapter/adapter_model.safetensors", "adapter/base.json", "optimizer.safetensors"])
+@pytest.mark.parametrize("how", ["gone", "cut"])
+def test_a_damaged_adapter_is_refused(base: Path, tmp_path: Path, name: str, how: str):
+    learner = make(base)
+    learner.update(Batch(tuple(random_rows(4))))
+    learner.save(tmp_path / "kept")
+    path = tmp_path / "kept" / name
+    path.write_bytes(path.read_bytes()[:-20]) if how == "cut" else path.unlink()
+    with pytest.raises(CheckpointError):
+        make(base).load(tmp_path / "kept")
+
+
+def test_an_adapter_of_another_rank_is_refused(base: Path, tmp_path: Path):
+    TrlLearner(adapted(base, rank=2), SolverConfig()).save(tmp_path / "kept")
+    with pytest.raises(CheckpointError, match="rank"):
+        make(base).load(tmp_path / "kept")
+
+
+def test_targets_are_checked_and_the_head_takes_none(base: Path):
+    assert adapted(base, targets=["q_proj", "v_proj"]).base is not None
+    for target, said in (("q_prj", "no linear layer"), ("lm_head", "output head")):
+        with pytest.raises(ConfigError, match=said):
+            adapted(base, targets=[target])
+
+
+def test_a_half_precision_base_stays_and_the_adapter_is_float32(base: Path):
+    policy = load_model(str(base), device="cpu", precision="bfloat16", role="solver", for_training=True)
+    learner = TrlLearner(add_adapter(policy, rank=2, alpha=4.0), SolverConfig(minibatches=1))
+    assert learner.update(Batch(tuple(random_rows(8)))).grad_norm
+    kinds = {".lora_" in name: value.dtype for name, value in weights(learner).items()}
+    assert kinds == {True: torch.float32, False: torch.bfloat16}
+
+
+def test_activations_may_be_recomputed_through_an_adapter(base: Path):
+    batch = Batch(tuple(random_rows(8)))
+    one, other = make(base), TrlLearner(
+        adapted(base), SolverConfig(minibatches=1, learning_rate=1e-2), activation_checkpointing=True
+    )  # fmt: skip
+    assert one.update(batch).grad_norm == pytest.approx(other.update(batch).grad_norm, rel=1e-5)
+    assert all(torch.allclose(value, weights(other)[name], atol=1e-6) for name, value in weights(one).items())
+
+
+def test_the_base_is_named_in_the_checkpoint(base: Path, tmp_path: Path):
+    make(base).save(tmp_path / "kept")
+    told = json.loads((tmp_path / "kept/adapter/base.json").read_text())
+    assert told["name"] == str(base) and len(told["digest"]) == 64

@@ -1,0 +1,238 @@
+"""How a run's metrics are followed: exactly, once, within fixed memory, whatever happens to the file."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from builders.api_server import full_row, monitor, played
+from builders.monitor import exam_row, row
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.inspection.run_files import RunFiles
+from codezero.monitor import reader
+from codezero.monitor import run_state as history
+from codezero.monitor.metrics_file import CHUNK, FILE_NAME, MAX_LINE, MetricsFile, Tail
+from codezero.monitor.run_state import Fold, History
+from codezero.monitor.run_types import MAX_POINTS
+from codezero.monitor.series import Averaged, Thinned
+
+OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
+
+
+def write(folder: Path, *rows: object, mode: str = "a") -> Path:
+    path = folder / FILE_NAME
+    with path.open(mode) as stream:
+        stream.writelines(json.dumps(one) + "\n" for one in rows)
+    return path
+
+
+def rows(first: int, last: int) -> list[dict[str, object]]:
+    return [dict(row(iteration, iteration / 1000)) for iteration in range(first, last + 1)]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=3_000))
+def test_a_curve_of_any_length_has_few_points_and_the_same_mean(values: list[float]) -> None:
+    curve = Averaged()
+    for place, value in enumerate(values):
+        curve.add(place, value)
+    points = curve.points
+    assert len(points) <= MAX_POINTS and [x for x, _ in points] == sorted(x for x, _ in points)
+    assert curve.newest == (values[-1] if values else None)
+    if values:
+        assert min(values) - 1 <= min(y for _, y in points) and max(y for _, y in points) <= max(values) + 1
+
+
+def test_a_curve_passes_over_what_is_no_number() -> None:
+    curve = Averaged()
+    for value in (1.0, float("nan"), float("inf"), 10**400, 3.0):
+        curve.add(0, value)
+    assert curve.points == [(0, 1.0), (0, 3.0)]
+
+
+@given(st.integers(0, 2_000), st.integers(2, 50))
+def test_thinned_items_keep_the_first_and_the_newest(count: int, most: int) -> None:
+    items = Thinned[int](most)
+    for number in range(count):
+        items.add(number)
+    kept = items.items
+    assert len(kept) <= most and kept == sorted(set(kept))
+    assert not count or (kept[0], kept[-1]) == (0, count - 1)
+
+
+def test_only_what_was_appended_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, *rows(1, 500))
+    followed = History(tmp_path)
+    assert followed.read().last["iteration"] == 500
+    parsed: list[bytes] = []
+    parse = history._row
+    monkeypatch.setattr(history, "_row", lambda line: parsed.append(line) or parse(line))
+    assert followed.read().last["iteration"] == 500 and not parsed
+    write(tmp_path, *rows(501, 502))
+    assert followed.read().last["iteration"] == 502 and len(parsed) == 2
+
+
+def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, *rows(1, 3))
+    whole = path.read_bytes()
+    followed = History(tmp_path)
+    for cut in range(1, 40):
+        path.write_bytes(whole[:-cut])
+        assert followed.read().last["iteration"] == 2
+        path.write_bytes(whole)
+        assert followed.read().last["iteration"] == 3
+        followed = History(tmp_path)
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(tmp_path: Path) -> None:
+    played(tmp_path, 14).close("asked to stop")
+    followed = History(tmp_path)
+    assert followed.read().series["reward"].points[-1][0] == 14
+    resumed = monitor(tmp_path)
+    resumed.started(12)
+    assert [x for x, _ in followed.read().series["reward"].points] == list(range(1, 13))
+    resumed.observe(13, full_row(13), [])
+    fold = followed.read()
+    assert fold.last["iteration"] == 13 and [exam.iteration for exam in fold.exams.items] == [0, 10]
+    resumed.close("asked to stop")
+
+
+@pytest.mark.parametrize("keep", ["longer", "same", "shorter", "gone"])
+def test_a_file_that_was_written_anew_in_place_is_noticed(tmp_path: Path, keep: str) -> None:
+    path = write(tmp_path, *rows(1, 20))
+    followed = History(tmp_path)
+    followed.read()
+    size = path.stat().st_size
+    if keep == "gone":
+        path.unlink()
+        assert followed.read().last == {}
+    other = [one | {"reward/mean": 0.9} for one in rows(101, {"longer": 140, "shorter": 105}.get(keep, 120))]
+    write(tmp_path, *other, mode="w")
+    if keep == "same":
+        content = path.read_bytes()
+        path.write_bytes(content[:size] if len(content) >= size else content.ljust(size - 1) + b"\n")
+        assert path.stat().st_size == size
+    points = followed.read().series["reward"].points
+    assert points[0] == (101, 0.9)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"\x00" * 9, b"{", b"[" * 60_000, b'{"iteration": "x"}', b"null", b"\xff", b'{"iteration": 1e400}', b"", b"[]",
+     b'{"iteration": -1}', b'{"iteration": 99999999999999999999}', b'{"iteration": NaN}', b"x" * (MAX_LINE + 5),
+     b"y" * (CHUNK + MAX_LINE)],
+)  # fmt: skip
+def test_junk_is_passed_over(tmp_path: Path, junk: bytes) -> None:
+    path = write(tmp_path, *rows(1, 2))
+    with path.open("ab") as stream:
+        stream.write(junk + b"\n")
+    write(tmp_path, *rows(3, 4))
+    fold = History(tmp_path).read()
+    assert [x for x, _ in fold.series["reward"].points] == [1, 2, 3, 4]
+
+
+def test_a_value_of_another_kind_costs_itself_alone(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, {"iteration": 1, "reward/mean": [1], "train/loss": 0.5, "round": {"x": 1}, "seconds": 10**400}
+    )
+    write(tmp_path, {"iteration": 1, "round": 1, "reward/mean": 10**400, "time": 10**400})
+    path.write_text(path.read_text() + '{"iteration": 2, "reward/mean": NaN, "train/loss": 0.25}\n')
+    fold = History(tmp_path).read()
+    assert fold.series["loss"].points == [(1, 0.5), (2, 0.25)] and fold.series["reward"].newest is None
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_can_be_followed(tmp_path_factory: pytest.TempPathFactory, junk: bytes) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    (folder / FILE_NAME).write_bytes(junk)
+    followed = History(folder)
+    followed.read()
+    file = MetricsFile.open(folder)
+    file.append(row(7))
+    file.close()
+    assert followed.read().last["iteration"] == 7
+
+
+@given(st.lists(st.binary(max_size=60).map(lambda line: line.replace(b"\n", b"")), max_size=30), st.data())
+def test_lines_come_whole_in_order_and_once_however_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("tail") / "file"
+    whole = b"".join(line + b"\n" for line in lines)
+    tail, seen, place = Tail(path), list[bytes](), 0
+    while place < len(whole):
+        step = data.draw(st.integers(1, 80))
+        with path.open("ab") as stream:
+            stream.write(whole[place : place + step])
+        place += step
+        seen += tail.look()[1]
+    assert seen == lines
+
+
+def test_with_a_budget_the_beginning_and_the_end_are_read(tmp_path: Path) -> None:
+    write(tmp_path, exam_row(0, 0.25) | {"eval/source": "executed"}, *rows(1, 2_000))
+    fold = History(tmp_path, budget=40_000).read()
+    seen = [x for x, _ in fold.series["reward"].points]
+    assert (min(seen), fold.last["iteration"]) == (1, 2_000) and len(seen) < 250
+    assert fold.exams.items[0].average == 0.25
+
+
+def test_groups_of_peers_are_counted(tmp_path: Path) -> None:
+    told = {"swarm/external_judged/" + OTHER: 3, "swarm/external_used/" + OTHER: 2}
+    write(tmp_path, row(1) | told, row(2), row(3) | told)
+    share = History(tmp_path).read().shares[OTHER]
+    assert (share.judged, share.used) == (6, 4)
+
+
+def test_endless_peers_and_rounds_are_forgotten(tmp_path: Path) -> None:
+    crowd = [row(number) | {"round": number, f"swarm/external_judged/peer{number}": 1} for number in range(1, 1_500)]
+    write(tmp_path, *crowd)
+    fold = History(tmp_path).read()
+    assert (len(fold.shares), len(fold.rounds), max(fold.rounds)) == (1_000, 40, 1_499)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process cannot tell its own peak of memory apart")
+def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) -> None:
+    line = json.dumps(full_row(7) | {"padding": "x" * 200}).encode() + b"\n"
+    with (tmp_path / FILE_NAME).open("wb") as stream:
+        for start in range(0, 200_000, 1_000):
+            stream.write(
+                b"".join(line.replace(b'"iteration": 7', b'"iteration": %d' % (start + n + 1)) for n in range(1_000))
+            )
+    size = (tmp_path / FILE_NAME).stat().st_size
+    code = (
+        "import re; from pathlib import Path; from codezero.inspection.run_files import RunFiles;"
+        "most = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]);"
+        f"files = RunFiles(Path({str(tmp_path)!r})); before = most(); view = files.view('one');"
+        "print(view.iteration, len(view.series['reward']), most() - before)"
+    )
+    environment = os.environ | {"PYTHONPATH": "."}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    iteration, points, memory = map(int, done.stdout.split())
+    assert iteration == 200_000 and MAX_POINTS // 2 <= points <= MAX_POINTS
+    assert size > 150 << 20 and memory < 32 << 20
+
+
+def test_a_long_run_is_shown_before_all_of_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "GLANCE", 40_000)
+    monkeypatch.setattr(reader, "PATIENCE", 0.0)
+    write(tmp_path, *rows(1, 2_000))
+    may_go_on, read = threading.Event(), History.read
+
+    def slowly(self: History) -> Fold:
+        assert self._tail._budget is not None or may_go_on.wait(60)
+        return read(self)
+
+    monkeypatch.setattr(History, "read", slowly)
+    followed = reader.Followed(tmp_path, RunFiles)
+    glance = followed.view("one")
+    assert glance.iteration == 2_000 and glance.rounds[0].number == 200
+    may_go_on.set()
+    assert followed._caught_up.wait(60)
+    whole = followed.view("one")
+    assert [played.iterations for played in whole.rounds[1:]] == [10] * 39
+    assert whole.series["reward"] != glance.series["reward"]

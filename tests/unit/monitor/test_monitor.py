@@ -1,0 +1,320 @@
+import dataclasses
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders.monitor import PEER, after, exam_row, group, row, rows_of
+from fakes.terminal import read_terminal
+from rich.console import Console
+
+from codezero.monitor.logs import quiet_libraries
+from codezero.monitor.metrics_file import FILE_NAME, read_metrics
+from codezero.monitor.monitor import NODE_FILE, RunMonitor, setup_logging
+from codezero.monitor.plain import PlainView, plain_line
+from codezero.monitor.rollouts_db import read_page
+from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise
+from codezero.monitor.text import readable_name
+
+
+def monitor(folder: Path, view: str = "off") -> RunMonitor:
+    return RunMonitor(folder=folder, view=view, identity=PEER, swarm_kind="local", facts={"solver": "nano"})
+
+
+def played(folder: Path, upto: int, start: int = 0, view: str = "off") -> RunMonitor:
+    made = monitor(folder, view)
+    made.started(start)
+    if start == 0:
+        made.observe(0, exam_row(0, 0.2), [])
+    for iteration in range(start + 1, upto + 1):
+        measured = row(iteration) | (exam_row(iteration, 0.5) if iteration % 10 == 0 else {})
+        made.observe(iteration, measured, [group()])
+    return made
+
+
+def crashed(folder: Path, upto: int) -> None:
+    """`played` in a process that is gone before it can close anything."""
+    code = (
+        "import os, pathlib; from unit.monitor.test_monitor import played;"
+        f"monitor = played(pathlib.Path({str(folder)!r}), {upto}); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=100, check=False).returncode == 9
+
+
+def iterations(folder: Path) -> list[object]:
+    return [measured["iteration"] for measured in read_metrics(folder / FILE_NAME)]
+
+
+def test_a_resumed_run_drops_the_future_and_remembers_the_past(tmp_path: Path) -> None:
+    crashed(tmp_path, 14)
+    resumed = monitor(tmp_path)
+    resumed.started(12)
+    assert iterations(tmp_path) == list(range(13))
+    assert [exam.iteration for exam in resumed.state.exams] == [0, 10]
+    assert len(resumed.state.rewards) == 12
+    resumed.observe(13, row(13), [])
+    assert iterations(tmp_path) == list(range(14))
+    resumed.close("asked to stop")
+
+
+def test_a_run_that_never_saved_begins_again_with_one_first_exam(tmp_path: Path) -> None:
+    crashed(tmp_path, 3)
+    played(tmp_path, 2).close("asked to stop")
+    assert iterations(tmp_path) == [0, 1, 2]
+
+
+def test_the_end_leaves_a_report_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    played(tmp_path, 20, view="plain").close("max_iterations reached")
+    shown = capsys.readouterr().out
+    assert f"report: {tmp_path / 'report.md'}" in shown
+    assert "rose by 30.0 points" in shown
+    assert "return sum(numbers)" in (tmp_path / "report.md").read_text()
+
+
+def test_groups_are_kept_and_only_own_ones_are_on_the_screen(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.started(0)
+    foreign = group("a question of a peer")
+    foreign = dataclasses.replace(foreign, group=dataclasses.replace(foreign.group, peer_id="other"))
+    made.observe(1, row(1), [foreign])
+    assert made.state.problem is None
+    made.observe(2, row(2), [group("own"), foreign])
+    assert made.state.problem and made.state.problem.question == "own"
+    made.close("asked to stop")
+    assert sorted(line.question for line in read_page(tmp_path, limit=9).rollouts) == [
+        *["a question of a peer"] * 2,
+        "own",
+    ]
+
+
+def test_a_row_that_is_no_number_draws_no_picture_and_ends_no_run(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.started(0)
+    for iteration, reward in enumerate([0.5, float("nan"), float("inf"), 0.7], 1):
+        made.observe(iteration, row(iteration, reward), [])
+    assert made.state.reward == 0.7 and made.state.rewards == [0.5, 0.7]
+    made.close("asked to stop")
+
+
+def test_from_its_first_word_on_others_know_that_it_runs(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.busy("loading the libraries")
+    (only,) = summarise([tmp_path])
+    assert only.alive and only.name == readable_name(PEER)
+
+
+def test_off_is_silent_and_still_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    played(tmp_path, 2).close("asked to stop")
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "report.md").exists()
+
+
+def test_closing_twice_or_before_the_start_does_nothing(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.close("stopped by an error")
+    assert list(tmp_path.iterdir()) == []
+    made.started(0)
+    made.close("stopped by an error")
+    made.close("stopped by an error")
+
+
+def test_auto_without_a_terminal_is_plain(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from unit.monitor.test_monitor import played;"
+        f"played(Path({str(tmp_path)!r}), 10, view='auto').close('asked to stop')"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("iteration 0 ? round 0 ? executed average@8 20.0 % [17.0, 23.0]")
+    assert "\x1b" not in done.stdout
+
+
+def test_plain_lines_read_as_promised() -> None:
+    state = after(*rows_of(2), row(50, 0.71) | exam_row(50, 0.521) | {"round": 12})
+    assert plain_line(state) == (
+        "iteration 50 · round 12 · reward 0.71 · executed average@8 52.1 % [49.1, 55.1] · level 3 · 2 peers · 0.6 s"
+    )
+
+
+def test_plain_lines_are_few_but_no_exam_is_missed() -> None:
+    lines: list[str] = []
+    now = [0.0]
+    view = PlainView(lines.append, clock=lambda: now[0])
+    rows = rows_of(0)
+    view.show(after(*rows))
+    for iteration in range(5, 65):
+        now[0] += 1.0
+        rows.append(row(iteration) | (exam_row(iteration, 0.5) if iteration in (20, 21) else {}))
+        view.show(after(*rows))
+    assert sum("average@8" in line for line in lines) == 2
+    assert 5 <= len(lines) <= 9
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Path]:
+    root = logging.getLogger()
+    level = root.level
+    handlers = setup_logging(tmp_path / "logs")
+    yield tmp_path / "logs" / "swarm.log"
+    for handler in handlers:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+
+
+def test_information_goes_to_the_file_and_warnings_also_to_the_screen(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logging.getLogger("codezero.x").info("for the file")
+    logging.getLogger("codezero.x").warning("for %s", "everybody")
+    assert capsys.readouterr().err == "WARNING for everybody\n"
+    text = logs.read_text()
+    assert "INFO codezero.x for the file" in text and "WARNING codezero.x for everybody" in text
+
+
+def test_a_log_message_cannot_forge_a_line_or_drive_the_terminal(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logging.getLogger("codezero.x").warning("peer said %s", "hi\x1b[2J\n2026-01-01 INFO all is well")
+    assert len(logs.read_text().splitlines()) == 1
+    assert "\x1b" not in logs.read_text() + capsys.readouterr().err
+
+
+def test_a_traceback_keeps_its_lines(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise ValueError("boom\x1b[31m")
+    except ValueError:
+        logging.getLogger("codezero.x").exception("failed")
+    assert len(logs.read_text().splitlines()) >= 4
+    assert "\x1b" not in logs.read_text()
+    capsys.readouterr()
+
+
+def test_setting_up_twice_does_not_log_twice(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logging(logs.parent)
+    logging.getLogger("codezero.x").warning("once")
+    assert logs.read_text().count("once") == 1
+    assert capsys.readouterr().err.count("once") == 1
+    for handler in [handler for handler in logging.getLogger().handlers if handler.get_name() == "codezero"]:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+def test_libraries_with_their_own_handlers_are_sent_through_ours(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = logging.getLogger("some_library")
+    library.addHandler(logging.StreamHandler(sys.stderr))
+    library.propagate = False
+    quiet_libraries()
+    library.warning("hello")
+    assert capsys.readouterr().err == "WARNING hello\n"
+    assert "hello" in logs.read_text()
+
+
+def test_each_node_has_its_row(tmp_path: Path) -> None:
+    running, ended, unborn = (tmp_path / name for name in ("running", "ended", "unborn"))
+    for folder in (running, ended, unborn):
+        folder.mkdir()
+    still = played(running, 12)
+    played(ended, 3).close("asked to stop")
+    first, second, third = summarise([running, ended, unborn])
+    assert (first.name, first.pid, first.alive) == (readable_name(PEER), os.getpid(), True)
+    state = first.state
+    assert (state.iteration, [exam.average for exam in state.exams], state.peers) == (12, [0.2, 0.5], 2)
+    assert state.seconds_per_iteration == pytest.approx(0.6)
+    assert (second.alive, second.state.iteration) == (False, 3)
+    assert (third.name, third.pid, third.alive) == ("unborn", None, False)
+    assert (third.state.iteration, third.state.exams) == (0, [])
+    still.close("asked to stop")
+
+
+@pytest.mark.parametrize("junk", ["", "[]", "{", '{"pid": -1}', '{"pid": "1", "peer_id": 3}', '{"pid": 4194305}'])
+def test_a_node_file_that_says_nothing_is_a_node_that_does_not_run(tmp_path: Path, junk: str) -> None:
+    (tmp_path / NODE_FILE).write_text(junk)
+    (only,) = summarise([tmp_path])
+    assert not only.alive and only.state.iteration == 0
+
+
+def nodes() -> list[NodeRow]:
+    measured = row(50, 0.71) | exam_row(50, 0.521) | {"round": 12, "seconds": 0.62}
+    base = NodeRow("brave-otter", 1, True, after(exam_row(0, 0.21), exam_row(25, 0.4), measured))
+    return [base, moved(base, 1_234_567, "[bold]x"), NodeRow("calm-lynx", None, False, after())]
+
+
+def moved(node: NodeRow, iteration: int, name: str = "brave-otter") -> NodeRow:
+    return dataclasses.replace(node, name=name, state=dataclasses.replace(node.state, iteration=iteration))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_and_names_every_node(width: int) -> None:
+    console = Console(width=width, height=24, force_terminal=True, color_system=None, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(render_rows(nodes()))
+    text = captured.get()
+    assert max(map(len, text.splitlines())) <= width
+    for wanted in ("brave-otter", "calm-lynx", "[bold]x", "21.0 % → 52.1 %", "executed average@8", "1234567", "18 %"):
+        assert wanted in text, wanted
+
+
+def test_without_a_terminal_only_nodes_that_moved_are_told() -> None:
+    lines: list[str] = []
+    now = [0.0]
+    view = SwarmView("plain", write=lines.append, clock=lambda: now[0])
+    rows = nodes()
+    view.update(rows)
+    assert len(lines) == 3
+    now[0] = 1.0
+    view.update([moved(rows[0], 51), *rows[1:]])
+    assert len(lines) == 3
+    now[0] = 20.0
+    view.update([moved(rows[0], 52), *rows[1:]])
+    assert lines[3:] == [
+        "brave-otter · iteration 52 · round 12 · executed average@8 21.0 % → 52.1 % · reward 0.71 · 2 peers · 0.6 s"
+    ]
+    view.close()
+
+
+def test_the_live_table_gives_the_terminal_back() -> None:
+    stream = io.StringIO()
+    view = SwarmView("auto", console=Console(file=stream, width=80, height=24, force_terminal=True))
+    view.update(nodes())
+    view.close()
+    assert "calm-lynx" in stream.getvalue()
+    assert stream.getvalue().rfind("\x1b[?25h") > stream.getvalue().rfind("\x1b[?25l")
+
+
+def test_the_node_file_holds_no_secret(tmp_path: Path) -> None:
+    played(tmp_path, 1).close("asked to stop")
+    facts = json.loads((tmp_path / NODE_FILE).read_text())
+    assert set(facts) == {"peer_id", "pid", "start_ticks", "began", "stopped", "stand_ins", "facts"}
+    assert facts["facts"] == {"swarm": "local", "solver": "nano"}
+
+
+def test_a_warning_scrolls_by_above_the_live_view(tmp_path: Path) -> None:
+    code = (
+        "import logging; from pathlib import Path;"
+        "from unit.monitor.test_monitor import played, row, setup_logging;"
+        f"folder = Path({str(tmp_path)!r}); setup_logging(folder / 'logs'); monitor = played(folder, 3, view='auto');"
+        "logging.getLogger('x').warning('lost a peer: \\x1b[2J'); monitor.observe(4, row(4), []); monitor.close('done')"
+    )
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    master, slave = os.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=slave, stderr=slave, env=environment) as process:
+        os.close(slave)
+        shown = b"".join(iter(lambda: read_terminal(master), b"")).decode()
+    os.close(master)
+    assert process.returncode == 0, shown
+    before, _, after = shown.partition("WARNING lost a peer: ·[2J\r\n")
+    assert before.endswith("\x1b[2K")  # the old picture was wiped first
+    assert "codezero" in after.splitlines()[0]  # and drawn anew below
+    assert f"report: {tmp_path / 'report.md'}" in after.replace("\r\n", "")

@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import pytest
+from builders.monitor import after, exam_row, folded, group, learned, row, rows_of
+
+from codezero.monitor.report import NOT_MEASURED, headline, write_report
+from codezero.monitor.summaries import RunState
+from codezero.types import Metrics
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def reported(folder: Path, rows: list[Metrics], state: RunState | None = None, reason: str = "asked to stop") -> str:
+    page = write_report(folder, folded(*rows), state or after(*rows), reason)
+    assert (folder / "curve.png").read_bytes().startswith(PNG)
+    assert sorted(path.name for path in folder.iterdir()) == ["curve.png", "report.md"]
+    return page.read_text()
+
+
+def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
+    rows = [exam_row(0, 0.21), *(row(i, 0.3 + 0.01 * i) for i in range(1, 25)), row(25, 0.6) | exam_row(25, 0.52)]
+    page = reported(tmp_path, rows, learned(1, group()))
+    assert "rose by 31.0 points: 21.0 % [18.0, 24.0] to 52.0 % [49.0, 55.0]" in page
+    assert "do not overlap" in page
+    for wanted in (
+        "pass@8",
+        "|  | iteration 0 | iteration 25 |",
+        "| executed average@8 | 21.0 % [18.0, 24.0] | 52.0 % [49.0, 55.0] |",
+        "| level | iteration 0 | iteration 25 |",
+        "| 1 | 31.0 % | 62.0 % |",
+        "AUROC",
+        "12,346 tokens",
+        "2 at the end",
+        "return sum(numbers)",
+    ):
+        assert wanted in page, wanted
+    assert "./run_swarm.sh swarm up --nodes 3" in page
+    assert "./run_swarm.sh model=qwen" in page
+
+
+def test_a_rise_within_the_noise_is_not_called_one() -> None:
+    line = headline(after(*rows_of(2), exam_row(30, 0.22)).exams[::2])
+    assert "rose by 1.0 points" in line and "may be chance" in line
+
+
+def test_a_fall_is_told_too() -> None:
+    line = headline(after(exam_row(0, 0.5), exam_row(25, 0.3)).exams)
+    assert "fell by 20.0 points" in line and "do not overlap" in line
+
+
+@pytest.mark.parametrize("rows", [[], [row(1), row(2)], [row(1, None)]])
+def test_without_an_exam_it_says_so(tmp_path: Path, rows: list[Metrics]) -> None:
+    page = reported(tmp_path, rows)
+    assert page.count(NOT_MEASURED) >= 2
+    assert "rose" not in page
+
+
+def test_one_exam_is_no_comparison(tmp_path: Path) -> None:
+    page = reported(tmp_path, [exam_row(0, 0.21), row(1)])
+    assert "measured once" in page and "rose" not in page
+    assert "|  | iteration 0 |\n| --- | --- |\n| executed average@8 | 21.0 % [18.0, 24.0] |\n" in page
+    assert "| level | iteration 0 |\n| --- | --- |\n| 1 | 31.0 % |\n" in page
+    assert not [line for line in page.splitlines() if line.count("21.0 %") > 1 or line.count("iteration 0") > 1]
+
+
+def test_another_number_of_samples_keeps_its_name(tmp_path: Path) -> None:
+    page = reported(tmp_path, [exam_row(0, 0.2, n=4), exam_row(25, 0.5, n=4)])
+    assert "average@4" in page and "average@8" not in page
+
+
+def test_foreign_text_cannot_leave_its_fence_or_line(tmp_path: Path) -> None:
+    attack = "````\n# owned\n<script>x</script>\x1b[2J"
+    state = after(row(1), scored=[group(attack, (f"code ````` {attack}", "ok"), "why` | <b>\n# owned")])
+    page = reported(tmp_path, [], state)
+    assert "\x1b" not in page
+    fence = ""
+    for line in page.splitlines():
+        run = line[: len(line) - len(line.lstrip("`"))]
+        if not fence and len(run) >= 3:
+            fence = run
+        elif fence and line == fence:
+            fence = ""
+        elif not fence:
+            assert "owned" not in line or not line.startswith("#")
+            assert "<" not in line
+    assert not fence
+
+
+PROPOSED: Metrics = {
+    "proposer/written": 12, "proposer/refused_tests": 3, "proposer/refused_json": 0, "proposer/refused_size": 1,
+    "proposer/values_right": 2, "proposer/values_wrong": 28, "proposer/wrong_value_share": 28 / 30,
+    "problems/refused_near_duplicate": 4, "problems/refused": 4,
+}  # fmt: skip
+
+
+def test_what_became_of_proposals_is_told(tmp_path: Path) -> None:
+    page = reported(tmp_path, [row(1), row(2) | PROPOSED])
+    for line in (
+        "- proposals: 12 problems written, 4 refused as they came: 3 tests, 1 size",
+        "- expected values: 93.3 % of 30 executed are wrong",
+        "- problems refused: 4: 4 near duplicate",
+    ):
+        assert line in page.splitlines(), page
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"proposer/written": 1}, "claims, never executed"),
+        ({"proposer/written": 1, "proposer/values_right": 0, "proposer/values_wrong": 0}, "none executed yet"),
+    ],
+)
+def test_expected_values_that_nobody_executed_are_not_called_right(told: Metrics, said: str, tmp_path: Path) -> None:
+    assert said in reported(tmp_path, [row(1) | told])
+    assert "## Problems" not in reported(tmp_path, [row(1)])
+
+
+def test_tolerated_errors_are_counted_over_restarts(tmp_path: Path) -> None:
+    counts = [1, 1, 3, None, 1, 2]
+    rows: list[Metrics] = [row(i) | ({} if c is None else {"tolerated/SwarmError": c}) for i, c in enumerate(counts)]
+    assert folded(*rows).survived == {"SwarmError": 5}
+    assert "tolerated errors: SwarmError (5)" in reported(tmp_path, rows)
+
+
+def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
+    reported(tmp_path, [exam_row(0, 0.2)])
+    assert "50.0 %" in reported(tmp_path, [exam_row(0, 0.2), exam_row(25, 0.5)])

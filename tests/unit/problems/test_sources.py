@@ -1,0 +1,163 @@
+"""A data set as a source: its own order for each peer, nothing twice in an epoch, resumed where it was left."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders.data_sets import contests, mbpp, write
+
+from codezero.errors import ProblemError
+from codezero.problems import sources as module
+from codezero.problems.sources import DataSource
+from codezero.problems.stream import MixedStream
+from codezero.types import Problem, Source
+
+
+class Memory:
+    """Shards in memory, that can be lost, slow, or laid out anew."""
+
+    def __init__(self, *shards: list[dict], remote: bool = False) -> None:
+        self.parts = {f"shard {number}": rows for number, rows in enumerate(shards)}
+        self.remote = remote
+        self.lost = False
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def shards(self) -> list[str]:
+        self.gate.wait()
+        if self.lost:
+            raise ProblemError("the set cannot be read: lost")
+        return list(self.parts)
+
+    def rows(self, shard: str, start: int) -> Iterator[dict]:
+        yield from self.parts[shard][start:]
+
+
+def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> DataSource:
+    return DataSource("set", rows, origin=f"0 {peer}", fits=fits, counts=Counter(), wait_seconds=wait_seconds)
+
+
+def draw(source: DataSource, count: int) -> list[str]:
+    return [problem.id for problem in (source.draw() for _ in range(count)) if problem is not None]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK", 8)
+    monkeypatch.setattr(module, "REST_SECONDS", 0.0)
+
+
+def three() -> Memory:
+    return Memory(*[[mbpp(10 * shard + number) for number in range(10)] for shard in range(3)])
+
+
+def test_an_epoch_has_everything_once_and_each_peer_its_own_order():
+    ours, theirs = shelf(three()), shelf(three(), "b")
+    mine, other = draw(ours, 30), draw(theirs, 30)
+    assert len(set(mine)) == 30 and set(mine) == set(other) and mine != other
+    second = draw(ours, 30)
+    assert set(second) == set(mine) and second != mine
+
+
+@pytest.mark.parametrize("before", [0, 5, 8, 10, 29, 30, 31])
+def test_it_goes_on_where_it_was_left(before: int):
+    whole, first, second = shelf(three()), shelf(three()), shelf(three())
+    assert draw(whole, before) == draw(first, before)
+    second.restore(first.state())
+    assert draw(whole, 35) == draw(second, 35)
+
+
+def test_what_the_context_cannot_hold_and_what_comes_again_is_counted():
+    rows = Memory([mbpp(1), mbpp(1), mbpp(2), mbpp(3), {"nothing": 1}])
+    source = shelf(rows, fits=lambda problem: "case 2" not in problem.question)
+    assert len(draw(source, 2)) == 2
+    draw(source, 1)  # the next epoch
+    counts = source._counts
+    assert counts["refused_context"] >= 1 and counts["refused_duplicate"] >= 1 and counts["refused_malformed"] >= 1
+
+
+def test_a_lost_set_gives_nothing_and_goes_on_when_it_is_back(caplog: pytest.LogCaptureFixture):
+    rows = three()
+    source = shelf(rows)
+    got = draw(source, 8)
+    rows.lost = True
+    assert draw(source, 5) == [] and source._counts["outages"] == 5
+    assert sum("stand in" in record.message for record in caplog.records) == 1
+    rows.lost = False
+    assert len({*got, *draw(source, 22)}) == 30
+
+
+def test_other_shards_of_the_same_set_bring_nothing_twice():
+    rows = three()
+    source = shelf(rows)
+    got = draw(source, 13)
+    rows.parts = {"cache": [row for part in rows.parts.values() for row in part]}
+    rows_left = draw(source, 17)
+    assert len({*got, *rows_left}) == 30
+
+
+def test_a_slow_set_is_not_waited_for_twice(caplog: pytest.LogCaptureFixture):
+    rows = Memory([mbpp(1), mbpp(2)], remote=True)
+    rows.gate.clear()
+    source = shelf(rows, wait_seconds=0.05)
+    assert draw(source, 3) == []
+    assert sum("takes long" in record.message for record in caplog.records) == 1
+    rows.gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "problems":
+            thread.join(10)
+    assert len(draw(source, 2)) == 2
+
+
+def test_a_set_without_a_usable_problem_does_not_turn_for_ever(caplog: pytest.LogCaptureFixture):
+    source = shelf(Memory([{"nothing": 1}] * 20))
+    assert draw(source, 3) == []
+    assert sum("no usable problem" in record.message for record in caplog.records) == 1
+
+
+def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
+    sets = {"mbpp": three(), "code_contests": Memory(contests(20))}
+    monkeypatch.setattr("codezero.problems.stream.open_rows", sets.__getitem__)
+    stream = MixedStream(seed=0, peer_id="a", batch=8, proposer_share=0.0, sources={"mbpp": 3.0, "code_contests": 1.0})
+    assert stream.probe() == "" and "problems/stand_ins" not in stream.metrics()
+    sets["code_contests"].lost = True
+    assert stream.probe() == "problems of mbpp stand in: the set cannot be read: lost"
+    sets["mbpp"].lost = True
+    drawn = stream.next_batch([])
+    assert {problem.source for problem in drawn} == {Source.SYNTHETIC}
+    assert str(stream.metrics()["problems/stand_ins"]).startswith("synthetic problems stand in: the set cannot")
+    sets["mbpp"].lost = sets["code_contests"].lost = False
+    drawn = [problem for _ in range(4) for problem in stream.next_batch([])]
+    assert {problem.source for problem in drawn} == {Source.MBPP, Source.CODE_CONTESTS}
+    assert stream.stand_ins == "" and "problems/stand_ins" not in stream.metrics()
+
+
+def test_looking_for_a_set_reads_no_row_and_moves_no_cursor():
+    looked, plain = shelf(three()), shelf(three())
+    before = looked.state()
+    looked.probe()
+    assert looked.state() == before and draw(looked, 12) == draw(plain, 12)
+
+
+def mixed(path: Path, seed: int = 0) -> MixedStream:
+    sources = {str(path): 3.0, "synthetic": 1.0}
+    return MixedStream(seed=seed, peer_id="a", batch=8, proposer_share=0.0, sources=sources)
+
+
+def test_sources_are_mixed_by_weight_and_the_mix_is_resumed(tmp_path: Path):
+    path = write(tmp_path / "rows.jsonl", [*contests(50), *[mbpp(number) for number in range(100, 150)]])
+    whole, first, second = mixed(path), mixed(path), mixed(path)
+    drawn: list[Problem] = [problem for _ in range(10) for problem in whole.next_batch([])]
+    kinds = Counter(problem.source for problem in drawn)
+    assert 10 <= kinds[Source.SYNTHETIC] <= 30 and set(kinds) == {
+        Source.SYNTHETIC,
+        Source.MBPP,
+        Source.CODE_CONTESTS,
+    }
+    assert drawn[:24] == [problem for _ in range(3) for problem in first.next_batch([])]
+    first.save(tmp_path)
+    second.load(tmp_path)
+    assert drawn[24:] == [problem for _ in range(7) for problem in second.next_batch([])]
+    assert second.metrics() == whole.metrics()

@@ -1,0 +1,232 @@
+"""The jail: honest programs pass in it, hostile ones neither pass, nor last, nor leave anything behind."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from builders.hostile_programs import HOSTILE, HUNT, SECRET
+
+from codezero.errors import SandboxError
+from codezero.sandbox import jail
+from codezero.sandbox.base import Execution, Job, Outcome
+from codezero.sandbox.bubblewrap import BubblewrapSandbox
+
+PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
+TESTS = ("assert f(2) == 4", "assert f(-3) == -6")
+RIGHT = "def f(x):\n    return x * 2"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[BubblewrapSandbox]:
+    reason = jail.why_not()
+    if reason:
+        pytest.skip(reason)
+    with BubblewrapSandbox(seconds=1, memory_mib=160) as sandbox:
+        yield sandbox
+
+
+def job(code: str, tests: Sequence[str] = TESTS) -> Job:
+    return Job(code, tuple(tests))
+
+
+def in_jails() -> list[psutil.Process]:
+    return [
+        process for process in psutil.process_iter(["cmdline"]) if "/jail/inside.py" in (process.info["cmdline"] or [])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        (RIGHT, TESTS),
+        ("class A:\n    def g(self): return 2\nclass B(A): pass\ndef f(x): return B().g() * x", TESTS),
+        ("import heapq\ndef f(a):\n    heapq.heapify(a)\n    return heapq.heappop(a)", ["assert f([3, 1, 2]) == 1"]),
+        ("def g(n):\n    yield from range(n)\ndef f(n): return list(g(n))", ["assert f(3) == [0, 1, 2]"]),
+        ("from fractions import Fraction\ndef f(x): return int(Fraction(x, 1) * 2)", TESTS),
+        ("from collections import Counter\ndef f(s): return Counter(s)", ["assert f('aab') == {'a': 2, 'b': 1}"]),
+        ("import sys\nsys.setrecursionlimit(9999)\ndef f(n): return n and 1 + f(n - 1)", ["assert f(5000) == 5000"]),
+        (
+            "def f(x): return {frozenset([1]): (1.5, b'a', None, {2})}",
+            ["assert f(0) == {frozenset({1}): (1.5, b'a', None, {2})}"],
+        ),
+        ("def f(x): return 10 ** 6000", ["assert f(0) == 10 ** 6000"]),
+        ("def f(x): return float('nan')", ["assert f(0) != f(0)"]),
+        ("def f(x): return [float('inf'), -float('inf')]", ["assert f(0) == [float('inf'), float('-inf')]"]),
+        ("def f(a): a.sort(); return a", ["assert f([2, 1]) == [1, 2]", "xs = [3, 1]\nassert f(xs) == [1, 3]"]),
+        ("print('loud')\n" + RIGHT, TESTS),
+        ("import threading\nthreading.Thread(target=threading.Event().wait).start()\n" + RIGHT, TESTS),
+        ("# -*- coding: utf-8 -*-\ndef f(x): return 'ö' * x", ["assert f(2) == 'öö'"]),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f(x): return P(x).x * 2", TESTS),
+    ],
+)
+def test_honest_programs_pass_and_fail_when_their_answer_is_another(
+    sandbox: BubblewrapSandbox, code: str, tests: Sequence[str]
+) -> None:
+    assert sandbox.run(job(code, tests)) == Execution(PASS)
+    (first, *_) = tests
+    wrong = sandbox.run(job(code, [*tests, first.replace("assert ", "assert not (") + ")"]))
+    assert (wrong.outcome, wrong.reason) == (FAIL, f"test {len(tests) + 1} fails")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("def f(x)\n    return x", "SyntaxError"),
+        ("def f(x):\n    return y", "NameError"),
+        ("def g(x):\n    return x * 2", "NameError"),
+        ("def f(x):\n    x * 2", "test 1 fails"),
+        ("def f(x):\n    return x if x > 0 else 0", "test 1 fails"),
+        ("def f(n):\n    return f(n + 1)", "RecursionError"),
+        ("def f(n):\n    raise ValueError('\\x1b[2J' + 'long' * 1000)", "ValueError"),
+        ("\ud800", "Error"),
+        ("def f(x):\n    return [0] * 10**9", "memory limit"),
+        ("def f(x):\n    while True: pass", "time limit"),
+        ("import time\ntime.sleep(60)", "time limit"),
+    ],
+)
+def test_the_codes_own_faults_fail(sandbox: BubblewrapSandbox, code: str, reason: str) -> None:
+    execution = sandbox.run(job(code))
+    assert (execution.outcome, reason in execution.reason) == (FAIL, True), execution
+    assert len(execution.reason) <= 200 and execution.reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import numpy\n" + RIGHT,
+        "import module_of_no_name\n" + RIGHT,
+        "open('/nowhere')\n" + RIGHT,
+        "class V:\n    pass\ndef f(x): return V()",
+        "def f(x): return (i for i in [x])",
+        "def f(x): return list(range(10**6))",
+        "#" * 20000 + "\n" + RIGHT,
+    ],
+)
+def test_what_the_jail_cannot_tell_is_unknown(sandbox: BubblewrapSandbox, code: str) -> None:
+    assert sandbox.run(job(code)).outcome is UNKNOWN
+
+
+@pytest.mark.parametrize("code", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_programs_do_not_pass_and_leave_nothing(sandbox: BubblewrapSandbox, code: str) -> None:
+    execution = sandbox.run(job(code))
+    assert execution.outcome is not PASS
+    assert "AssertionError" not in execution.reason
+    _, alive = psutil.wait_procs(in_jails(), timeout=10)
+    assert not alive
+    assert sandbox.run(job(RIGHT)).outcome is PASS
+
+
+def test_nothing_the_code_can_find_says_what_it_should_return(sandbox: BubblewrapSandbox) -> None:
+    execution = sandbox.run(job(HUNT, [f"want = {SECRET}\nassert f(1) == want", f"assert f(2) in [{SECRET}]"]))
+    assert (execution.outcome, execution.reason) == (FAIL, "test 1 fails")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "/proc/self/environ",
+        "/sys",
+        "/home",
+        "/root",
+        "/var",
+        "/run",
+        str(Path.home()),
+        str(Path(__file__).parents[3]),
+    ],
+)
+def test_files_of_the_machine_cannot_be_seen(sandbox: BubblewrapSandbox, path: str) -> None:
+    assert (
+        sandbox.run(job(f"import os\ndef f(x): return os.path.exists({path!r})", ["assert not f(1)"])).outcome is PASS
+    )
+
+
+@pytest.mark.parametrize("path", ["/usr/a", "/a", "/jail/a", "/jail/main.py", "/dev/a", "/dev/shm/a", "/bin/a"])
+def test_nothing_but_tmp_can_be_written(sandbox: BubblewrapSandbox, path: str) -> None:
+    code = "def f(p):\n    try:\n        open(p, 'w')\n    except OSError:\n        return False\n    return True"
+    assert sandbox.run(job(code, [f"assert not f({path!r})", "assert f('/tmp/a')"])).outcome is PASS
+
+
+def test_the_network_cannot_be_reached(sandbox: BubblewrapSandbox) -> None:
+    code = (
+        "import socket\ndef f(host):\n    try:\n        socket.create_connection((host, 53), timeout=0.2)\n"
+        "    except OSError:\n        return False\n    return True"
+    )
+    assert sandbox.run(job(code, ["assert not f('1.1.1.1')", "assert not f('127.0.0.1')"])).outcome is PASS
+
+
+def test_the_environment_of_this_process_stays_outside(
+    sandbox: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    code = "import os\ndef f(x): return 'hunter2' in repr(os.environ) or 'SECRET_TOKEN' in os.environ"
+    assert sandbox.run(job(code, ["assert not f(1)"])).outcome is PASS
+
+
+def test_no_descriptor_of_this_process_is_open_inside(sandbox: BubblewrapSandbox) -> None:
+    number = os.open(__file__, os.O_RDONLY)
+    os.set_inheritable(number, True)
+    code = (
+        "import os\ndef f(x):\n    for n in range(64):\n        try:\n"
+        "            if b'test_no_descriptor' in os.pread(n, 10**6, 0): return True\n"
+        "        except OSError: pass\n    return False"
+    )
+    try:
+        assert sandbox.run(job(code, ["assert not f(1)"])).outcome is PASS
+    finally:
+        os.close(number)
+
+
+def test_one_program_leaves_nothing_for_the_next(sandbox: BubblewrapSandbox) -> None:
+    write = "open('/tmp/left', 'w').write('x')\n" + RIGHT
+    read = "import os\ndef f(x): return os.path.exists('/tmp/left')"
+    executed = sandbox.run_many([job(write), job(read, ["assert not f(1)"])])
+    assert [execution.outcome for execution in executed] == [PASS, PASS]
+
+
+def test_a_check_that_asks_nothing_of_the_code_does_not_excuse_code_that_fails(sandbox: BubblewrapSandbox) -> None:
+    assert sandbox.run(job("raise ValueError", ["assert 1 == 1"])).outcome is FAIL
+    assert sandbox.run(job(RIGHT, [])).outcome is UNKNOWN
+
+
+@pytest.mark.parametrize(("name", "says"), [("bwrap", "apt install bubblewrap"), ("version", "newer is needed")])
+def test_a_machine_without_bubblewrap_says_so(
+    name: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if name == "version":
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!{shutil.which('sh')}\necho bubblewrap 0.6.1\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert says in jail.why_not() or sys.platform != "linux"
+    with pytest.raises(SandboxError):
+        BubblewrapSandbox()
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("bwrap: setting up uid map: Permission denied", "AppArmor"),
+        ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "Docker"),
+        ("bwrap: Creating new namespace failed: Operation not permitted", "Docker"),
+    ],
+)
+def test_a_kernel_that_forbids_the_jail_is_reported_with_the_remedy(
+    said: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # root starts bwrap as nobody
+        program = Path(folder) / "bwrap"
+        shell = shutil.which("sh")
+        program.write_text(
+            f'#!{shell}\n[ "$1" = --version ] && echo bubblewrap 0.9.0 && exit\necho "{said}" >&2\nexit 1\n'
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", folder)
+        reason = jail.why_not()
+    assert said in reason and remedy in reason and "\n" not in reason

@@ -1,0 +1,101 @@
+"""Advantages and losses, against numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from builders.models import judged
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.grpo_loss import policy_loss
+
+from codezero.solver.advantages import advantages, group_advantages, has_spread
+from codezero.types import Status
+
+REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=16)
+
+
+@given(REWARDS, st.sampled_from(["none", "group"]))
+def test_advantages_are_centred_over_the_trainable_and_zero_elsewhere(pairs: list[tuple[float, bool]], scale: str):
+    rewards, trainable = torch.tensor([r for r, _ in pairs]), torch.tensor([t for _, t in pairs])
+    found = advantages(rewards, trainable, scale)
+    assert found.shape == rewards.shape and found.isfinite().all()
+    assert abs(float(found.sum())) < 1e-3
+    assert (found[~trainable] == 0).all()
+    if not has_spread(rewards, trainable):
+        assert (found == 0).all()
+
+
+@given(REWARDS)
+def test_a_better_reward_never_has_a_lower_advantage(pairs: list[tuple[float, bool]]):
+    rewards = torch.tensor([r for r, _ in pairs])
+    found = advantages(rewards, torch.ones(len(pairs), dtype=torch.bool))
+    order = rewards.argsort()
+    assert (found[order].diff() >= 0).all()
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, 1.0])
+def test_equal_rewards_are_exactly_nothing(reward: float):
+    """0.1 * 8 / 8 need not be 0.1 in floating point."""
+    for scale in ("none", "group"):
+        assert (advantages(torch.full((7,), reward), torch.ones(7, dtype=torch.bool), scale) == 0).all()
+
+
+def test_rounding_is_not_merit():
+    assert not has_spread(torch.tensor([0.5, 0.5 + 1e-6]), torch.tensor([True, True]))
+
+
+def test_what_cannot_be_trained_on_is_left_out_of_the_mean():
+    group = judged(
+        0, [1.0, 0.0, 0.0, 0.0], status=[Status.JUDGED, Status.JUDGED, Status.QUARANTINED, Status.UNAVAILABLE]
+    )
+    assert group_advantages(group, "none") == [0.5, -0.5, 0.0, 0.0]
+
+
+def test_a_certain_failure_is_trained_on():
+    group = judged(0, [1.0, 0.0], status=[Status.JUDGED, Status.CERTAIN_FAILURE])
+    assert group_advantages(group, "none") == [0.5, -0.5]
+
+
+def test_one_trainable_row_teaches_nothing():
+    assert group_advantages(judged(0, [1.0, 0.0], status=[Status.JUDGED, Status.UNAVAILABLE]), "none") is None
+
+
+def test_group_scale_is_one_standard_deviation():
+    found = advantages(torch.tensor([0.0, 0.0, 1.0, 1.0]), torch.ones(4, dtype=torch.bool), "group")
+    assert float(found.std()) == pytest.approx(1.0, abs=1e-3)
+
+
+def loss(
+    kind: str, ratios: list[list[float]], advantage: list[float], mask: list[list[int]], **options: float
+) -> float:
+    old = torch.zeros(len(ratios), len(ratios[0]))
+    settings = {"clip_low": 0.2, "clip_high": 0.28, "rows": len(ratios), "tokens": float(sum(map(sum, mask)))}
+    return float(
+        policy_loss(
+            kind,
+            torch.tensor(ratios).log(),
+            old,
+            torch.tensor(advantage),
+            torch.tensor(mask),
+            max_length=4,
+            **(settings | options),  # pyright: ignore
+        )
+    )
+
+
+def test_ratios_are_clipped_only_where_clipping_lowers_the_objective():
+    one = [[1]]
+    assert loss("dapo", [[2.0]], [1.0], one) == pytest.approx(-1.28)  # up far enough
+    assert loss("dapo", [[0.5]], [1.0], one) == pytest.approx(-0.5)  # may come back
+    assert loss("dapo", [[0.5]], [-1.0], one) == pytest.approx(0.8)  # down far enough
+    assert loss("dapo", [[2.0]], [-1.0], one) == pytest.approx(2.0)  # must come back
+    assert loss("cispo", [[2.0]], [1.0], one) == pytest.approx(-1.28 * math.log(2))
+
+
+def test_what_the_mean_is_taken_over():
+    ratios, advantage, mask = [[1.0, 1.0], [1.0, 1.0]], [1.0, 3.0], [[1, 1], [1, 0]]
+    assert loss("dapo", ratios, advantage, mask) == loss("bnpo", ratios, advantage, mask) == pytest.approx(-5 / 3)
+    assert loss("grpo", ratios, advantage, mask) == pytest.approx(-4 / 2)
+    assert loss("dr_grpo", ratios, advantage, mask) == pytest.approx(-5 / 8)
+    assert loss("dapo", ratios, advantage, mask, tokens=10.0) == pytest.approx(-0.5)

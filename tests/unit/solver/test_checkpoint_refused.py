@@ -1,0 +1,221 @@
+"""A checkpoint that is not this program's, not this model's, or not plain files is refused by name.
+
+Does not show: that the digests keep a forger out; they do not.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.solver.test_checkpoint import Counter
+
+from codezero.errors import CheckpointError
+from codezero.solver import manifest
+from codezero.solver.checkpoint import CheckpointStore
+from codezero.solver.manifest import BYTES_BESIDES, BYTES_PER_PARAMETER, FORMAT, PolicyFingerprint
+
+KIND = PolicyFingerprint("a" * 64, {"head.weight": (4, 2), "norm.weight": (4,)})
+
+
+def save(directory: Path, *iterations: int, fingerprint: PolicyFingerprint = KIND) -> None:
+    store = CheckpointStore(directory, 3, fingerprint=fingerprint)
+    for iteration in iterations:
+        store.save(iteration, {"part": Counter(iteration)})
+
+
+def restored(directory: Path, fingerprint: PolicyFingerprint = KIND) -> int:
+    return CheckpointStore(directory, 3, fingerprint=fingerprint).restore({"part": Counter()})
+
+
+def change(folder: Path, **said: Any) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | said))
+
+
+def of_later_version(folder: Path) -> None:
+    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT + 1, "new": [1, {"and": "unheard of"}]}))
+
+
+def of_earlier_version(folder: Path) -> None:
+    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT - 1, "parts": ["part"]}, indent=1))
+
+
+def of_other_iteration(folder: Path) -> None:
+    change(folder, iteration=7)
+
+
+def of_other_parts(folder: Path) -> None:
+    change(folder, parts=["part", "wings"])
+
+
+def of_other_tokenizer(folder: Path) -> None:
+    change(folder, tokenizer="b" * 64)
+
+
+def of_other_shape(folder: Path) -> None:
+    change(folder, parameters={"head.weight": [4, 3], "norm.weight": [4]})
+
+
+def of_other_names(folder: Path) -> None:
+    change(folder, parameters={"head.weight": [4, 2], "norm.bias": [4]})
+
+
+def unknown_field(folder: Path) -> None:
+    change(folder, extra=1)
+
+
+def deep(folder: Path) -> None:
+    (folder / "manifest.json").write_text("[" * 200_000)
+
+
+def huge_manifest(folder: Path) -> None:
+    os.truncate(folder / "manifest.json", manifest.MOST_MANIFEST_BYTES + 1)
+
+
+def cut(folder: Path) -> None:
+    os.truncate(folder / "part/inner/bulk.bin", 10)
+
+
+def swapped_bytes(folder: Path) -> None:
+    (folder / "part/inner/bulk.bin").write_bytes(b"x" * 160_000)
+
+
+def file_lost(folder: Path) -> None:
+    (folder / "part/value.json").unlink()
+
+
+def file_added(folder: Path) -> None:
+    (folder / "part/adapter_config.json").write_text("{}")
+
+
+def link_to_a_file(folder: Path) -> None:
+    kept = folder.parent / "elsewhere.json"
+    (folder / "part/value.json").rename(kept)
+    (folder / "part/value.json").symlink_to(kept)
+
+
+def link_to_a_folder(folder: Path) -> None:
+    (folder / "part/inner").rename(folder.parent / "elsewhere")
+    (folder / "part/inner").symlink_to(folder.parent / "elsewhere")
+
+
+def link_of_the_whole(folder: Path) -> None:
+    folder.rename(folder.parent / "moved")
+    folder.symlink_to(folder.parent / "moved")
+
+
+def link_as_manifest(folder: Path) -> None:
+    (folder / "manifest.json").rename(folder.parent / "elsewhere.json")
+    (folder / "manifest.json").symlink_to(folder.parent / "elsewhere.json")
+
+
+def pipe(folder: Path) -> None:
+    (folder / "part/value.json").unlink()
+    os.mkfifo(folder / "part/value.json")
+
+
+def pipe_as_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    os.mkfifo(folder / "manifest.json")
+
+
+def depth(folder: Path) -> None:
+    (folder / "part" / Path(*"abcdefghij")).mkdir(parents=True)
+
+
+def plain_file(folder: Path) -> None:
+    folder.rename(folder.parent / "moved")
+    folder.write_text("no folder")
+
+
+HARMS: list[tuple[Callable[[Path], None], str]] = [
+    (of_later_version, f"manifest.json says format {FORMAT + 1}, of a later version"),
+    (of_earlier_version, f"manifest.json says format {FORMAT - 1}, of an earlier version"),
+    (of_other_iteration, "manifest.json says iteration 7, and the folder is called 00000009"),
+    (of_other_parts, "manifest.json says parts part, wings; this node has part"),
+    (of_other_tokenizer, "manifest.json says tokenizer bbbbbbbbbbbb, and this model's is aaaaaaaaaaaa"),
+    (of_other_shape, "head.weight is [4, 3] there and [4, 2] here"),
+    (of_other_names, "only the checkpoint has norm.bias"),
+    (unknown_field, "manifest.json cannot be read: Object contains unknown field `extra`"),
+    (deep, "manifest.json cannot be read"),
+    (huge_manifest, "manifest.json has more than 8388608 bytes"),
+    (cut, "part/inner/bulk.bin has 10 bytes, and 160000 were written"),
+    (swapped_bytes, "part/inner/bulk.bin is not what was written"),
+    (file_lost, "part/value.json is missing"),
+    (file_added, "part/adapter_config.json is not in manifest.json"),
+    (link_to_a_file, "part/value.json is a link"),
+    (link_to_a_folder, "part/inner is a link"),
+    (link_of_the_whole, "00000009 is a link"),
+    (link_as_manifest, "manifest.json"),
+    (pipe, "part/value.json is neither a file nor a folder"),
+    (pipe_as_manifest, "manifest.json is no plain file"),
+    (depth, "lies deeper than 8 folders"),
+    (plain_file, "manifest.json cannot be read: Not a directory"),
+]
+
+
+@pytest.mark.parametrize(("harm", "why"), HARMS, ids=[harm.__name__ for harm, _ in HARMS])
+def test_the_previous_one_is_used_and_one_warning_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Path], None], why: str
+) -> None:
+    save(tmp_path, 8, 9)
+    harm(tmp_path / "00000009")
+    assert restored(tmp_path) == 8
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and "\n" not in record.message
+    assert "going on from checkpoint 00000008; refused: 00000009" in record.message and why in record.message
+
+
+@pytest.mark.parametrize("harm", [link_of_the_whole, plain_file, pipe])
+def test_what_was_refused_is_replaced_and_what_a_link_led_to_stays(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    save(tmp_path, 8, 9)
+    harm(tmp_path / "00000009")
+    store = CheckpointStore(tmp_path, 1, fingerprint=KIND, flush_seconds=0.0)
+    store.restore({"part": Counter()})
+    store.save(9, {"part": Counter(9)})
+    assert restored(tmp_path) == 9
+    assert harm is pipe or (tmp_path / "moved" / "manifest.json").is_file()
+
+
+def test_when_all_are_refused_the_error_says_what_to_do(tmp_path: Path) -> None:
+    save(tmp_path, 1, 2)
+    cut(tmp_path / "00000001")
+    of_earlier_version(tmp_path / "00000002")
+    with pytest.raises(CheckpointError, match=r"00000002 \(.*format 2.*00000001 \(.*--fresh.*--fork RUN") as caught:
+        restored(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_of_a_larger_model_than_it_says_is_not_read(tmp_path: Path) -> None:
+    small = PolicyFingerprint("a" * 64, {"weight": (3, 2)})
+    assert small.most_bytes == 6 * BYTES_PER_PARAMETER + BYTES_BESIDES
+    save(tmp_path, 1, fingerprint=small)
+    bulk = tmp_path / "00000001/part/inner/bulk.bin"
+    os.truncate(bulk, small.most_bytes)  # sparse: takes no room
+    files = json.loads((tmp_path / "00000001/manifest.json").read_text())["files"]
+    files["part/inner/bulk.bin"][0] = small.most_bytes
+    change(tmp_path / "00000001", files=files)
+    with pytest.raises(CheckpointError, match="one of this model can have"):
+        restored(tmp_path, small)
+
+
+def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 1)
+    monkeypatch.setattr(manifest, "MOST_FILES", 2)
+    for number in range(3):
+        (tmp_path / f"00000001/part/{number}").write_text("")
+    with pytest.raises(CheckpointError, match="more than 2 files"):
+        restored(tmp_path)
+
+
+def test_names_that_are_none_of_a_checkpoint_are_left_alone(tmp_path: Path) -> None:
+    save(tmp_path, 3)
+    for name in ("٣٣٣٣٣٣٣٣", "123", "9" * 30, "00000004.bak"):
+        (tmp_path / name).mkdir()
+    assert restored(tmp_path) == 3
+    assert len(list(tmp_path.iterdir())) == 5

@@ -1,0 +1,226 @@
+"""What was learned goes to a hub on loopback through huggingface_hub itself; a failure never stops the training."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders.monitor import exam_row, folded, row
+from fakes import hub_writer
+from fakes.hub_writer import TOKEN, Hub
+
+from codezero.config import HubConfig
+from codezero.errors import ConfigError
+from codezero.monitor.run_state import Fold
+from codezero.settings import compose
+from codezero.solver.hub_push import STATE, HubPusher, read_state, stage
+from codezero.wiring.hub import model_card, token_of
+
+SAVED = "hf_saved_by_the_user"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub, and a user who has logged in to another with the hub's own tools."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "token").write_text(SAVED)
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setenv("HF_TOKEN", SAVED)
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")  # this hub has only the older way
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with hub_writer.serving() as serving:
+        monkeypatch.setenv("HF_ENDPOINT", serving.url)
+        yield serving
+        assert (home / "token").read_text() == SAVED and {one.name for one in home.iterdir()} <= {"token"}
+
+
+def policy_in(folder: Path, *, salt: bytes = b"x") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.safetensors").write_bytes(salt * 100_000)
+    (folder / "config.json").write_text('{"model_type": "qwen2"}')
+    return folder
+
+
+def pusher(run: Path, *, seconds: float = 60.0, private: bool = True, clock: list[float] | None = None) -> HubPusher:
+    run.mkdir(exist_ok=True)
+    settings = HubConfig(repository="me/mine", private=private, every=10, seconds=seconds)
+    now = clock or [0.0]
+    return HubPusher(settings, TOKEN, run, lambda iteration: f"# card of {iteration}\n", clock=lambda: now[0])
+
+
+def done(one: HubPusher) -> None:
+    thread = one._thread  # pyright: ignore[reportPrivateUsage]
+    assert thread is not None
+    thread.join(90)
+    assert not thread.is_alive()
+
+
+def test_a_policy_is_pushed_whole_and_private_with_the_runs_own_token(hub: Hub, tmp_path: Path) -> None:
+    one = pusher(tmp_path / "run")
+    policy = policy_in(tmp_path / "run" / "checkpoints" / "00000007" / "solver" / "model")
+    one.saved(policy, 7, 3)
+    done(one)
+    assert hub.files == {
+        "README.md": b"# card of 7\n",
+        "config.json": b'{"model_type": "qwen2"}',
+        "model.safetensors": b"x" * 100_000,
+    }
+    assert hub.repositories == {"me/mine": True} and hub.tokens == {TOKEN} and hub.messages == ["round 3, iteration 7"]
+    state = read_state(tmp_path / "run")
+    assert state and (state.round, state.iteration, state.problem) == (3, 7, "") and "/commit/" in state.commit
+    assert sorted(path.name for path in policy.iterdir()) == ["config.json", "model.safetensors"]
+    one.close()
+    assert TOKEN not in (tmp_path / "run" / STATE).read_text() and TOKEN not in repr(one)
+
+
+def test_it_is_pushed_every_so_many_rounds_a_restart_included(hub: Hub, tmp_path: Path) -> None:
+    for iteration, round_number in [(1, 3), (2, 4), (3, 12), (4, 13), (5, 14)]:
+        one = pusher(tmp_path / "run")  # a restart each time
+        one.saved(policy_in(tmp_path / "p", salt=bytes([iteration])), iteration, round_number)
+        if one._thread is not None:  # pyright: ignore[reportPrivateUsage]
+            done(one)
+    assert hub.messages == ["round 3, iteration 1", "round 13, iteration 4"]
+
+
+def test_a_refusal_is_logged_once_and_tried_again_later(
+    hub: Hub, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [0.0]
+    one, policy = pusher(tmp_path / "run", clock=clock), policy_in(tmp_path / "p")
+    hub.refuses = True
+    with caplog.at_level(logging.INFO, "codezero.solver.hub_push"):
+        for tried in range(3):
+            one.saved(policy, tried, 5)
+            done(one)
+            one.saved(policy, tried, 5)  # within the pause: nothing happens
+            clock[0] += 30 * 2**tried
+        assert one.state.failures == 3 and "401" in one.state.problem and TOKEN not in one.state.problem
+        hub.refuses = False
+        one.saved(policy, 9, 6)
+        done(one)
+    said = [record.message for record in caplog.records]
+    assert len(said) == 2 and "training goes on" in said[0] and "pushed again" in said[1] and TOKEN not in str(said)
+    assert one.state.problem == "" and hub.messages == ["round 6, iteration 9"]
+
+
+def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path) -> None:
+    hub.hangs = True
+    one = pusher(tmp_path / "run", seconds=8.0)
+    one.saved(policy_in(tmp_path / "p"), 1, 1)
+    one.saved(policy_in(tmp_path / "p"), 2, 1)  # one push at a time
+    assert one.state.failures == 0, "it was waited for"
+    done(one)
+    assert "not done after 8 seconds" in one.state.problem and one.state.failures == 1
+
+
+def test_a_push_is_cut_off_when_the_run_ends(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codezero.solver.hub_push.LEAVE_SECONDS", 1.0)
+    hub.hangs = True
+    one = pusher(tmp_path / "run", seconds=600.0)
+    one.saved(policy_in(tmp_path / "p"), 1, 1)
+    one.close()
+    assert not (tmp_path / "run" / ".hub").exists() and one.state.failures == 0
+
+
+def test_a_public_repository_is_not_written_to_unless_that_is_asked(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["me/mine"] = False
+    one, policy = pusher(tmp_path / "run"), policy_in(tmp_path / "p")
+    one.saved(policy, 1, 1)
+    done(one)
+    assert "is public, and hub.private=true" in one.state.problem and hub.files == {}
+    other = pusher(tmp_path / "other", private=False)
+    other.saved(policy, 1, 1)
+    done(other)
+    assert other.state.problem == "" and len(hub.files) == 3
+
+
+def test_an_adapter_goes_without_the_paths_of_this_machine(tmp_path: Path) -> None:
+    policy = tmp_path / "adapter"
+    policy.mkdir()
+    (policy / "adapter_config.json").write_text(json.dumps({"r": 4, "base_model_name_or_path": "/home/me/models/mine"}))
+    (policy / "base.json").write_text('{"name": "/home/me/models/mine"}')
+    (policy / "adapter_model.safetensors").write_bytes(b"w")
+    stage(policy, tmp_path / "staged")
+    held = {path.name: path.read_text() for path in (tmp_path / "staged").iterdir()}
+    assert set(held) == {"adapter_config.json", "adapter_model.safetensors"} and "/home" not in str(held)
+    assert json.loads(held["adapter_config.json"])["base_model_name_or_path"] == "mine"
+    assert "/home" in (policy / "adapter_config.json").read_text()  # the checkpoint is as it was
+
+
+def test_a_policy_that_cannot_be_staged_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+    one = pusher(tmp_path / "run")
+    one.saved(tmp_path / "nowhere", 1, 1)
+    assert "cannot be made ready" in one.state.problem
+
+
+def test_a_damaged_state_is_none(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text('{"repository": 3}')
+    assert read_state(tmp_path) is None and read_state(tmp_path / "nowhere") is None
+
+
+def test_the_card_says_how_each_figure_was_measured() -> None:
+    fold = folded(*(row(at, 0.7) | exam_row(at, 0.5, reach=0.1) for at in (20, 25, 30)), row(31, 0.9))
+    config = compose(["hub.repository=me/mine", "model.solver='/home/me/m|odel'", "solver.loss=dapo"])
+    card = model_card(config, fold, 30)
+    for at in (20, 30):
+        assert f"| average@8 | executed | {at} | 0.500 | 0.400 to 0.600 |\n" in card
+    assert "| mean reward | judged | 30 | 0.700 |  |\n\n*executed*" in card and "| 25 |" not in card
+    assert "\n| seed | 0 |\n" in card + "\n" and "Nothing has been measured" not in card
+    assert "/home" not in card and "m/odel" in card and "base_model" not in card
+    first = model_card(compose(["hub.repository=me/m", "model.solver=Qwen/Q"]), Fold(), 1)
+    assert "base_model: Qwen/Q" in first and "Nothing has been measured" in first
+
+
+@pytest.mark.parametrize(
+    ("mode", "held", "said"),
+    [(0o644, "t", "chmod 600"), (0o600, "", "has none"), (0o600, "a b", "has none"), (0o600, "é", "hub.token_file")],
+)
+def test_a_token_file_that_is_open_or_empty_is_refused(mode: int, held: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(held)
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match=said):
+        token_of(HubConfig(repository="me/mine", token_file=str(path)))
+
+
+def test_a_token_comes_from_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", f" {TOKEN}\n")
+    assert token_of(HubConfig(repository="me/mine", token_variable="MINE")) == TOKEN
+    monkeypatch.delenv("MINE")
+    with pytest.raises(ConfigError, match="the variable MINE has none"):
+        token_of(HubConfig(repository="me/mine", token_variable="MINE"))
+
+
+@pytest.mark.parametrize("name", ["mine", "a/b/c", "a b/c", "../x", "/x"])
+def test_a_repository_without_an_owner_stops_the_start(name: str) -> None:
+    with pytest.raises(ConfigError, match="write OWNER/NAME"):
+        compose([f"hub.repository='{name}'"])
+
+
+@pytest.mark.parametrize(
+    "there", [pytest.param(True, id="a hub"), pytest.param(False, id="no hub", marks=pytest.mark.slow)]
+)
+def test_a_run_trains_and_pushes_and_status_says_so(there: bool, hub: Hub, tmp_path: Path) -> None:
+    settings = ["run.name=mine", "run.max_iterations=3", "monitor.view=off", "evals.problems=5", "evals.samples=2"]
+    settings += ["solver.problems_per_iteration=2", "solver.group_size=2", "evaluator.canaries=80", "chain.kind=clock"]
+    settings += ["proposer.model=off", "hub.repository=me/mine", "hub.token_variable=OURS"]
+    surroundings = os.environ | {"OURS": TOKEN} | ({} if there else {"HF_ENDPOINT": "http://127.0.0.1:9"})
+    command = [sys.executable, "-m", "codezero"]
+    ran = subprocess.run([*command, "run", *settings], cwd=tmp_path, env=surroundings, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    told = subprocess.run([*command, "status", "--json"], cwd=tmp_path, capture_output=True, text=True)
+    state = json.loads(told.stdout)["hub"]
+    if there:
+        assert state["iteration"] and not state["problem"] and {"README.md", "model.safetensors"} <= set(hub.files)
+        card = hub.files["README.md"].decode()
+        assert "| average@2 | executed | 0 |" in card and str(tmp_path) not in card
+        assert str(tmp_path) not in hub.files["config.json"].decode()
+    else:
+        assert state["round"] is None and state["failures"] == 1 and state["problem"]
+    assert not any(TOKEN in path.read_text(errors="replace") for path in tmp_path.rglob("*.json*"))
+    assert not any(TOKEN in path.read_text(errors="replace") for path in (tmp_path / "logs").rglob("*.log"))

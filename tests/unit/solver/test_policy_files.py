@@ -1,0 +1,81 @@
+"""A policy on disk: what comes back is what was saved, and what is damaged does not come back."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from builders.models import EOS, random_rows, tiny_policy
+
+from codezero.config import SolverConfig
+from codezero.errors import CheckpointError
+from codezero.models.load import LoadedModel, load_model
+from codezero.solver.batch import Batch
+from codezero.solver.learner import TrlLearner
+
+
+def make(policy: LoadedModel | None = None, **config: Any) -> TrlLearner:
+    return TrlLearner(policy or tiny_policy(), SolverConfig(**({"minibatches": 1} | config)))
+
+
+def test_loaded_is_saved_bit_for_bit_and_goes_on_the_same_way(tmp_path: Path):
+    one, other = make(minibatches=2), make(minibatches=2, policy=tiny_policy(seed=9))
+    one.update(Batch(tuple(random_rows(16))))
+    one.save(tmp_path)
+    other.load(tmp_path)
+    for seed in (3, 4):
+        rows = Batch(tuple(random_rows(16, seed=seed)))
+        assert one.update(rows) == other.update(rows)
+    pairs = zip(one.policy.model.state_dict().values(), other.policy.model.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert one.steps == other.steps == 6
+
+
+def test_a_saved_policy_is_a_model_like_any_other(tmp_path: Path):
+    learner = make()
+    learner.update(Batch(tuple(random_rows(8))))
+    learner.save(tmp_path)
+    loaded = load_model(str(tmp_path / "model"), device="cpu", role="solver")
+    for name, value in loaded.model.state_dict().items():
+        assert torch.equal(value, learner.policy.model.state_dict()[name])
+    assert loaded.tokenizer.eos_token_id == EOS
+
+
+def test_an_untrained_one_can_be_saved_and_loaded(tmp_path: Path):
+    make().save(tmp_path)
+    make(policy=tiny_policy(seed=5)).load(tmp_path)
+
+
+def test_the_learning_rate_of_the_present_run_counts(tmp_path: Path):
+    one = make(learning_rate=1e-2)
+    one.update(Batch(tuple(random_rows(4))))
+    one.save(tmp_path)
+    other = make(learning_rate=1e-5)
+    other.load(tmp_path)
+    assert {group["lr"] for group in other._optimizer.param_groups} == {1e-5}
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "optimizer.safetensors", "learner.json"])
+@pytest.mark.parametrize("how", ["gone", "cut"])
+def test_a_damaged_save_is_refused(tmp_path: Path, name: str, how: str):
+    learner = make()
+    learner.update(Batch(tuple(random_rows(4))))
+    learner.save(tmp_path)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-20]) if how == "cut" else path.unlink()
+    with pytest.raises(CheckpointError):
+        make().load(tmp_path)
+
+
+def test_a_save_that_no_longer_is_a_model_is_refused(tmp_path: Path):
+    """Not read as a model of default size, which would be 7 B parameters."""
+    make().save(tmp_path)
+    (tmp_path / "model/config.json").unlink()
+    with pytest.raises(CheckpointError):
+        make().load(tmp_path)
+
+
+def test_the_save_of_another_model_is_refused(tmp_path: Path):
+    make(policy=tiny_policy(hidden=48)).save(tmp_path)
+    with pytest.raises(CheckpointError):
+        make().load(tmp_path)

@@ -1,0 +1,158 @@
+"""Everything the learner takes for granted about TRL, checked against the version that is installed.
+
+When one of these fails after an upgrade, `learner.py` is wrong in that respect, whatever else still passes.
+"""
+
+import ast
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from builders.models import PAD, random_rows, tiny_policy
+from trl import GRPOTrainer
+from trl.trainer.utils import add_fused_lm_head
+
+from codezero.config import SolverConfig
+from codezero.solver import learner as learner_module
+from codezero.solver.batch import Batch, collate
+from codezero.solver.learner import TrlLearner
+
+TRL_CONTRACT = (
+    "GRPOTrainer.compute_loss(model, inputs) with the keys of batch.collate and num_items_in_batch",
+    "it calls model(input_ids, attention_mask, labels, fused_lm_head=True) and reads log_probs and entropy",
+    "GRPOTrainer.current_gradient_accumulation_steps divides every loss",
+    "GRPOTrainer.beta weighs the KL to ref_per_token_logps",
+    "GRPOTrainer._metrics['train'] receives the share of clipped tokens",
+    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction",
+)
+"""What the learner relies on beyond TRL's documented interface."""
+DOCUMENTED = {"accelerator", "create_optimizer"}
+"""Of `transformers.Trainer`."""
+
+
+def trainer(**config: Any) -> Any:
+    return TrlLearner(tiny_policy(), SolverConfig(minibatches=1, max_new_tokens=10, **config))._trainer
+
+
+def inputs(seed: int = 0) -> dict[str, Any]:
+    batch = collate(random_rows(8, seed=seed), PAD, torch.device("cpu"))
+    return batch | {"num_items_in_batch": batch["completion_mask"].sum().float()}
+
+
+def test_the_contract_is_short_and_names_all_that_the_learner_touches():
+    assert len(TRL_CONTRACT) <= 6
+    tree = ast.parse(Path(learner_module.__file__).read_text())
+    touched = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self._trainer", "trainer")
+    }
+    named = {name for name in touched if any(f"GRPOTrainer.{name}" in line for line in TRL_CONTRACT)}
+    assert touched and touched - named == DOCUMENTED
+
+
+def test_the_hook_takes_a_model_and_inputs():
+    assert list(inspect.signature(GRPOTrainer.compute_loss).parameters)[:3] == ["self", "model", "inputs"]
+
+
+def test_the_hook_reads_these_keys_and_no_others():
+    read: set[str] = set()
+
+    class Noted(dict[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            read.add(key)
+            return super().__getitem__(key)
+
+        def get(self, key: str, default: Any = None) -> Any:
+            if key in self:
+                read.add(key)
+            return super().get(key, default)
+
+    noted = Noted(inputs() | {"ref_per_token_logps": inputs()["old_per_token_logps"]})
+    made = trainer(kl_beta=0.1)
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    made.compute_loss(made.model, noted)
+    assert read == set(noted)
+
+
+def test_the_hook_asks_whatever_it_is_given_for_logprobs_and_entropy():
+    made = trainer()
+    asked: list[set[str]] = []
+    given = inputs()
+    logprobs = given["old_per_token_logps"].clone().requires_grad_()
+
+    def answer(**options: Any) -> SimpleNamespace:
+        asked.append(set(options))
+        return SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
+
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    made.compute_loss(answer, given).backward()
+    assert asked == [{"input_ids", "attention_mask", "labels", "fused_lm_head"}]
+    mean = -(given["advantages"][:, None] * given["completion_mask"]) / given["num_items_in_batch"]
+    assert logprobs.grad is not None and torch.allclose(logprobs.grad, mean)
+
+
+@pytest.mark.parametrize("loss", ["dapo", "cispo", "grpo", "bnpo", "dr_grpo"])
+def test_this_attribute_divides_every_loss(loss: str):
+    made = trainer(loss=loss)
+    made.model.train()
+    found: list[float] = []
+    for divisor in (1, 2.5):
+        made.current_gradient_accumulation_steps = divisor
+        found.append(made.compute_loss(made.model, inputs()).item())
+    assert found[0] == pytest.approx(2.5 * found[1], rel=1e-5) and found[0] != 0
+
+
+def test_advantages_may_differ_from_token_to_token():
+    made = trainer()
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    given = inputs()
+    spread = given["advantages"][:, None].expand_as(given["completion_mask"])
+    flat, wide = (
+        made.compute_loss(made.model, given | {"advantages": a}).item() for a in (given["advantages"], spread)
+    )
+    assert flat == wide
+
+
+def test_beta_set_after_construction_adds_a_leash_and_loads_no_model():
+    made = trainer()
+    assert made.beta == 0 and made.ref_model is None
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    given = inputs() | {"ref_per_token_logps": torch.full_like(inputs()["old_per_token_logps"], -1.0)}
+    free = made.compute_loss(made.model, given).item()
+    made.beta = 0.5
+    assert made.compute_loss(made.model, given).item() > free
+
+
+@pytest.mark.parametrize("loss", ["dapo", "cispo", "grpo", "bnpo", "dr_grpo"])
+def test_the_share_of_clipped_tokens_is_noted_once_a_call(loss: str):
+    made = trainer(loss=loss)
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    made.compute_loss(made.model, inputs())
+    (share,) = made._metrics["train"]["cispo_clip_ratio" if loss == "cispo" else "clip_ratio/region_mean"]
+    assert 0 < share < 1
+
+
+def test_the_fused_head_answers_with_the_logprobs_of_the_labels():
+    policy = tiny_policy()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    expected = policy.model(input_ids=ids).logits.log_softmax(-1)[0, :-1].gather(-1, ids[0, 1:, None])[:, 0]
+    add_fused_lm_head(policy.model, temperature=1.0)
+    found = policy.model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids, fused_lm_head=True)
+    assert torch.allclose(found.log_probs[0], expected, atol=1e-5)
+    assert policy.model(input_ids=ids).logits.shape == (1, 4, 259)  # the sampler's way in is as before
+
+
+def test_measurements_do_not_pile_up():
+    made = TrlLearner(tiny_policy(), SolverConfig(micro_batch_rows=2))
+    for _ in range(3):
+        made.update(Batch(tuple(random_rows(8))))
+    assert all(len(values) <= 1 for values in made._trainer._metrics["train"].values())

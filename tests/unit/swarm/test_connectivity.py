@@ -1,0 +1,223 @@
+"""Ways in and out: a bootnode, a private swarm, what is remembered for the next start, and whether others reach us.
+
+Real processes on loopback; a router and its closed port are not to be had here.
+"""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders.swarm import SWARM, eventually, group, scored
+
+from codezero.config import SwarmConfig
+from codezero.errors import ConfigError, SwarmError
+from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.identity import Identity
+from codezero.swarm.messages import network_settings
+from codezero.swarm.network_status import FILE, FOLDER, MAX_FILE, NetworkStatus, read_status, write_status
+from codezero.swarm.records import MAX_DEPOSIT, PeerRecordValidator
+from codezero.swarm.wire import body_digest
+
+pytestmark = [
+    pytest.mark.timeout(200),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+ROUND = 5
+NUMBERS = count()
+
+
+def make(folder: Path, name: str, **settings: object) -> HivemindSwarm:
+    path = folder / f"{name}.pem"
+    identity = Identity.load_or_create(path)
+    config = SwarmConfig(kind="hivemind", name=SWARM, identity=str(path), poll_seconds=0.2, **settings)  # pyright: ignore[reportArgumentType]
+    return HivemindSwarm(config, identity, state=folder / name)
+
+
+def talks_to(author: HivemindSwarm, reader: HivemindSwarm, seconds: float = 180.0) -> bool:
+    """Is what one publishes heard by the other?"""
+    question = f"question {next(NUMBERS)} from {author.peer_id}"  # the same body twice would be a replay
+    author.publish([scored(group(author.peer_id, question))], ROUND)
+    try:
+        return bool(eventually(lambda: [g for g in reader.gather(ROUND) if g.problem.question == question], seconds))
+    except AssertionError:
+        return False
+
+
+def test_a_bootnode_is_a_way_in_for_two_who_do_not_know_each_other(tmp_path: Path) -> None:
+    settings = [f"swarm.identity={tmp_path}/boot.pem", f"run.directory={tmp_path}/runs", f"swarm.name={SWARM}"]
+    command = [sys.executable, "-m", "codezero", "swarm", "bootnode", *settings]
+    boot = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert boot.stdout is not None
+    address = boot.stdout.readline().strip()
+    assert address.startswith("/ip4/127.0.0.1/tcp/")
+    swarms = [make(tmp_path, name, bootstrap=[address]) for name in ("alice", "bob")]
+    try:
+        for swarm in swarms:
+            swarm.start()
+            assert swarm.addresses  # what is published before is lost: a node publishes again in its next iteration
+        assert talks_to(*swarms)
+        boot.send_signal(signal.SIGTERM)
+        assert boot.wait(120) == 0
+        assert talks_to(*reversed(swarms))  # it showed the way and is not needed any more
+        assert eventually(lambda: any(one.peer == swarms[0].peer_id for one in read_status(tmp_path / "bob").peers))
+        assert eventually(lambda: read_status(tmp_path / "bob").reachable)
+    finally:
+        boot.kill()
+        boot.communicate()
+        for swarm in swarms:
+            swarm.close()
+
+    again = make(tmp_path, "bob")  # no bootstrap: only what was remembered
+    alice = make(tmp_path, "alice", port=_port(swarms[0], tmp_path / "alice"))
+    try:
+        alice.start()
+        again.start()
+        assert alice.addresses and again.addresses
+        assert talks_to(alice, again)
+    finally:
+        alice.close()
+        again.close()
+
+
+def _port(swarm: HivemindSwarm, state: Path) -> int:
+    return int(read_status(state).addresses[0].split("/")[4])
+
+
+def test_a_private_swarm_hears_its_members_only(tmp_path: Path) -> None:
+    members = tmp_path / "members.txt"
+    peers = {name: Identity.load_or_create(tmp_path / f"{name}.pem").peer_id for name in ("alice", "bob", "eve")}
+    members.write_text(f"# us\n{peers['alice']}\n{peers['bob']}  # a friend\n")
+    alice = make(tmp_path, "alice", members=str(members))
+    rest: list[HivemindSwarm] = []
+    try:
+        alice.start()
+        rest = [make(tmp_path, "bob", bootstrap=alice.addresses, members=str(members))]
+        rest.append(make(tmp_path, "eve", bootstrap=alice.addresses))
+        for swarm in rest:
+            swarm.start()
+            assert swarm.addresses
+        assert talks_to(rest[0], alice)
+        assert not talks_to(rest[1], alice, seconds=5)
+        assert eventually(lambda: (alice.gather(ROUND), alice.metrics().get("swarm/refused_member"))[1])
+    finally:
+        for swarm in (alice, *rest):
+            swarm.close()
+
+
+def test_a_port_that_nobody_listens_on_is_told_from_one_that_is_open() -> None:
+    from codezero.swarm.network_monitor import opens  # brings hivemind, which warns where it is imported first
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        assert asyncio.run(opens("127.0.0.1", listening.getsockname()[1]))
+        port = listening.getsockname()[1]
+    assert not asyncio.run(opens("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"members": "/nowhere/members.txt"}, "/nowhere/members.txt"),
+        ({"announce": ["/ip4/1.2.3.4/tcp/0"]}, "swarm.announce"),
+        ({"announce": ["1.2.3.4:80"]}, "swarm.announce"),
+        ({"bootstrap": ["1.2.3.4"]}, "swarm.bootstrap"),
+        ({"name": "two words"}, "swarm.name"),
+    ],
+)
+def test_what_cannot_be_used_is_named_before_anything_starts(settings: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        network_settings(SwarmConfig(**settings), None)  # pyright: ignore[reportArgumentType]
+
+
+def status(**change: object) -> NetworkStatus:
+    known = NetworkStatus(
+        time=time.time(), me="1" * 40, addresses=[], neighbours=0, round=None, shards=1, reachable=None,
+        reachability="", peers=[],
+    )  # fmt: skip
+    return msgspec.structs.replace(known, **change)
+
+
+def test_a_status_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    write_status(tmp_path, status(neighbours=3))
+    assert read_status(tmp_path).neighbours == 3
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 99, b"[" * 9999, b'{"time": 1e999}', b" " * MAX_FILE])
+def test_a_broken_status_is_one_line_of_why(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(SwarmError, match=FILE):
+        read_status(tmp_path)
+
+
+def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from codezero.cli import main
+
+    assert main(["swarm", "peers", f"run.directory={tmp_path}"]) == 2
+    assert "network=peer" in capsys.readouterr().err
+    (tmp_path / "one" / FOLDER).mkdir(parents=True)
+    write_status(tmp_path / "one" / FOLDER, status(neighbours=4, reachability="\x1b[31m others reach TCP port 1"))
+    assert main(["swarm", "peers", f"run.directory={tmp_path}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["neighbours"] == 4
+    assert main(["swarm", "peers", f"run.directory={tmp_path}"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 neighbours" in shown and "no peer was heard yet" in shown and "\x1b[31m" not in shown
+
+
+def test_a_body_left_in_the_real_dht_is_found_by_its_digest_and_nothing_else_is(tmp_path: Path) -> None:
+    async def leave_and_find() -> tuple[bool, bytes | None, bytes | None, bool]:
+        from codezero.swarm.hivemind_dht import create_node, split_address, start_daemon
+        from codezero.swarm.hivemind_transport import HivemindTransport
+
+        daemons, transports = [], []
+        for name in ("author", "reader"):
+            identity = Identity.load_or_create(tmp_path / f"{name}.pem")
+            daemons.append(await start_daemon(tmp_path / f"{name}.pem", "127.0.0.1", 0))
+            validator = PeerRecordValidator(identity, SWARM)
+            transports.append(HivemindTransport(await create_node(daemons[-1], validator), validator, SWARM))
+        author, reader = transports
+        peer, way = split_address(str((await daemons[0].get_visible_maddrs())[0]))
+        await daemons[1]._client.connect(peer, [way])
+        assert await reader._node.protocol.call_ping(peer) is not None
+        body, end = b"\x5a" * MAX_DEPOSIT, time.time() + 100
+        try:
+            kept = await author.deposit(body_digest(body), body, end)
+            found = await reader.withdraw(author.me, body_digest(body))
+            return (
+                kept,
+                found,
+                await reader.withdraw(reader.me, body_digest(body)),
+                await author.deposit(body_digest(b"said"), b"served", end),
+            )
+        finally:
+            for transport, daemon in zip(transports, daemons, strict=True):
+                await transport._node.shutdown()
+                await daemon.shutdown()
+
+    assert asyncio.run(leave_and_find()) == (True, b"\x5a" * MAX_DEPOSIT, None, False)
+
+
+def test_an_author_who_says_that_he_cannot_be_reached_leaves_his_bodies(tmp_path: Path) -> None:
+    alice = make(tmp_path, "alice")
+    bob: HivemindSwarm | None = None
+    try:
+        alice.start()
+        bob = make(tmp_path, "bob", bootstrap=alice.addresses, reachable="no")
+        bob.start()
+        assert bob.addresses
+        assert talks_to(bob, alice)
+        assert eventually(lambda: bob and bob.metrics().get("swarm/deposits")) == 1
+    finally:
+        for swarm in (alice, bob):
+            if swarm is not None:
+                swarm.close()

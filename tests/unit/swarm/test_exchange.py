@@ -1,0 +1,294 @@
+"""The gossip itself, in memory: what is announced is heard once, by the rules, and from nobody we keep away from.
+
+Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do.
+"""
+
+import asyncio
+import hashlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from builders.swarm import SWARM, TOKENIZER, fast_identity, group, scored
+from simulation.memory_transport import Board, MemoryTransport, signed
+
+from codezero.swarm.exchange import Exchange
+from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
+from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace
+from codezero.swarm.schema import GROUPS, PROPOSALS
+from codezero.swarm.trust import Offence, PeerTrust
+from codezero.swarm.wire import decode_feedback, encode_body, encode_feedback, encode_proposals
+
+ROUND = 7
+
+
+@dataclass
+class Clock:
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Peer:
+    """One node with its gossip, on a board."""
+
+    board: Board
+    clock: Clock
+    seed: int = 0
+    heard: list[ReceivedBody] = field(default_factory=list[ReceivedBody])
+    told: list[ReceivedFeedback] = field(default_factory=list[ReceivedFeedback])
+
+    def __post_init__(self) -> None:
+        identity = fast_identity()
+        self.id = identity.peer_id
+        self.validator = PeerRecordValidator(identity, SWARM, clock=self.clock)
+        self.transport = MemoryTransport(self.board, self.id, self.validator)
+        self.trust = PeerTrust(lambda _: True, self.clock)
+        self.exchange = Exchange(
+            self.transport,
+            self.validator,
+            self.trust,
+            swarm=SWARM,
+            pull_groups=32,
+            on_body=self.heard.append,
+            on_feedback=self.told.append,
+            clock=self.clock,
+            random=Random(self.seed),
+        )
+        asyncio.run(self.exchange.start())
+        self.exchange.open_round(ROUND)
+
+    def publish(self, question: str = "Double it.", count: int = 1) -> None:
+        groups = [group(self.id, f"{question} {n}" if n else question) for n in range(count)]
+        body = encode_body(groups, peer=self.id, round_number=ROUND)
+        self.exchange.publish(Publish(GROUPS, ROUND, body, [0.5] * count, bytes.fromhex(TOKENIZER)))
+
+    def tell(self, other: "Peer", *rewards: float) -> None:
+        data = encode_feedback([scored(group(self.id), *rewards)], round_number=ROUND)
+        self.exchange.send_feedback(SendFeedback(other.id, data))
+
+    def look(self, times: int = 1) -> dict[str, int]:
+        for _ in range(times):
+            self.exchange.open_round(ROUND)
+            asyncio.run(self.exchange.poll())
+        return self.exchange.take_counts()
+
+    def heard_from(self, other: "Peer") -> int:
+        return sum(one.peer == other.id for one in self.heard)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def peers(clock: Clock, count: int = 2) -> Sequence[Peer]:
+    board = Board(clock)
+    return [Peer(board, clock, seed) for seed in range(count)]
+
+
+def test_what_is_announced_is_heard_once(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    bob.look(5)
+    assert bob.heard_from(alice) == 1 and not alice.heard
+    assert bob.heard[0].body and bob.heard[0].tokenizer.hex() == TOKENIZER
+
+
+def test_a_newer_body_replaces_the_older_one(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    for question in ("one", "two"):
+        alice.publish(question)
+        clock.now += 1
+        alice.look()
+        bob.look()
+    assert bob.heard_from(alice) == 2
+    assert sum(len(place) for place in alice.board.records.values()) == 1
+
+
+def test_proposals_travel_too(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    body = encode_proposals([group(alice.id).problem], peer=alice.id, round_number=ROUND)
+    alice.exchange.publish(Publish(PROPOSALS, ROUND, body, [], bytes(32)))
+    alice.look()
+    bob.look()
+    assert [one.kind for one in bob.heard] == [PROPOSALS]
+
+
+def test_a_record_is_announced_again_before_it_expires(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    clock.now += LIFETIME * 0.6
+    assert alice.look()["announcements"] == 1
+    clock.now += LIFETIME * 0.6
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
+def test_alone_a_node_tries_again_ever_more_rarely(clock: Clock) -> None:
+    (alice,) = peers(clock, 1)
+    alice.publish()
+    tries = 0
+    for _ in range(120):
+        tries += alice.look().get("announcements_in_vain", 0)
+        clock.now += 1
+    assert 5 <= tries <= 9
+    bob = Peer(alice.board, clock, 1)
+    clock.now += 60
+    alice.look()
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
+def test_of_a_large_body_only_what_is_wanted_is_told(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.exchange.listener._pull_groups = 3
+    alice.publish(count=10)
+    alice.look()
+    bob.look()
+    assert len(bob.heard) == 1
+    from codezero.swarm.wire import decode_body
+
+    assert len(decode_body(bob.heard[0].body)) == 3
+
+
+def test_who_is_in_quarantine_is_neither_asked_nor_served(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    for _ in range(3):
+        bob.trust.blame(alice.id, Offence.FORGED)
+        alice.trust.blame(bob.id, Offence.FORGED)
+    bob.look(3)
+    assert not bob.heard
+    assert alice.exchange.server.answer("chunk", bob.id, b"") == b""
+    assert alice.look()["refused_peer"] == 1
+
+
+def test_another_peers_body_is_refused_and_remembered_against_the_thief(clock: Clock) -> None:
+    alice, thief, bob = peers(clock, 3)
+    alice.publish()
+    stolen = alice.exchange.announcer.queue.pack(GROUPS)
+    assert stolen is not None
+    thief.exchange.server.keep(stolen[1])
+    from codezero.swarm.wire import encode_header
+
+    header = encode_header(stolen[0])
+    place = RecordPlace(SWARM, GROUPS, ROUND)
+    assert asyncio.run(thief.transport.announce(place, header, clock.now + 100, confirm=False))
+    counts = bob.look()
+    assert not bob.heard and counts["refused_header"] == 1
+    assert next(one for one in bob.trust.report() if one.peer == thief.id).failures == {Offence.FORGED: 1}
+
+
+def test_a_peer_that_went_away_is_tried_three_times_and_forgiven(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    del alice.board.answers[alice.id]
+    assert bob.look(6)["pulls_in_vain"] == 3
+    assert not bob.trust.refusal(alice.id)
+
+
+def test_who_cannot_be_reached_is_heard_through_the_dht(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.exchange.announcer.reachable = False
+    alice.publish()
+    assert alice.look()["deposits"] == 1
+    del alice.board.answers[alice.id]
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
+def test_an_unreachable_author_leaves_a_body_a_minute_at_most(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.exchange.announcer.reachable = False
+    for second in range(130):
+        alice.publish(f"question {second}")
+        alice.look()
+        bob.look()
+        clock.now += 1
+    assert bob.heard_from(alice) == 3
+
+
+def test_problems_nobody_else_brings_come_first(clock: Clock) -> None:
+    *many, bob = peers(clock, 24)
+    for peer in many[:-1]:
+        peer.publish("the same question")
+    many[-1].publish("a question of its own")
+    for peer in many:
+        peer.look()
+    bob.look()
+    assert bob.heard_from(many[-1]) == 1 and len(bob.heard) == 16
+
+
+def test_feedback_comes_to_the_proposer_alone(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.tell(alice, 1.0, 0.0)
+    assert bob.look()["feedback_out"] == 1
+    assert alice.look()["feedback_in"] == 1
+    assert [one.peer for one in alice.told] == [bob.id] and not bob.told
+    bob.look()
+    assert len(alice.told) == 1
+
+
+def test_the_newest_word_replaces_one_that_was_not_sent(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.tell(alice, 0.0, 0.0)
+    bob.tell(alice, 1.0, 1.0)
+    bob.look()
+    assert [decode_feedback(one.feedback).outcomes[0].success for one in alice.told] == [1.0]
+
+
+def test_feedback_to_somebody_who_is_gone_is_lost_and_counted(clock: Clock) -> None:
+    bob, gone = peers(clock)[0], Peer(Board(clock), clock)
+    bob.tell(gone, 1.0)
+    assert bob.look(2)["feedback_in_vain"] == 1
+
+
+def test_feedback_that_is_none_costs_its_sender(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    for garbage in (b"", b"\xc1\xff\x00", bytes(5000), b"\x81\xa1v\x01"):
+        assert asyncio.run(bob.transport.ask(alice.id, "feedback", garbage)) == b""
+    assert not alice.told
+    assert "quarantined" in alice.trust.refusal(bob.id)
+
+
+def test_a_flood_of_feedback_ends_at_the_allowance(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    data = encode_feedback([scored(group(bob.id), 1.0)], round_number=ROUND)
+    for _ in range(1000):
+        asyncio.run(bob.transport.ask(alice.id, "feedback", data))
+    assert 0 < len(alice.told) < 500
+
+
+def test_withdrawals_of_earlier_versions_are_ignored_and_cost_their_sender_nothing(clock: Clock) -> None:
+    """Kind "w", in places of its own: header, body and record as those versions wrote them."""
+    alice, bob = peers(clock)
+    identity = msgspec.msgpack.encode(alice.id)
+    ids = b"\xa8problems\x91\xc4\x20" + bytes(32)
+    body = zlib.compress(b"\x85\xa1v\x01\xa4kind\xa1w\xa4peer" + identity + b"\xa5round\x07" + ids)
+    digest = alice.exchange.server.keep(body)
+    assert digest == hashlib.sha256(body).digest()
+    header = {
+        **{"v": 1, "kind": "w", "round": ROUND, "digest": digest, "size": len(body), "codec": "zlib"},
+        **{"tokenizer": bytes(32), "count": 1, "problems": [bytes(16)], "reward": None, "time": clock.now},
+    }
+    kind: Any = "w"
+    place = RecordPlace(SWARM, kind, ROUND)
+    record = signed(place, alice.id, msgspec.msgpack.encode(header), clock.now + 100, alice.validator)
+    assert not bob.validator.validate(record) and dict(bob.validator.refused) == {"key": 1}
+    alice.board.records[place.id] = {record.subkey: record}  # some holder of an earlier version has it
+    alice.publish()
+    alice.look()
+    bob.look(16)
+    assert [(one.kind, one.peer) for one in bob.heard] == [(GROUPS, alice.id)]
+    assert not any(one.failures for one in bob.trust.report()) and not bob.trust.refusal(alice.id)

@@ -1,0 +1,233 @@
+"""Real peers on loopback exchange what they sampled and proposed, and come back from every kind of death.
+
+Does not show: more than three peers, a network that delays or loses packets.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from builders.swarm import Nodes, eventually, fast_identity, group, make_swarm, problem, scored
+
+from codezero.config import SwarmConfig
+from codezero.errors import ConfigError, IdentityError, SwarmError
+from codezero.swarm.hivemind_swarm import UNKNOWN_TOKENIZER, HivemindSwarm
+from codezero.swarm.identity import Identity
+from codezero.swarm.messages import Message, Publish
+from codezero.swarm.wire import decode_body
+from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def hear(swarm: HivemindSwarm, round_number: int, question: str) -> RolloutGroup:
+    """The group about `question`, when it arrives; the tolerated SwarmError of a restart is not one here."""
+
+    def look() -> RolloutGroup | None:
+        with contextlib.suppress(SwarmError):
+            return next((one for one in swarm.gather(round_number) if one.problem.question == question), None)
+
+    found = eventually(look)
+    assert found is not None
+    return found
+
+
+def daemons(pid: int | None) -> list[psutil.Process]:
+    return [child for child in psutil.Process(pid).children(recursive=True) if "p2pd" in child.name()]
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_groups_travel_both_ways(nodes: Nodes) -> None:
+    for sender, receiver in ((nodes.alice, nodes.bob), (nodes.bob, nodes.alice)):
+        sent = group(sender.peer_id, f"from {sender.peer_id}")
+        sender.publish([scored(sent)], 10)
+        assert hear(receiver, 10, sent.problem.question) == replace(sent, round=10)
+        metrics = receiver.metrics()
+        assert metrics["swarm/peers"] == 1
+        assert min(int(metrics[f"swarm/{name}"] or 0) for name in ("groups_received", "bytes_in")) > 0
+
+
+def test_proposals_travel_and_come_back_newest_first(nodes: Nodes) -> None:
+    nodes.bob.offer([problem("offer one")], 10)
+    nodes.bob.offer([problem("offer two", reference="secret", standing=Standing.REFERENCE)], 10)
+    assert [one.question for one in nodes.bob.proposals(10)] == ["offer two", "offer one"]
+    offers = eventually(lambda: [one for one in nodes.alice.proposals(10) if one.question == "offer two"])
+    assert offers == [one for one in nodes.bob.proposals(10) if one.question == "offer two"]
+    assert (offers[0].source, offers[0].standing) == (Source.PROPOSER, Standing.CLAIMED)
+    assert (offers[0].proposer, offers[0].reference) == (nodes.bob.peer_id, None)
+
+
+def test_a_peer_that_jumps_three_rounds_is_heard(nodes: Nodes) -> None:
+    nodes.alice.gather(17)  # bob was told of round 10 last, and holds alice's records all the same
+    nodes.alice.publish([scored(group(nodes.alice.peer_id, "ahead"))], 17)
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, "after the gap"))], 17)
+    assert hear(nodes.alice, 17, "after the gap").round == 17
+    assert hear(nodes.bob, 17, "ahead").round == 17
+
+
+def test_last_words_of_a_slower_peer_are_heard_in_the_next_round(nodes: Nodes) -> None:
+    nodes.alice.gather(18)
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, "last words"))], 17)
+    assert hear(nodes.alice, 18, "last words").round == 17
+
+
+def test_a_body_of_more_than_a_chunk_arrives_whole(nodes: Nodes) -> None:
+    chance = random.Random(0)
+    count = 32_768
+    attempts = tuple(
+        Completion(f"{i}", tuple(chance.choices(range(2**32), k=count)), (-1.0,) * count, True) for i in range(12)
+    )
+    large = replace(group(nodes.bob.peer_id, "large"), completions=attempts)
+    before = int(nodes.bob.metrics()["swarm/bytes_out"] or 0)
+    nodes.bob.publish([scored(large, *[0.0, 1.0] * 6)], 18)
+    assert hear(nodes.alice, 18, "large").completions == attempts
+    assert eventually(lambda: int(nodes.bob.metrics()["swarm/bytes_out"] or 0) - before > 1 << 20)
+
+
+def test_what_fits_in_no_body_is_left_out_and_the_rest_is_sent(nodes: Nodes) -> None:
+    unfit = replace(group(nodes.bob.peer_id, "unfit"), policy_step=-1)
+    nodes.bob.publish([scored(unfit), scored(group(nodes.bob.peer_id, "fit"))], 18)
+    hear(nodes.alice, 18, "fit")
+    assert nodes.bob.metrics()["swarm/unpublished"] == 1
+
+
+def test_another_tokenizer_s_ids_are_not_handed_on(nodes: Nodes) -> None:
+    nodes.bob.tokenizer_digest = "cd" * 32
+    try:
+        nodes.bob.publish([scored(group(nodes.bob.peer_id, "foreign ids"))], 18)
+        heard = hear(nodes.alice, 18, "foreign ids")
+    finally:
+        nodes.bob.tokenizer_digest = nodes.alice.tokenizer_digest
+    assert [one.token_ids for one in heard.completions] == [(), ()]
+    assert heard.completions[0].text == group("").completions[0].text
+
+
+def test_the_same_attempts_are_told_once(nodes: Nodes) -> None:
+    again = group(nodes.bob.peer_id, "again")
+    nodes.bob.publish([scored(again)], 18)
+    hear(nodes.alice, 18, "again")
+    before = int(nodes.alice.metrics().get("swarm/refused_duplicate") or 0)
+    nodes.bob.publish([scored(again), scored(group(nodes.bob.peer_id, "something else"))], 18)
+    hear(nodes.alice, 18, "something else")
+    assert nodes.alice.metrics()["swarm/refused_duplicate"] == before + 1
+
+
+def test_the_proposer_hears_what_became_of_its_problem(nodes: Nodes) -> None:
+    nodes.alice.offer([problem("from alice")], 18)
+
+    def offered() -> Problem | None:
+        return next((one for one in nodes.bob.proposals(18) if one.question == "from alice"), None)
+
+    found = eventually(offered)
+    assert found
+    attempted = replace(group(nodes.bob.peer_id, "attempted"), problem=found)
+    nodes.bob.publish([scored(attempted, 1.0, 0.0, 0.0, 0.0), scored(group(nodes.bob.peer_id, "not hers"))], 18)
+    told = eventually(nodes.alice.feedback)
+    assert told == [Feedback(nodes.bob.peer_id, found.id, found.level, 4, 0.25)]
+    assert nodes.bob.feedback() == []
+
+
+def test_what_is_published_before_the_network_is_up_is_heard(nodes: Nodes) -> None:
+    dave = make_swarm(nodes.folder, "dave", bootstrap=(nodes.join,))
+    dave.publish([scored(group(dave.peer_id, "before the start"))], 18)
+    dave.start()
+    try:
+        hear(nodes.alice, 18, "before the start")
+    finally:
+        dave.close()
+
+
+def test_a_killed_network_process_is_told_of_once_and_comes_back(nodes: Nodes) -> None:
+    old, address = nodes.bob._network.pid, nodes.bob.addresses
+    orphans = daemons(old)
+    assert old and orphans
+    os.kill(old, signal.SIGKILL)
+    eventually(lambda: nodes.bob._network.pid != old)
+    with pytest.raises(SwarmError, match="started again"):
+        nodes.bob.gather(18)
+    nodes.bob.gather(18)
+    eventually(lambda: all(map(gone, orphans)))
+    assert nodes.bob.addresses == address
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, "back again"))], 18)
+    hear(nodes.alice, 18, "back again")
+    nodes.alice.publish([scored(group(nodes.alice.peer_id, "welcome"))], 18)
+    hear(nodes.bob, 18, "welcome")
+    assert nodes.bob.metrics()["swarm/network_restarts"] == 1
+
+
+CAROL = """
+import sys, time
+from pathlib import Path
+from builders.swarm import Nodes, eventually, group, make_swarm, scored
+if __name__ == "__main__":
+    carol = make_swarm(Path(sys.argv[1]), "carol", bootstrap=(sys.argv[2],))
+    carol.start()
+    carol.addresses
+    print(carol._network.pid, flush=True)
+    carol.publish([scored(group(carol.peer_id, sys.argv[3]))], 18)
+    time.sleep(600)
+"""
+
+
+@contextlib.contextmanager
+def carol(nodes: Nodes, question: str) -> Iterator[subprocess.Popen[str]]:
+    script = nodes.folder / "carol.py"
+    script.write_text(CAROL)
+    command = [sys.executable, str(script), str(nodes.folder), nodes.join, question]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_killed_node_leaves_nothing_behind_and_comes_back_as_itself(nodes: Nodes) -> None:
+    with carol(nodes, "first life") as process:
+        assert process.stdout
+        network = psutil.Process(int(process.stdout.readline()))
+        left = [network, *daemons(network.pid)]
+        assert len(left) == 2
+        first = hear(nodes.alice, 18, "first life")
+        process.kill()
+        process.wait()
+        eventually(lambda: all(map(gone, left)))
+    with carol(nodes, "second life"):
+        assert hear(nodes.alice, 18, "second life").peer_id == first.peer_id
+        assert hear(nodes.bob, 18, "second life").peer_id == first.peer_id
+
+
+def test_the_handle_refuses_settings_that_cannot_work(tmp_path: Path) -> None:
+    identity = fast_identity()
+    for change in ({"name": "a/b"}, {"name": ""}, {"host": "localhost"}, {"bootstrap": ["127.0.0.1:80"]}):
+        with pytest.raises(ConfigError, match=f"swarm.{next(iter(change))}"):
+            HivemindSwarm(SwarmConfig(**change), identity)  # type: ignore[arg-type]
+    Identity.load_or_create(tmp_path / "swarm.pem")
+    stranger = HivemindSwarm(SwarmConfig(identity=str(tmp_path / "swarm.pem")), identity)
+    assert stranger.tokenizer_digest == UNKNOWN_TOKENIZER
+    with pytest.raises(IdentityError):
+        stranger.start()
+    stranger.close()
+
+
+def test_groups_that_teach_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swarm = make_swarm(tmp_path, "dave")
+    equal = [scored(group(swarm.peer_id, f"equal {i}"), 1.0, 1.0) for i in range(40)]
+    teaching = [scored(group(swarm.peer_id, f"teaching {i}"), 1.0, 0.0) for i in range(3)]
+    sent: list[Message] = []
+    monkeypatch.setattr(swarm._network, "send", sent.append)
+    swarm.publish(equal + teaching, 1)
+    (message,) = (one for one in sent if isinstance(one, Publish))
+    questions = [one.problem.question for one in decode_body(message.body)]
+    assert questions[:3] == ["teaching 0", "teaching 1", "teaching 2"]
+    assert len(questions) == 32

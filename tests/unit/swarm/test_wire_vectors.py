@@ -1,0 +1,64 @@
+"""One example of everything in docs/wire-format.md, for second implementations: tests/golden/wire_vectors.json."""
+
+import json
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from codezero.swarm.identity import Identity
+from codezero.swarm.records import PeerRecordValidator, parse_key, shard_of, signed_message
+from codezero.swarm.wire import (
+    body_digest,
+    decode_body,
+    decode_feedback,
+    decode_header,
+    encode_body,
+    encode_header,
+    encode_proposals,
+)
+
+
+@dataclass(frozen=True)
+class Stored:
+    key: bytes
+    subkey: bytes
+    value: bytes
+    expiration_time: float
+
+
+def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
+    vectors = json.loads((Path(__file__).parents[2] / "golden" / "wire_vectors.json").read_text())
+    raw = {
+        name: bytes.fromhex(value) for name, value in vectors.items() if name not in {"peer", "key", "expiration_time"}
+    }
+    identity = Identity(ed25519.Ed25519PrivateKey.from_private_bytes(raw["identity_seed"]))
+    assert (identity.peer_id, identity.public_key_bytes) == (vectors["peer"], raw["public_key"])
+
+    (one,) = decode_body(raw["body"])
+    assert (one.peer_id, one.round, one.problem.id) == (vectors["peer"], 7, vectors["problem_id"])
+    assert zlib.decompress(encode_body([one], peer=identity.peer_id, round_number=7)) == raw["body_inflated"]
+    assert (
+        zlib.decompress(encode_proposals([one.problem], peer=identity.peer_id, round_number=7))
+        == raw["proposals_inflated"]
+    )
+
+    (outcome,) = decode_feedback(raw["feedback"]).outcomes
+    assert (outcome.problem.hex(), outcome.attempts, outcome.success) == (vectors["problem_id"], 8, 0.375)
+    assert msgspec.msgpack.encode(decode_feedback(raw["feedback"])) == raw["feedback"]
+
+    header = decode_header(raw["header"])
+    assert (header.digest, header.size) == (body_digest(raw["body"]), len(raw["body"])) == (raw["digest"], 375)
+    assert encode_header(header) == raw["header"]
+
+    place = parse_key(vectors["key"])
+    assert (place.id, place.shard) == (raw["record_id"], shard_of(7, identity.peer_id, place.shards))
+    stored = Stored(place.id, raw["subkey"], raw["value"], vectors["expiration_time"])
+    assert signed_message("codezero", place.key, stored, raw["header"]) == raw["signed_message"]
+    validator = PeerRecordValidator(identity, "codezero", clock=lambda: header.time)
+    validator.declare(place)
+    assert validator.validate(stored)
+    assert validator.strip_value(stored) == msgspec.msgpack.encode(raw["header"])
+    assert validator.sign_value(replace(stored, value=msgspec.msgpack.encode(raw["header"]))) == raw["value"]
