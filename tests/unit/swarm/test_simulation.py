@@ -79,7 +79,7 @@ def test_waiting_for_what_nobody_brings_about_is_an_error() -> None:
         run(VirtualLoop(), asyncio.Event().wait())
 
 
-TRACE = "from test_simulation import make, play; print(play(make(8, seed={}), 2).network.trace)"
+TRACE = "from unit.swarm.test_simulation import make, play; print(play(make(8, seed={}), 2).network.trace)"
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
