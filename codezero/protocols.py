@@ -1,8 +1,8 @@
-"""The Protocols that the loop drives: what each part of a node has to do. No torch, no I/O."""
+"""The Protocols that the loop drives: what each part of a node has to do, and how its state is kept. No torch."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from codezero.types import (
     ScoredGroup,
     Screened,
 )
+
+T = TypeVar("T")
 
 
 class GroupSampler(Protocol):
@@ -47,6 +49,43 @@ class Persistent(Protocol):
     def load(self, folder: Path) -> None:
         """Become what `save` wrote. Raises CheckpointError."""
         ...
+
+
+class StateFile(Generic[T]):
+    """A `Persistent` whose state is one JSON file: `class Part(StateFile[State], file="part.json", schema=State)`.
+
+    optional: versions that did not write the file were released; a missing one reads as `{}`.
+    """
+
+    _file: ClassVar[str]
+    _schema: ClassVar[Any]
+    _optional: ClassVar[bool]
+
+    def __init_subclass__(cls, *, file: str = "", schema: Any = None, optional: bool = False) -> None:
+        super().__init_subclass__()
+        if file:
+            cls._file, cls._schema, cls._optional = file, schema, optional
+
+    def state(self) -> T:
+        """What the file holds."""
+        raise NotImplementedError
+
+    def restore(self, state: T) -> None:
+        """Go on from `state`. Raises ValueError when that is impossible."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Write `state`."""
+        (folder / self._file).write_bytes(msgspec.json.encode(self.state()))
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote. Raises CheckpointError."""
+        path = folder / self._file
+        try:
+            content = b"{}" if self._optional and not path.exists() else path.read_bytes()
+            self.restore(msgspec.json.decode(content, type=self._schema))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 class GroupLearner(Persistent, Protocol):
@@ -246,25 +285,18 @@ class Checkpoints(Protocol):
         ...
 
 
-_FILE = "round.json"
-
-
-class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RoundState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     round: Annotated[int, msgspec.Meta(ge=0)]
 
 
-class KnownRound:
-    """The latest round that this node knows: it plays on in it while the coordinator does not answer. `Persistent`."""
+class KnownRound(StateFile[_RoundState], file="round.json", schema=_RoundState):
+    """The latest round that this node knows: it plays on in it while the coordinator does not answer."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
 
-    def save(self, folder: Path) -> None:
-        (folder / _FILE).write_bytes(msgspec.json.encode(_State(self.number)))
+    def state(self) -> _RoundState:
+        return _RoundState(self.number)
 
-    def load(self, folder: Path) -> None:
-        path = folder / _FILE
-        try:
-            self.number = msgspec.json.decode(path.read_bytes(), type=_State).round
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+    def restore(self, state: _RoundState) -> None:
+        self.number = state.round

@@ -16,10 +16,11 @@ from codezero.errors import EvaluatorError
 from codezero.evaluator.audit import AuditedAttempt
 from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.evidence import Pair
-from codezero.evaluator.memory import Counts, read_counts, write_counts
+from codezero.evaluator.memory import Counts
 from codezero.evaluator.reliability import Reviewed, Watch
 from codezero.evaluator.reward import DEFAULT, unavailable, verdict
 from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request
+from codezero.protocols import StateFile
 from codezero.types import JudgeRates, Metrics, RolloutGroup, ScoredGroup, Status, Verdict
 
 __all__ = ["FrozenEvaluator", "Judge", "Program", "Reading"]
@@ -27,7 +28,7 @@ __all__ = ["FrozenEvaluator", "Judge", "Program", "Reading"]
 logger = logging.getLogger(__name__)
 
 
-class FrozenEvaluator:
+class FrozenEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
     """Implements `protocols.Evaluator` with one judge, as far as its watch lets it be believed."""
 
     def __init__(self, judge: Judge, guard: Guard, watch: Watch, *, weights: RewardConfig = DEFAULT) -> None:
@@ -94,13 +95,18 @@ class FrozenEvaluator:
 
     def save(self, folder: Path) -> None:
         self._watch.save(folder)
-        write_counts(folder, Counts(dict(self._statuses), self._outages))
+        super().save(folder)
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
-        counts = read_counts(folder)
+        super().load(folder)
         self._watch.load(folder)
-        self._statuses, self._outages = Counter(counts.statuses), counts.outages
+
+    def state(self) -> Counts:
+        return Counts(dict(self._statuses), self._outages)
+
+    def restore(self, state: Counts) -> None:
+        self._statuses, self._outages = Counter(state.statuses), state.outages
 
     def _masked(self, error: EvaluatorError) -> Verdict:
         """The whole group waits, certain failures too: alone they would be compared with each other only."""

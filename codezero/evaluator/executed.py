@@ -7,14 +7,14 @@ and the composite. What the sandbox cannot decide is unavailable, never wrong.
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from codezero.code.parsing import extract_code
 from codezero.code.report import StaticReport
 from codezero.config import RewardConfig
-from codezero.evaluator.memory import Counts, read_counts, write_counts
+from codezero.evaluator.memory import Counts
 from codezero.evaluator.reward import DEFAULT, verdict
 from codezero.evaluator.types import Guard, program, request
+from codezero.protocols import StateFile
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Status, Style, Verdict
 
@@ -24,7 +24,7 @@ CLAIMS = Execution(Outcome.UNKNOWN, "the expected values are a proposer's claims
 CORRECTNESS: dict[Outcome, float | None] = {Outcome.PASS: 1.0, Outcome.FAIL: 0.0, Outcome.UNKNOWN: None}
 
 
-class ExecutedEvaluator:
+class ExecutedEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
     """Implements `protocols.Evaluator` by execution."""
 
     def __init__(self, guard: Guard, sandbox: Sandbox, *, weights: RewardConfig = DEFAULT) -> None:
@@ -68,12 +68,11 @@ class ExecutedEvaluator:
         self._statuses.clear()
         return shares | {"judge/identity": "rlvr"}
 
-    def save(self, folder: Path) -> None:
-        write_counts(folder, Counts(dict(self._statuses), 0))
+    def state(self) -> Counts:
+        return Counts(dict(self._statuses), 0)
 
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        self._statuses = Counter(read_counts(folder).statuses)
+    def restore(self, state: Counts) -> None:
+        self._statuses = Counter(state.statuses)
 
     def _verdict(self, report: StaticReport, shown: Execution, finished: bool) -> Verdict:
         correctness = CORRECTNESS[shown.outcome]

@@ -10,7 +10,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from codezero.code.parsing import fence
 from codezero.config import EvaluatorConfig
@@ -20,8 +19,9 @@ from codezero.evaluator.audit import AuditedAttempt, Auditor, audit_metrics
 from codezero.evaluator.calibration import Calibration, read_all
 from codezero.evaluator.canaries import Canary, CanaryKind, CanarySource, transplants
 from codezero.evaluator.evidence import STRIKES, Gap, JudgedCanary, Look, Pair, Window, gap_of
-from codezero.evaluator.memory import Memory, read_memory, write_memory
+from codezero.evaluator.memory import Memory
 from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request, unread
+from codezero.protocols import StateFile
 from codezero.types import BELIEF, JudgeRates, Metrics
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Reviewed:
     program: Program | None
 
 
-class Watch:
+class Watch(StateFile[Memory], file="watch.json", schema=Memory):
     """How far one judge can be believed, and the evidence for it. `identity` says which judge, for the checkpoint."""
 
     def __init__(
@@ -151,40 +151,36 @@ class Watch:
         } | ({} if known is None else self._beliefs(known))
         return measured if self._auditor is None else measured | audit_metrics(self._auditor.report())
 
-    def save(self, folder: Path) -> None:
-        write_memory(
-            folder,
-            Memory(
-                identity=self._identity,
-                calibration=self._calibration,
-                first_auroc=self._first_auroc,
-                refits=self._refits,
-                canaries=list(self._window),
-                waiting=self._waiting,
-                looks=self._looks,
-                gaps=self._gaps,
-                tighten=self._tighten,
-                audited=[] if self._auditor is None else list(self._auditor.done),
-                drawn=0 if self._auditor is None else self._auditor.drawn,
-                looked_at=self._audited,
-            ),
+    def state(self) -> Memory:
+        return Memory(
+            identity=self._identity,
+            calibration=self._calibration,
+            first_auroc=self._first_auroc,
+            refits=self._refits,
+            canaries=list(self._window),
+            waiting=self._waiting,
+            looks=self._looks,
+            gaps=self._gaps,
+            tighten=self._tighten,
+            audited=[] if self._auditor is None else list(self._auditor.done),
+            drawn=0 if self._auditor is None else self._auditor.drawn,
+            looked_at=self._audited,
         )
 
-    def load(self, folder: Path) -> None:
-        """Become what `save` wrote, unless that was of another judge. Raises CheckpointError."""
-        memory = read_memory(folder)
-        if memory.identity != self._identity:
+    def restore(self, state: Memory) -> None:
+        """Of another judge nothing is taken over."""
+        if state.identity != self._identity:
             logger.info("the checkpoint was of another judge; this one is calibrated from the beginning")
             return
-        self._calibration, self._first_auroc, self._refits = memory.calibration, memory.first_auroc, memory.refits
-        self._looks, self._gaps, self._tighten = memory.looks, memory.gaps, memory.tighten
+        self._calibration, self._first_auroc, self._refits = state.calibration, state.first_auroc, state.refits
+        self._looks, self._gaps, self._tighten = state.looks, state.gaps, state.tighten
         self._window = Window(self._settings.canaries)
-        self._window.add(memory.canaries)
-        self._waiting = list(memory.waiting)
+        self._window.add(state.canaries)
+        self._waiting = list(state.waiting)
         self._judge.forget()  # what calibrating it at the start has read
         if self._auditor is not None:
-            self._auditor.become(memory.audited, memory.drawn)
-            self._audited = memory.looked_at
+            self._auditor.become(state.audited, state.drawn)
+            self._audited = state.looked_at
 
     def _prepare(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
         """The canaries that the next attempts are mixed with."""

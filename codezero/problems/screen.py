@@ -1,18 +1,14 @@
 """The rules that every problem of a batch is held to, wherever it comes from."""
 
 from collections.abc import Callable
-from pathlib import Path
 
-import msgspec
-
-from codezero.errors import CheckpointError
 from codezero.problems.dedup import Novelty, NoveltyState, Repeat
 from codezero.problems.filters import CURATED, PROPOSED, FilterReason, FilterRefusal, inspect, is_exam
+from codezero.protocols import StateFile
 from codezero.types import Problem, Screened, Source
 
 Fits = Callable[[Problem], bool]
 """Can the solver's context hold it?"""
-_FILE = "screen.json"
 _REPEATS = {Repeat.TESTS: FilterReason.DUPLICATE, Repeat.QUESTION: FilterReason.NEAR_DUPLICATE}
 
 
@@ -29,7 +25,7 @@ def usable(problem: Problem, novelty: Novelty, fits: Fits) -> FilterRefusal | No
     return None if repeat is None else FilterRefusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
 
 
-class Screen:
+class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
     """See `protocols.ProblemScreen`: for whoever wants to know before a problem is offered."""
 
     def __init__(self, fits: Fits = lambda problem: True) -> None:
@@ -44,12 +40,8 @@ class Screen:
             return Screened.REPEATED
         return Screened.WITHHELD if refusal.reason is FilterReason.HELD_OUT else Screened.BROKEN
 
-    def save(self, folder: Path) -> None:
-        (folder / _FILE).write_bytes(msgspec.json.encode(self._novelty.state()))
+    def state(self) -> NoveltyState:
+        return self._novelty.state()
 
-    def load(self, folder: Path) -> None:
-        path = folder / _FILE
-        try:
-            self._novelty = Novelty(msgspec.json.decode(path.read_bytes(), type=NoveltyState))
-        except (OSError, msgspec.MsgspecError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+    def restore(self, state: NoveltyState) -> None:
+        self._novelty = Novelty(state)

@@ -18,13 +18,13 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config_learning import MAX_SOURCES
-from codezero.errors import CheckpointError
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, Recent
 from codezero.problems.filters import is_exam
 from codezero.problems.hub import open_rows
 from codezero.problems.screen import Fits, usable
 from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
+from codezero.protocols import StateFile
 from codezero.types import Metrics, Problem
 
 PEER_SHARE = 0.5
@@ -81,9 +81,6 @@ def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem
         yield problem
 
 
-_FILE = "stream.json"
-MAX_STATE = 64 << 20
-"""Bytes of a checkpoint's file."""
 SYNTHETIC = "synthetic"
 """The name of the embedded source."""
 STAND_INS = "synthetic problems"
@@ -103,7 +100,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counts: Annotated[dict[str, _Count], Meta(max_length=256)] = {}
 
 
-class MixedStream:
+class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     """See `protocols.ProblemStream`."""
 
     def __init__(
@@ -185,8 +182,8 @@ class MixedStream:
         stand_ins: Metrics = {"problems/stand_ins": self.stand_ins} if self.stand_ins else {}
         return counts | stand_ins | {"problems/refused": refused}
 
-    def save(self, folder: Path) -> None:
-        state = _State(
+    def state(self) -> _State:
+        return _State(
             cursor=self._cursor,
             synthetic=list(self._synthetic),
             proposals=list(self._proposals),
@@ -196,16 +193,9 @@ class MixedStream:
             shelves={name: source.state() for name, source in self._data_sources.items()},
             counts=dict(self._counts),
         )
-        (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
-    def load(self, folder: Path) -> None:
+    def restore(self, state: _State) -> None:
         """A source that the checkpoint does not know begins anew; one that is no longer asked for is forgotten."""
-        path = folder / _FILE
-        try:
-            with path.open("rb") as file:
-                state = msgspec.json.decode(file.read(MAX_STATE), type=_State)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
         self._cursor, self._slots, self._picks = state.cursor, state.slots, state.picks
         self._synthetic = Recent(state.synthetic)
         self._proposals = Recent(state.proposals)

@@ -12,14 +12,13 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError
 from codezero.proposer.judge_correction import Rates, beta_cdf, interval, never_rising, possible, tells
+from codezero.protocols import StateFile
 from codezero.types import Feedback, JudgeRates, Metrics, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2
@@ -34,8 +33,8 @@ SLACK, SURPRISE = 0.2, 1.2
 """How far a problem's success may be from what was believed of its level; and how much beyond that may add up."""
 KEPT = 0.1
 """Share of what was believed that outlives a surprise."""
-_FILE = "difficulty.json"
 
+_Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 _Count = Annotated[float, msgspec.Meta(ge=1.0)]
 _Hint = Annotated[float, msgspec.Meta(ge=0.0)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -55,14 +54,14 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     successes: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
     failures: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
     random_version: int
-    random_words: tuple[int, ...]
+    random_words: tuple[_Word, ...]
     hints: Annotated[tuple[_Hint, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)] = (0.0,) * HIGHEST
     better: _Sum = 0.0
     worse: _Sum = 0.0
     judge: _Judge | None = None
 
 
-class BandTS:
+class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
     """low, high: the band of success the level is kept in. certainty: posterior probability needed to move.
 
     evidence: problems needed since the last move. memory: weight an observation keeps after the next at its level;
@@ -172,9 +171,9 @@ class BandTS:
             metrics[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS
         return metrics
 
-    def save(self, folder: Path) -> None:
+    def state(self) -> _State:
         version, words, _ = self._random.getstate()
-        state = _State(
+        return _State(
             level=self._level,
             dwell=self._dwell,
             successes=tuple(self._successes.values()),
@@ -186,15 +185,9 @@ class BandTS:
             random_version=version,
             random_words=words,
         )
-        (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
-    def load(self, folder: Path) -> None:
-        path = folder / _FILE
-        try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
-            self._random.setstate((state.random_version, state.random_words, None))
-        except (OSError, msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+    def restore(self, state: _State) -> None:
+        self._random.setstate((state.random_version, state.random_words, None))
         self._level, self._dwell = state.level, state.dwell
         self._successes = dict(zip(_LEVELS, state.successes, strict=True))
         self._failures = dict(zip(_LEVELS, state.failures, strict=True))

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError, ProposalError
+from codezero.errors import ProposalError
 from codezero.proposer.parsing import ProposalReason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.protocols import GroupSampler
+from codezero.protocols import GroupSampler, StateFile
 from codezero.types import Completion, Metrics, Problem, ScoredGroup
 
-_FILE = "proposer.json"
 _REMEMBERED = 64
 """Questions a new one may not repeat; few, because an easy level has few different ones."""
 
@@ -33,7 +32,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: Annotated[list[_Name], msgspec.Meta(max_length=_REMEMBERED)] = msgspec.field(default_factory=list[str])
 
 
-class ModelProposer:
+class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
     """attempts: calls of the model for one round of proposals; each asks again only for what is still missing.
 
     taken: how many of the last problems' names are shown as taken; a proposal that uses one of these is refused.
@@ -89,22 +88,16 @@ class ModelProposer:
         by_reason = {f"proposer/refused_{reason}": self._refused[reason] for reason in ProposalReason}
         return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
 
-    def save(self, folder: Path) -> None:
-        state = _State(
+    def state(self) -> _State:
+        return _State(
             calls=self._calls,
             written=self._written,
             refused=dict(self._refused),
             recent=list(self._recent),
             names=list(self._names),
         )
-        (folder / _FILE).write_bytes(msgspec.json.encode(state))
 
-    def load(self, folder: Path) -> None:
-        path = folder / _FILE
-        try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+    def restore(self, state: _State) -> None:
         self._calls, self._written = state.calls, state.written
         self._refused = Counter(state.refused)
         self._recent = dict.fromkeys(state.recent)

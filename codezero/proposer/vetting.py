@@ -9,7 +9,6 @@ Where anything is executed, wrong expected values are counted besides, which cha
 """
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import Annotated, Protocol
 import msgspec
 
 from codezero.code.parsing import extract_code
-from codezero.errors import CheckpointError
-from codezero.protocols import Evaluator, GroupSampler, Proposer
+from codezero.protocols import Evaluator, GroupSampler, Proposer, StateFile
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
 from codezero.types import (
     BELIEF,
@@ -39,9 +37,6 @@ MIN_TESTS = 2
 """Confirmed tests without which a problem is dropped."""
 PROGRAMS = 8
 """Most different programs that are executed for one problem."""
-_FILE = "vetting.json"
-_VALUES_FILE = "recall.json"
-"""Named by an earlier version, which kept more in it."""
 
 
 class Vetting(Protocol):
@@ -117,7 +112,7 @@ def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
     )
 
 
-class VettedProposer:
+class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict[str, int], optional=True):
     """Another proposer's problems, as far as they stand up to some attempts. See `protocols.Proposer`.
 
     attempts: of the solver, at each problem. prompt: what it is asked.
@@ -177,19 +172,18 @@ class VettedProposer:
 
     def save(self, folder: Path) -> None:
         self._proposer.save(folder)
-        (folder / _FILE).write_text(json.dumps(self._counts))
+        super().save(folder)
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
         self._proposer.load(folder)
-        path = folder / _FILE
-        try:
-            counts = {str(name): int(count) for name, count in json.loads(path.read_text()[:1024]).items()}
-        except FileNotFoundError:
-            counts = {}  # of a time when nothing was vetted
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
-        self._counts = Counter(counts)
+        super().load(folder)
+
+    def state(self) -> dict[str, int]:
+        return self._counts
+
+    def restore(self, state: dict[str, int]) -> None:
+        self._counts = Counter(state)
 
 
 class _Values(msgspec.Struct):
@@ -197,11 +191,11 @@ class _Values(msgspec.Struct):
     wrong: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class CountedProposer:
+class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, optional=True):
     """Another proposer, whose expected values are counted right or wrong by execution. See `protocols.Proposer`.
 
     known: the program that a question itself describes, where there is one; else a value is what the believed attempts
-    at the problem agree on.
+    at the problem agree on. An earlier version named the file, and kept more in it.
     """
 
     def __init__(
@@ -238,18 +232,18 @@ class CountedProposer:
 
     def save(self, folder: Path) -> None:
         self._proposer.save(folder)
-        (folder / _VALUES_FILE).write_bytes(msgspec.json.encode(self._values))
+        super().save(folder)
 
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
         self._proposer.load(folder)
-        path = folder / _VALUES_FILE
-        try:
-            self._values = msgspec.json.decode(path.read_bytes(), type=_Values)
-        except FileNotFoundError:
-            self._values = _Values()  # of a time when nothing was executed
-        except (OSError, msgspec.MsgspecError, UnicodeError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        super().load(folder)
+
+    def state(self) -> _Values:
+        return self._values
+
+    def restore(self, state: _Values) -> None:
+        self._values = state
 
     def _run(self, jobs: Sequence[Job]) -> list[bool | None]:
         return [TRUTH[execution.outcome] for execution in self._sandbox.run_many(jobs)]

@@ -31,9 +31,9 @@ import msgspec
 from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError
-from codezero.protocols import Persistent
+from codezero.protocols import Persistent, StateFile
 from codezero.solver.manifest import PolicyFingerprint, check, check_files, read_manifest, write_manifest
-from codezero.system.files import lacks_room, read_state
+from codezero.system.files import lacks_room
 
 if TYPE_CHECKING:
     import numpy as np
@@ -203,7 +203,6 @@ def _flush_one(path: Path) -> None:
         os.close(handle)
 
 
-GENERATORS = "generators.json"
 _Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
@@ -220,14 +219,14 @@ class _RngState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By device; empty where CUDA was not used."""
 
 
-class GlobalGenerators:
+class GlobalGenerators(StateFile[_RngState], file="generators.json", schema=_RngState):
     """The process-wide generators of random numbers: Python's, numpy's and torch's. See `protocols.Persistent`.
 
     The parts of a node have generators of their own, or seed one from a counter. What libraries draw besides (dropout
     of an adapter, a back end that samples by itself) comes from these.
     """
 
-    def save(self, folder: Path) -> None:
+    def state(self) -> _RngState:
         import numpy as np
         import torch
 
@@ -235,7 +234,7 @@ class GlobalGenerators:
         _, numpy_words, position, has_gauss, numpy_gauss = cast(
             "tuple[str, np.ndarray[Any, Any], int, int, float]", np.random.get_state()
         )
-        state = _RngState(
+        return _RngState(
             python_version=version,
             python_words=cast("tuple[int, ...]", words),
             python_gauss=gauss,
@@ -246,13 +245,11 @@ class GlobalGenerators:
             torch=torch.get_rng_state().numpy().tobytes(),
             cuda=_cuda_states(),
         )
-        (folder / GENERATORS).write_bytes(msgspec.json.encode(state))
 
-    def load(self, folder: Path) -> None:
+    def restore(self, state: _RngState) -> None:
         import numpy as np
         import torch
 
-        state = read_state(folder / GENERATORS, _RngState)
         try:
             random.setstate((state.python_version, state.python_words, state.python_gauss))
             numpy_words = np.array(state.numpy_words, dtype=np.uint32)
@@ -261,8 +258,8 @@ class GlobalGenerators:
             torch.set_rng_state(_tensor(state.torch))
             for device, cuda_state in enumerate(to_restore(state.cuda, _cuda_devices())):
                 torch.cuda.set_rng_state(_tensor(cuda_state), device)
-        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-            raise CheckpointError(f"{folder / GENERATORS} cannot be read: {error}") from error
+        except (TypeError, OverflowError, RuntimeError) as error:
+            raise ValueError(str(error)) from error
 
 
 def to_restore(saved: Sequence[bytes], devices: int) -> Sequence[bytes]:

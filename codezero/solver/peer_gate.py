@@ -2,13 +2,12 @@
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from codezero.protocols import StateFile
 from codezero.solver.advantages import counts
-from codezero.system.files import read_state
 from codezero.types import ScoredGroup
 
 MEMORY = 0.9
@@ -20,7 +19,6 @@ MARGIN = 0.1
 by .35, and the moving mean leaves sqrt(.1 / 1.9) of that."""
 MAX_PEERS = 1024
 """Remembered; the peer that was compared longest ago is forgotten first."""
-_FILE = "gate.json"
 
 _Real = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
 
@@ -30,7 +28,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leads: Annotated[dict[Annotated[str, msgspec.Meta(max_length=128)], _Real], msgspec.Meta(max_length=MAX_PEERS)]
 
 
-class PeerFilter:
+class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
     """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge.
 
     lead <- 0.9 lead + 0.1 (mean reward of its group - own mean reward at that level), from 0 on. A peer passes while
@@ -66,12 +64,10 @@ class PeerFilter:
         """In [-1, 1]; 0 for who was never compared."""
         return self._leads.get(peer, 0.0)
 
-    def save(self, folder: Path) -> None:
-        (folder / _FILE).write_bytes(msgspec.json.encode(_State(self._own, self._leads)))
+    def state(self) -> _State:
+        return _State(self._own, self._leads)
 
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        state = read_state(folder / _FILE, _State)
+    def restore(self, state: _State) -> None:
         self._own, self._leads = dict(state.own), dict(state.leads)
 
 

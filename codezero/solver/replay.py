@@ -8,12 +8,10 @@ import math
 import random
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-import msgspec
-
+from codezero.protocols import StateFile
 from codezero.solver.batch import TrainingRow
-from codezero.system.files import read_state
 
 TRUNCATION = 2.0
 """Largest weight of truncated importance sampling."""
@@ -72,12 +70,11 @@ def _largest_square(squares: Sequence[float], budget: float) -> float:
 
 MAX_ITERATIONS = 8
 """Kept; what is older was written by a policy too far away."""
-_FILE = "replay.json"
 
 _FIELDS = ("prompt_ids", "completion_ids", "logprobs", "advantage")
 
 
-class Replay:
+class Replay(StateFile[Any], file="replay.json", schema=list[list[TrainingRow]]):
     """Rows as they were sampled: the log-probabilities are those of the policy that wrote them."""
 
     def __init__(self) -> None:
@@ -98,10 +95,8 @@ class Replay:
                 drawn += group
         return drawn
 
-    def save(self, folder: Path) -> None:
-        state = [[{name: getattr(row, name) for name in _FIELDS} for row in rows] for rows in self._kept]
-        (folder / _FILE).write_bytes(msgspec.json.encode(state))
+    def state(self) -> list[list[dict[str, Any]]]:
+        return [[{name: getattr(row, name) for name in _FIELDS} for row in rows] for rows in self._kept]
 
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        self._kept = deque(map(tuple, read_state(folder / _FILE, list[list[TrainingRow]])), maxlen=MAX_ITERATIONS)
+    def restore(self, state: list[list[TrainingRow]]) -> None:
+        self._kept = deque(map(tuple, state), maxlen=MAX_ITERATIONS)

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
+from codezero.protocols import StateFile
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import OpenRound, Publish, ReceivedFeedback, SendFeedback, network_settings
 from codezero.swarm.proposals import SEEN_GROUPS, OwnProposals, Proposals, SwarmState
@@ -45,7 +46,7 @@ UNKNOWN_TOKENIZER = "0" * 64
 Item = TypeVar("Item")
 
 
-class HivemindSwarm:
+class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
     """A node's handle on the gossip. Used from one thread.
 
     `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
@@ -148,13 +149,11 @@ class HivemindSwarm:
         always = ("groups_received", "bytes_in", "bytes_out")
         return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
 
-    def save(self, folder: Path) -> None:
+    def state(self) -> SwarmState:
         """Proposals and which groups were handed on; the totals of `metrics` are of a process."""
-        SwarmState(offers=self._proposals.state(), own=self._own.state(), seen=list(self._seen)).write(folder)
+        return SwarmState(offers=self._proposals.state(), own=self._own.state(), seen=list(self._seen))
 
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        state = SwarmState.read(folder)
+    def restore(self, state: SwarmState) -> None:
         self._proposals.restore(state.offers)
         self._own.restore(state.own)
         self._seen = OrderedDict.fromkeys(state.seen)

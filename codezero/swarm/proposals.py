@@ -6,12 +6,11 @@ run's folder, and what was under way is lost with the process, as it may be on a
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError
+from codezero.protocols import StateFile
 from codezero.swarm.schema import MAX_ITEMS
 from codezero.swarm.wire import own_offer
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
@@ -22,7 +21,6 @@ REPORTERS_EACH = 64
 """Peers whose feedback on one problem is taken."""
 SEEN_GROUPS = 8192
 """Fingerprints of peers' groups that were handed on."""
-_FILE = "swarm.json"
 
 
 class OwnProposals:
@@ -90,20 +88,8 @@ class SwarmState(msgspec.Struct, frozen=True):
     seen: Annotated[list[bytes], msgspec.Meta(max_length=SEEN_GROUPS)] = []
     """Fingerprints of the groups that were handed on."""
 
-    def write(self, folder: Path) -> None:
-        (folder / _FILE).write_bytes(msgspec.json.encode(self))
 
-    @classmethod
-    def read(cls, folder: Path) -> "SwarmState":
-        """Raises CheckpointError."""
-        path = folder / _FILE
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
-
-
-class LocalSwarm:
+class LocalSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
     """A swarm of one, without a network: own offers come back as proposals, and there are no peers."""
 
     def __init__(self, peer_id: str) -> None:
@@ -134,12 +120,10 @@ class LocalSwarm:
         """`swarm/...`, the names of the real swarm."""
         return {f"swarm/{name}": 0 for name in ("peers", "refused", "groups_received", "bytes_in", "bytes_out")}
 
-    def save(self, folder: Path) -> None:
-        SwarmState(offers=self._proposals.state(), own=self._own.state()).write(folder)
+    def state(self) -> SwarmState:
+        return SwarmState(offers=self._proposals.state(), own=self._own.state())
 
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        state = SwarmState.read(folder)
+    def restore(self, state: SwarmState) -> None:
         self._proposals.restore(state.offers)
         self._own.restore(state.own)
 

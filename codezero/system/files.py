@@ -8,13 +8,9 @@ import stat
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
-import msgspec
-
-from codezero.errors import CheckpointError, CodeZeroError, DiskFullError, WalletError
-
-T = TypeVar("T")
+from codezero.errors import CodeZeroError, DiskFullError, WalletError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST = 4 << 20
@@ -65,14 +61,6 @@ def write_atomic(path: Path, content: bytes | str, *, private: bool = False, dur
     """All of `content` or what was there before; text as UTF-8. Raises OSError."""
     with replacing(path, private=private, durable=durable) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-
-
-def read_state(path: Path, kind: type[T]) -> T:
-    """A part of a checkpoint that was written as JSON. Raises CheckpointError when it is missing or not a `kind`."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZeroError] = WalletError) -> bool:
