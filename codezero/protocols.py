@@ -44,22 +44,22 @@ class Persistent(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write everything needed to go on into `folder`, which exists and is empty."""
-        ...
 
     def load(self, folder: Path) -> None:
         """Become what `save` wrote. Raises CheckpointError."""
-        ...
 
 
 class StateFile(Generic[T]):
     """A `Persistent` whose state is one JSON file: `class Part(StateFile[State], file="part.json", schema=State)`.
 
-    optional: versions that did not write the file were released; a missing one reads as `{}`.
+    optional: versions that did not write the file were released; a missing one reads as `{}`. nested: parts whose files
+    lie in the same folder, loaded after the own one in this order.
     """
 
     _file: ClassVar[str]
     _schema: ClassVar[Any]
     _optional: ClassVar[bool]
+    nested: Sequence[Persistent] = ()
 
     def __init_subclass__(cls, *, file: str = "", schema: Any = None, optional: bool = False) -> None:
         super().__init_subclass__()
@@ -75,7 +75,9 @@ class StateFile(Generic[T]):
         raise NotImplementedError
 
     def save(self, folder: Path) -> None:
-        """Write `state`."""
+        """Write `state` and the nested parts."""
+        for part in self.nested:
+            part.save(folder)
         (folder / self._file).write_bytes(msgspec.json.encode(self.state()))
 
     def load(self, folder: Path) -> None:
@@ -86,6 +88,8 @@ class StateFile(Generic[T]):
             self.restore(msgspec.json.decode(content, type=self._schema))
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
+        for part in self.nested:
+            part.load(folder)
 
 
 class GroupLearner(Persistent, Protocol):
@@ -143,11 +147,9 @@ class Evaluator(Persistent, Protocol):
 
         Raises EvaluatorError and SandboxError, and AlarmError when the run should end.
         """
-        ...
 
     def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
         """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
-        ...
 
     def rates(self) -> JudgeRates | None:
         """How often the judge is mistaken, to correct what it says of success; None where attempts are executed."""
@@ -168,7 +170,6 @@ class Swarm(Persistent, Protocol):
 
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups. Verdicts only help to choose which are worth sharing. Raises SwarmError."""
-        ...
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups that arrived since the last call; never blocks. Raises SwarmError."""
@@ -180,7 +181,6 @@ class Swarm(Persistent, Protocol):
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals. Raises SwarmError."""
-        ...
 
     def metrics(self) -> Metrics:
         """`swarm/...`: peers, bytes, refusals by reason."""
@@ -195,11 +195,9 @@ class Difficulty(Persistent, Protocol):
 
     def observe(self, groups: Sequence[ScoredGroup], judge: JudgeRates | None) -> None:
         """Learn from the judged success of problems whose level is known; `judge` is what `Evaluator.rates` says."""
-        ...
 
     def hear(self, feedback: Sequence[Feedback]) -> None:
         """Learn from peers' reports with a small weight: they never outweigh own observations."""
-        ...
 
     def draw(self, count: int) -> list[int]:
         """The levels that the next `count` proposals should have."""
@@ -236,7 +234,6 @@ class Coordinator(Protocol):
 class Outbox(Protocol):
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
         """Note points earned in a round and the peer voted for; sending happens elsewhere and never blocks."""
-        ...
 
 
 class Exam(Protocol):
@@ -252,33 +249,26 @@ class Exam(Protocol):
 class Monitor(Protocol):
     def started(self, iteration: int) -> None:
         """The loop is about to run from `iteration`; later rows on disk are of a crashed future and are dropped."""
-        ...
 
     def busy(self, doing: str) -> None:
         """Say what takes longer than a moment; it is over at the next `observe`."""
-        ...
 
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
         """Record and show one iteration, with own and peers' groups as they were judged."""
-        ...
 
     def say(self, line: str) -> None:
         """Show a line at once, and until the end. From any thread."""
-        ...
 
     def close(self, reason: str) -> None:
         """Write the report and say what to do next."""
-        ...
 
     def cut(self, reason: str) -> None:
         """Record, from any thread, that the process ends now: `close` without what takes long."""
-        ...
 
 
 class Checkpoints(Protocol):
     def save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
         """Atomically: either the whole new checkpoint exists or the old one does."""
-        ...
 
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint; returns its iteration, 0 when there is none."""

@@ -7,7 +7,6 @@ calibrated probability (`watch.py` says how far the judge is believed) -> compos
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from codezero.code.parsing import extract_code
 from codezero.code.report import StaticReport
@@ -34,7 +33,7 @@ class FrozenEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
     def __init__(self, judge: Judge, guard: Guard, watch: Watch, *, weights: RewardConfig = DEFAULT) -> None:
         self._judge = judge
         self._guard = guard
-        self._watch = watch
+        self._watch, self.nested = watch, (watch,)
         self._weights = weights
         self._statuses: Counter[Status] = Counter()
         self._outages = 0
@@ -92,15 +91,6 @@ class FrozenEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
         }
         self._statuses.clear()
         return measured
-
-    def save(self, folder: Path) -> None:
-        self._watch.save(folder)
-        super().save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        super().load(folder)
-        self._watch.load(folder)
 
     def state(self) -> Counts:
         return Counts(dict(self._statuses), self._outages)

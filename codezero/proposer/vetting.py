@@ -11,7 +11,6 @@ Where anything is executed, wrong expected values are counted besides, which cha
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Protocol
 
 import msgspec
@@ -135,6 +134,7 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
         self._attempts, self._max_new_tokens, self._temperature = attempts, max_new_tokens, temperature
         self._seed, self._peer_id = seed, peer_id
         self._counts = Counter[str]()
+        self.nested = (proposer,)
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """Raises ProposalError; and EvaluatorError or SandboxError when they cannot be looked at: none is offered."""
@@ -170,15 +170,6 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
         }
         return self._proposer.metrics() | own
 
-    def save(self, folder: Path) -> None:
-        self._proposer.save(folder)
-        super().save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        self._proposer.load(folder)
-        super().load(folder)
-
     def state(self) -> dict[str, int]:
         return self._counts
 
@@ -202,7 +193,7 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
         self, proposer: Proposer, sandbox: Sandbox, known: Callable[[Problem], str | None], *, peer_id: str
     ) -> None:
         self._proposer, self._sandbox, self._known, self._peer_id = proposer, sandbox, known, peer_id
-        self._values = _Values()
+        self._values, self.nested = _Values(), (proposer,)
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """Raises SandboxError."""
@@ -229,15 +220,6 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
             "proposer/values_wrong": wrong,
             "proposer/wrong_value_share": wrong / (right + wrong) if right + wrong else None,
         }
-
-    def save(self, folder: Path) -> None:
-        self._proposer.save(folder)
-        super().save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Raises CheckpointError."""
-        self._proposer.load(folder)
-        super().load(folder)
 
     def state(self) -> _Values:
         return self._values

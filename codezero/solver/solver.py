@@ -4,32 +4,33 @@ Does not judge, does not talk to peers, and never executes what it wrote.
 """
 
 import dataclasses
-import json
 import logging
 import math
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import cast
 
+import msgspec
 from transformers import PreTrainedTokenizerBase
 
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.protocols import GroupSampler
+from codezero.protocols import GroupSampler, StateFile
 from codezero.solver.advantages import counts, group_advantages
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PolicyReader, Rules, external, merged_advantages
-from codezero.solver.policy_files import read_counters
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
 
 logger = logging.getLogger(__name__)
 
-COUNTERS = "solver.json"
+
+class _Counters(msgspec.Struct, frozen=True):
+    rollouts: int
+    updates: int
 
 
 def solver_prompt(problem: Problem) -> str:
@@ -51,7 +52,7 @@ def _example(problem: Problem) -> str:
     return "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)
 
 
-class GrpoSolver:
+class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     """A policy, how it is sampled and how it learns. See `protocols.Solver`."""
 
     def __init__(
@@ -70,6 +71,7 @@ class GrpoSolver:
         self.gate, self.replay = PeerFilter(), Replay()
         self.config, self.sampler, self.learner, self.tokenizer = config, sampler, learner, tokenizer
         self.peer_id, self.seed, self.prompt = peer_id, seed, prompt
+        self.nested = (self.gate, self.replay, learner)
         self.rollouts = 0
         """Calls of `rollout` so far: with `seed`, what the sampling noise is made of."""
         self.updates = 0
@@ -178,21 +180,11 @@ class GrpoSolver:
             "swarm/external_groups": len(foreign.chosen),
         }
 
-    def save(self, folder: Path) -> None:
-        """Weights and tokenizer in `folder/model`, as `from_pretrained` reads them; optimiser and counters beside."""
-        self.learner.save(folder)
-        self.gate.save(folder)
-        self.replay.save(folder)
-        counters = {"rollouts": self.rollouts, "updates": self.updates}
-        (folder / COUNTERS).write_text(json.dumps(counters))
+    def state(self) -> _Counters:
+        return _Counters(self.rollouts, self.updates)
 
-    def load(self, folder: Path) -> None:
-        """Become what `save` wrote, bit for bit. Raises CheckpointError."""
-        counters = read_counters(folder / COUNTERS, ("rollouts", "updates"))
-        self.gate.load(folder)
-        self.replay.load(folder)
-        self.learner.load(folder)
-        self.rollouts, self.updates = counters
+    def restore(self, state: _Counters) -> None:
+        self.rollouts, self.updates = state.rollouts, state.updates
 
     def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[TrainingRow]:
         """Trainable rows of groups with spread: what could not be judged, or attacks the judge, is as if it had not
