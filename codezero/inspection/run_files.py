@@ -113,6 +113,7 @@ class RunFiles:
 def run_view(key: str, seen: Seen) -> RunView:
     """key: the run's name in the API."""
     fold, last = seen.fold, seen.fold.last
+    tolerated = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in fold.survived.items()}
     starting = not last or (seen.began or 0.0) > (seen.updated or 0.0)
     return RunView(
         run=key,
@@ -141,14 +142,8 @@ def run_view(key: str, seen: Seen) -> RunView:
         network=seen.network and _network_view(seen.network),
         rounds=[_round(played) for played in reversed(fold.rounds.values())],
         outbox=seen.outbox and _outbox_view(seen.outbox),
-        tolerated=survived(fold),
+        tolerated=dict(list(tolerated.items())[:MAX_LIST]),
     )
-
-
-def survived(fold: Fold) -> dict[str, int]:
-    """Errors that the run survived, by type."""
-    counts = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in fold.survived.items()}
-    return dict(list(counts.items())[:MAX_LIST])
 
 
 def _text(value: object) -> str:

@@ -19,15 +19,15 @@ from rich.text import Text
 from codezero.chain.outbox_db import OutboxStatus
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, UnreadableError
-from codezero.inspection.run_files import UNKNOWN, RunFiles, Seen, run_view, survived
+from codezero.inspection.run_files import UNKNOWN, RunFiles, Seen, run_view
 from codezero.monitor.health import health
 from codezero.monitor.metrics_file import number
 from codezero.monitor.plain import print_flushed
 from codezero.monitor.reader import find_runs
-from codezero.monitor.run_state import UNAVAILABLE, whole
+from codezero.monitor.run_state import SILENT, UNAVAILABLE
 from codezero.monitor.summaries import proposal_lines
 from codezero.monitor.terminal import terminal_console
-from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
+from codezero.monitor.text import clean, count, duration, measured, readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.system.files import full
 from codezero.system.signals import Stop
@@ -36,7 +36,6 @@ MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
 LEAST_SECONDS, MOST_SECONDS = 0.2, 3600.0
 """Between two readings of `--watch`."""
-SILENT = "the judge does not answer: nothing is learned until it does"
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,8 @@ def newest_run(base: Path, name: str) -> Path:
 def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     """From the files alone; `files` of this folder, where they were read before. Raises UnreadableError."""
     seen = (files or RunFiles(folder, budget=MAX_BYTES)).look()
-    fold, last, exam = seen.fold, seen.fold.last, seen.fold.exams.newest
-    state = health(run_view(folder.name, seen), time.time())
+    fold, exam, view = seen.fold, seen.fold.exams.newest, run_view(folder.name, seen)
+    state = health(view, time.time())
     return RunStatus(
         run=str(folder),
         name=seen.name,
@@ -119,23 +118,23 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
         running=seen.running,
         stopped=seen.stopped,
         problem="; ".join(filter(None, (full(folder), state.problem or _silent(seen)))),
-        iteration=whole(last, "iteration"),
-        round=whole(last, "round"),
+        iteration=view.iteration,
+        round=view.round,
         seconds_since_step=state.seconds_since_step,
         limit_seconds=state.limit_seconds,
-        reward=fold.newest("reward/mean"),
+        reward=view.reward,
         executed=exam.average if exam else None,
         executed_low=exam.low if exam else None,
         executed_high=exam.high if exam else None,
         executed_samples=exam.samples if exam else None,
         executed_source=exam.source if exam else "",
-        level=whole(last, "difficulty/level"),
+        level=view.level,
         peers=fold.newest("swarm/peers"),
         quarantined={peer.peer: peer.reason for peer in seen.network.peers if peer.reason} if seen.network else {},
         submissions=seen.outbox,
-        problems=dict(proposal_lines(last)),
+        problems=dict(proposal_lines(fold.last)),
         wrong_value_share=fold.newest("proposer/wrong_value_share"),
-        tolerated=survived(fold),
+        tolerated=view.tolerated,
         stand_ins=seen.stand_ins,
         hub=read_state(folder),
     )
@@ -178,7 +177,7 @@ def plain_line(status: RunStatus) -> str:
         "peers unknown" if status.peers is None else count(status.peers, "peer"),
     ]
     if sent is not None:
-        parts.append(f"{sent.accepted} accepted, {sent.pending} pending, {sent.refused} refused")
+        parts.append(_counts(sent))
     if status.stand_ins:
         parts.append(clean(status.stand_ins, 200))
     if status.tolerated:
@@ -196,18 +195,17 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
         ("peer id", status.peer_id or UNKNOWN),
         ("account", status.account or "none known"),
         ("iteration", UNKNOWN if status.iteration is None else f"{status.iteration}{ago}"),
-        ("round", UNKNOWN if status.round is None else str(status.round)),
-        ("reward", UNKNOWN if status.reward is None else f"{status.reward:.2f}"),
+        ("round", _known(status.round)),
+        ("reward", _known(status.reward, ".2f")),
         ("truth", _executed(status)),
-        ("level", UNKNOWN if status.level is None else str(status.level)),
+        ("level", _known(status.level)),
         ("peers", UNKNOWN if status.peers is None else f"{status.peers:.0f} heard lately"),
     ]
     if status.submissions is None:
         lines.append(("submissions", "none: this run counts no points on a chain"))
     else:
         sent = status.submissions
-        counts = f"{sent.accepted} accepted, {sent.pending} pending, {sent.refused} refused"
-        lines.append(("submissions", f"{counts}; {count(sent.collecting, 'round')} being collected"))
+        lines.append(("submissions", f"{_counts(sent)}; {count(sent.collecting, 'round')} being collected"))
         lines += [("", f"{times} times: {clean(reason, 200)}") for reason, times in sent.reasons.items()]
         if sent.problem:
             lines.append(("kept back", clean(sent.problem, 300)))
@@ -234,8 +232,12 @@ def _pushes(hub: HubState) -> list[tuple[str, str]]:
 def _executed(status: RunStatus) -> str:
     if status.executed is None:
         return "executed average@k not measured yet"
-    within = interval(status.executed_low, status.executed_high)
-    return f"{status.executed_source} average@{status.executed_samples} {percent(status.executed)} {within}".rstrip()
+    share = measured(status.executed, status.executed_low, status.executed_high)
+    return f"{status.executed_source} average@{status.executed_samples} {share}"
+
+
+def _counts(sent: OutboxStatus) -> str:
+    return f"{sent.accepted} accepted, {sent.pending} pending, {sent.refused} refused"
 
 
 def _known(value: float | None, form: str = "d") -> str:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -18,8 +18,7 @@ from aiohttp import web
 from codezero.errors import UnreadableError
 from codezero.monitor.api_streams import Shared, Streams
 from codezero.monitor.health import overall
-from codezero.monitor.reader import KEY
-from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunView
+from codezero.monitor.reader import KEY, RunReader
 
 Result = TypeVar("Result")
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -36,26 +35,6 @@ PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PEER = "[1-9A-HJ-NP-Za-km-z]{1,128}"
 
 
-class RunSource(Protocol):
-    """Blocking; from any thread. None: there is no such run. Each may raise UnreadableError."""
-
-    def runs(self) -> Runs: ...
-
-    def view(self, key: str) -> RunView | None: ...
-
-    def rollouts(
-        self, key: str, *, before: int | None, limit: int, peer: str | None, own: bool | None
-    ) -> RolloutPage | None: ...
-
-    def rollout(self, key: str, number: int) -> Rollout | None: ...
-
-    def leaderboard(self, key: str) -> Leaderboard | None: ...
-
-    def watched(self) -> list[RunView]:
-        """What health and Prometheus are about."""
-        ...
-
-
 class InvalidRequest(ValueError):
     """A part of the address is not as its route takes it."""
 
@@ -63,7 +42,7 @@ class InvalidRequest(ValueError):
 class DataApi:
     """Routes over one reader; who may request them is decided elsewhere. Give the application to `end_with`."""
 
-    def __init__(self, reader: RunSource, *, streams: Streams | None = None) -> None:
+    def __init__(self, reader: RunReader, *, streams: Streams | None = None) -> None:
         self._reader = reader
         self._streams = streams or Streams()
         self._shared = Shared(FRESH_SECONDS)

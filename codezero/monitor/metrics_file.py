@@ -1,16 +1,14 @@
 """`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
 
-A kill at any moment loses at most the line being written; it is cut off at the next opening. Files are read within a
-fixed number of bytes, however long the run.
-
-The lines that were appended to a file since the last look, within fixed memory.
+A kill at any moment loses at most the line being written; it is cut off at the next opening. A file is followed within
+fixed memory, however long the run.
 """
 
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
@@ -91,8 +89,9 @@ class MetricsFile:
     def truncate_after(self, iteration: int) -> None:
         """Drop the rows of later iterations, which a crashed run did but never saved. Atomic."""
         self._stream.close()
-        with self.path.open("rb") as source, replacing(self.path, durable=True) as target:
-            target.writelines(_line(row) for row in _rows(source) if cast(int, row["iteration"]) <= iteration)
+        with replacing(self.path, durable=True) as target:
+            rows = (row for line in Tail(self.path).look()[1] if (row := parse(line)) is not None)
+            target.writelines(_line(row) for row in rows if cast(int, row["iteration"]) <= iteration)
         self._stream = self.path.open("ab")
 
     def close(self) -> None:
@@ -104,20 +103,8 @@ def read_metrics(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Metrics]:
 
     Lines that are torn, overlong or no row are passed over: another process may be writing the last one.
     """
-    try:
-        stream = path.open("rb")
-    except FileNotFoundError:
-        return []
-    with stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size <= max_bytes:
-            return list(_rows(stream.read(max_bytes).splitlines(keepends=True)))
-        half = max_bytes // 2
-        beginning = stream.read(half)
-        stream.seek(size - half)
-        end = stream.read(half)
-    whole = beginning[: beginning.rfind(b"\n") + 1] + end[end.find(b"\n") + 1 :]
-    return list(_rows(whole.splitlines(keepends=True)))
+    _, lines = Tail(path, budget=max_bytes).look()
+    return [row for line in lines if (row := parse(line)) is not None]
 
 
 def number(row: Metrics, key: str) -> float | None:
@@ -138,13 +125,6 @@ def _value(value: object) -> float | int | str | None:
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return None
-
-
-def _rows(lines: Iterable[bytes]) -> Iterator[Metrics]:
-    for line in lines:
-        row = parse(line) if line.endswith(b"\n") else None  # else it is torn
-        if row is not None:
-            yield row
 
 
 def parse(line: bytes) -> Metrics | None:

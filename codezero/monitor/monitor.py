@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
-from codezero.monitor.metrics_file import MAX_BYTES, MetricsFile
+from codezero.monitor.metrics_file import FILE_NAME, MAX_BYTES, MetricsFile
 from codezero.monitor.plain import PlainView, print_flushed
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
@@ -45,20 +45,9 @@ class RunDisplay(Protocol):
     def close(self) -> None: ...
 
 
-class NoView:
-    """`monitor.view=off`."""
-
-    def show(self, state: RunState) -> None:
-        """Silence."""
-
-    def busy(self, state: RunState) -> None:
-        """Silence."""
-
-    def say(self, line: str) -> None:
-        """Silence."""
-
-    def close(self) -> None:
-        """Nothing to give back."""
+def no_view() -> PlainView:
+    """`monitor.view=off`: lines that go nowhere."""
+    return PlainView(lambda _: None)
 
 
 def choose_view(view: str) -> RunDisplay:
@@ -67,7 +56,7 @@ def choose_view(view: str) -> RunDisplay:
     if reconfigure is not None:
         reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
     if view == "off":
-        return NoView()
+        return no_view()
     console = terminal_console()
     return LiveView(console) if view == "live" or (view == "auto" and console is not None) else PlainView()
 
@@ -101,7 +90,7 @@ class RunMonitor:
         self._reason = ""
         """Why it ended, from the beginning of its end on."""
         self._rollouts = RolloutStore(folder, identity)
-        self._view: RunDisplay = NoView() if view == "off" else PlainView()
+        self._view: RunDisplay = no_view() if view == "off" else PlainView()
         """Plain lines until `started`: what is loaded then scrolls away above the live view."""
 
     def started(self, iteration: int) -> None:
@@ -135,7 +124,12 @@ class RunMonitor:
         for sink in self._sinks:
             sink.observe(row)
         own = [scored for scored in judged if scored.group.peer_id == self.state.identity]
-        self.state = self.state.after(self._history.read(), own)
+        try:
+            fold = self._history.read()
+        except OSError as error:  # the row is written: what is shown may be older, and the run goes on
+            logger.warning("%s cannot be read, so older figures are shown: %s", self.folder / FILE_NAME, error.strerror)
+            fold = self._history.fold
+        self.state = self.state.after(fold, own)
         self._view.show(self.state)
 
     def say(self, line: str) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from codezero.monitor.summaries import RunState
-from codezero.monitor.text import clean, count, duration, interval, percent
+from codezero.monitor.text import clean, count, duration, measured
 
 PAUSE_SECONDS = 10.0
 """Least time between two lines that tell of no exam."""
@@ -25,7 +25,7 @@ def plain_line(state: RunState) -> str:
     if state.reward is not None:
         parts.append(f"reward {state.reward:.2f}")
     if exam is not None:
-        parts.append(f"{clean(exam.label, 40)} {percent(exam.average)} {interval(exam.low, exam.high)}".rstrip())
+        parts.append(f"{clean(exam.label, 40)} {measured(exam.average, exam.low, exam.high)}")
     if state.level is not None:
         parts.append(f"level {state.level:.0f}")
     parts.append(count(state.peers, "peer"))

@@ -222,7 +222,7 @@ class Followed:
 
 
 class RunReader:
-    """Implements `api.RunSource` for the runs below `base`, or for the one run that `base` is.
+    """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
     board: reads the chain; raises CodeZeroError where there is none.
     """

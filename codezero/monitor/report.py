@@ -10,7 +10,7 @@ from pathlib import Path
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult
 from codezero.monitor.summaries import RunState, ShownAttempt, audit_line, code_of, proposal_lines
-from codezero.monitor.text import clean, count, duration, interval, percent, readable_name
+from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
 from codezero.system.files import write_atomic
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
@@ -42,13 +42,16 @@ def headline(exams: Sequence[ExamResult]) -> str:
         return f"executed average@n: {NOT_MEASURED}"
     first, last = exams[0], exams[-1]
     if len(exams) == 1:
-        measured = f"{first.label} {percent(first.average)} {interval(first.low, first.high)}".rstrip()
-        return f"{measured} at iteration {first.iteration}; measured once, so nothing to compare with"
+        return (
+            f"{first.label} {_average(first)} at iteration {first.iteration}; measured once, so nothing to compare with"
+        )
     points = 100 * (last.average - first.average)
     moved = f"rose by {points:.1f} points" if points >= 0 else f"fell by {-points:.1f} points"
-    start = f"{percent(first.average)} {interval(first.low, first.high)}".rstrip()
-    end = f"{percent(last.average)} {interval(last.low, last.high)}".rstrip()
-    return f"{last.label} {moved}: {start} to {end}; {_overlap(first, last)}"
+    return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {_overlap(first, last)}"
+
+
+def _average(exam: ExamResult) -> str:
+    return measured(exam.average, exam.low, exam.high)
 
 
 def _overlap(first: ExamResult, last: ExamResult) -> str:
@@ -83,10 +86,8 @@ def _start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
     shown, last = _ends(exams), exams[-1]
     yield _table_row("", *(f"iteration {exam.iteration}" for exam in shown))
     yield _table_row("---", *("---" for _ in shown))
-    yield _table_row(
-        _inline(last.label), *(f"{percent(exam.average)} {interval(exam.low, exam.high)}" for exam in shown)
-    )
-    passes = (f"{percent(exam.passed)} {interval(exam.pass_low, exam.pass_high)}" for exam in shown)
+    yield _table_row(_inline(last.label), *map(_average, shown))
+    passes = (measured(exam.passed, exam.pass_low, exam.pass_high) for exam in shown)
     yield _table_row(_inline(f"{last.source} pass@{last.samples}"), *passes)
     yield _table_row("undecided executions, left out", *(percent(exam.unknown_share) for exam in shown))
     problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "

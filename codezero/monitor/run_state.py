@@ -53,6 +53,7 @@ MAX_ALARM = 400
 """Characters of an alarm that are shown."""
 SILENT_SHARE = 0.999
 """Share of unavailable verdicts from which the judge counts as silent."""
+SILENT = "the judge does not answer: nothing is learned until it does"
 
 
 class MetricsRow(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | TEXTS):
@@ -254,7 +255,7 @@ def whole(row: Metrics, key: str) -> int | None:
 def judge_trouble(unavailable: float | None, alarm: str) -> str:
     """What a person has to know about the judge at once; empty when nothing is wrong."""
     if unavailable is not None and unavailable >= SILENT_SHARE:
-        return "the judge does not answer: nothing is learned until it does"
+        return SILENT
     return f"ALARM: the judge {clean(alarm, MAX_ALARM)}" if alarm else ""
 
 

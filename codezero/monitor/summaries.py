@@ -1,13 +1,13 @@
 """What a person is shown of a run: its state on the terminal, its last problem, the judge's audit and the proposals."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult
-from codezero.monitor.text import count, interval, percent
+from codezero.monitor.text import count, measured, percent
 from codezero.types import Metrics, ScoredGroup
 
 MAX_SHOWN = 4_000
@@ -131,10 +131,10 @@ def audit_line(row: Metrics) -> str:
     success = number(row, "audit/success")
     if success is None:
         return ""
-    within = interval(number(row, "audit/success_low"), number(row, "audit/success_high"))
+    passing = measured(success, number(row, "audit/success_low"), number(row, "audit/success_high"))
     executed = count(number(row, "audit/count") or 0, "attempt")
     judged = percent(number(row, "audit/judged"))
-    return f"judge says {judged}, audit says {f'{percent(success)} {within}'.rstrip()} ({executed} executed)"
+    return f"judge says {judged}, audit says {passing} ({executed} executed)"
 
 
 REASONS = 8
@@ -143,17 +143,16 @@ REASONS = 8
 
 def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
     """(what, figure) for people; empty for a run that proposes nothing and is offered nothing."""
-    return list(_lines(row))
-
-
-def _lines(row: Metrics) -> Iterator[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
     written = number(row, "proposer/written")
     if written is not None:
-        yield "proposals", f"{count(int(written), 'problem')} written{_refused(row, 'proposer/refused_')}"
-        yield "expected values", _values(row)
+        refused = _why(row, "proposer/refused_")
+        why = f", {sum(refused.values())} refused as they came: {_named(refused)}" if refused else ""
+        lines += [("proposals", f"{count(int(written), 'problem')} written{why}"), ("expected values", _values(row))]
     unusable = _why(row, "problems/refused_")
     if unusable:
-        yield "problems refused", f"{sum(unusable.values())}: {_named(unusable)}"
+        lines.append(("problems refused", f"{sum(unusable.values())}: {_named(unusable)}"))
+    return lines
 
 
 def _values(row: Metrics) -> str:
@@ -165,21 +164,12 @@ def _values(row: Metrics) -> str:
     return f"{percent(wrong / total)} of {total} executed are wrong" if total else "none executed yet"
 
 
-def _refused(row: Metrics, prefix: str) -> str:
-    why = _why(row, prefix)
-    return f", {sum(why.values())} refused as they came: {_named(why)}" if why else ""
-
-
 def _why(row: Metrics, prefix: str) -> dict[str, int]:
     """Counts above zero by the rest of their name."""
-    counts = {name.removeprefix(prefix): _whole(row, name) for name in row if name.startswith(prefix)}
+    counts = {name.removeprefix(prefix): int(number(row, name) or 0) for name in row if name.startswith(prefix)}
     return {name: times for name, times in counts.items() if times}
 
 
 def _named(why: dict[str, int]) -> str:
     most = sorted(why.items(), key=lambda reason: (-reason[1], reason[0]))[:REASONS]
     return ", ".join(f"{times} {name.replace('_', ' ')[:40]}" for name, times in most)
-
-
-def _whole(row: Metrics, name: str) -> int:
-    return int(number(row, name) or 0)

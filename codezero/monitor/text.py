@@ -102,6 +102,11 @@ def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{100 * low:.1f}, {100 * high:.1f}]"
 
 
+def measured(share: float | None, low: float | None, high: float | None) -> str:
+    """`52.1 % [48.9, 55.2]`: a share with its interval, as far as they were measured."""
+    return f"{percent(share)} {interval(low, high)}".rstrip()
+
+
 def duration(seconds: float) -> str:
     """`0.6 s`, `4 m 12 s` or `2 h 05 m`."""
     if seconds < 60:

@@ -68,6 +68,19 @@ def test_a_run_that_never_saved_begins_again_with_one_first_exam(tmp_path: Path)
     assert iterations(tmp_path) == [0, 1, 2]
 
 
+def test_rows_that_cannot_be_read_back_end_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    running, file = played(tmp_path, 2), tmp_path / FILE_NAME
+    file.rename(tmp_path / "away")
+    file.mkdir()
+    running.observe(3, row(3), [])
+    assert running.state.iteration == 2 and "cannot be read, so older figures are shown" in caplog.text
+    file.rmdir()
+    (tmp_path / "away").rename(file)
+    running.observe(4, row(4), [])
+    assert running.state.iteration == 4 and iterations(tmp_path) == [0, 1, 2, 3, 4]
+    running.close("asked to stop")
+
+
 def test_the_end_leaves_a_report_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     played(tmp_path, 20, view="plain").close("max_iterations reached")
     shown = capsys.readouterr().out
