@@ -47,12 +47,17 @@ class Attestation(msgspec.Struct, frozen=True, rename={"client_data": "clientDat
     object: Base64url
 
 
-class Registration(msgspec.Struct, frozen=True, rename={"raw_id": "rawId"}):
-    """RegistrationResponseJSON."""
+class Credential(msgspec.Struct, frozen=True, rename={"raw_id": "rawId"}):
+    """What both answers of an authenticator begin with."""
 
     id: Base64url
     raw_id: Base64url
     type: Literal["public-key"]
+
+
+class Registration(Credential, frozen=True):
+    """RegistrationResponseJSON."""
+
     response: Attestation
 
 
@@ -68,12 +73,9 @@ class Assertion(
     signature: Base64url
 
 
-class Authentication(msgspec.Struct, frozen=True, rename={"raw_id": "rawId"}):
+class Authentication(Credential, frozen=True):
     """AuthenticationResponseJSON."""
 
-    id: Base64url
-    raw_id: Base64url
-    type: Literal["public-key"]
     response: Assertion
 
 

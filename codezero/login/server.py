@@ -186,7 +186,7 @@ def default_route(routes: str) -> tuple[str, str] | None:
 def is_far_end(interface: Path) -> bool:
     """Is it one end of a pair whose other end is elsewhere, as an engine gives it to a container? A machine's own
     cards are not, and they are what a container with the host's network sees."""
-    return _number(interface / "iflink") != _number(interface / "ifindex")
+    return (interface / "iflink").read_text() != (interface / "ifindex").read_text()
 
 
 def find_entry() -> Entry:
@@ -202,10 +202,6 @@ def find_entry() -> Entry:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
         towards.connect((route[1], 9))  # sends nothing; the system chooses the address it would send from
         return Entry(address=towards.getsockname()[0], gateway=route[1])
-
-
-def _number(file: Path) -> int:
-    return int(file.read_text())
 
 
 faults = logging.getLogger("codezero.login.http")

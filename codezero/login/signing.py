@@ -51,13 +51,6 @@ class SignBody(Body, frozen=True):
     transaction: TransactionFields
 
 
-class SignedAnswer(msgspec.Struct, frozen=True):
-    """raw: ready to be sent."""
-
-    raw: str
-    address: str
-
-
 class NewCode(msgspec.Struct, frozen=True):
     """code: as the terminal shows it too."""
 
@@ -85,4 +78,4 @@ async def sign_transaction(request: web.Request) -> web.Response:
     except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
         raise HttpRefusal(400, f"the transaction cannot be signed: {error}") from error
     logger.info("signed transaction %d of %s on chain %d", transaction.nonce, account.address, transaction.chain_id)
-    return answer(SignedAnswer(signed.raw_transaction.to_0x_hex(), account.address))
+    return answer({"raw": signed.raw_transaction.to_0x_hex(), "address": account.address})

@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from codezero.errors import LoginError
+from codezero.errors import DiskFullError, LoginError
+from codezero.system.files import write_atomic, write_new
 
 T = TypeVar("T")
 
@@ -62,12 +62,7 @@ class Folder:
         """In place of what was there; on the disk when this returns."""
         path = self.path / name
         try:
-            temporary = self._temporary(name, content)
-            try:
-                os.replace(temporary, path)
-            except OSError:
-                os.unlink(temporary)
-                raise
+            write_atomic(path, content, private=True, durable=True)
             self._sync()
         except OSError as error:
             raise LoginError(f"{path} cannot be written: {error.strerror}") from error
@@ -76,17 +71,13 @@ class Folder:
         """Never over a file that is there. Did this call make it?"""
         path = self.path / name
         try:
-            temporary = self._temporary(name, content)
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return False
-            finally:
-                os.unlink(temporary)
+            created = write_new(path, content, refusal=LoginError)
             self._sync()
+        except DiskFullError as error:
+            raise LoginError(str(error)) from error
         except OSError as error:
             raise LoginError(f"{path} cannot be written: {error.strerror}") from error
-        return True
+        return created
 
     def delete(self, name: str) -> None:
         """May be gone already. What a disk keeps of deleted files is beyond any program's reach."""
@@ -126,19 +117,6 @@ class Folder:
             yield
         finally:
             os.close(descriptor)
-
-    def _temporary(self, name: str, content: bytes) -> str:
-        """A file beside the one that is meant, complete and on the disk. mkstemp gives it mode 0600."""
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self.path)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            os.unlink(temporary)
-            raise
-        return temporary
 
     def _sync(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -150,11 +150,7 @@ class DataApi:
 
     async def _once(self, question: object, read: Callable[[], Result]) -> Result:
         loop = asyncio.get_running_loop()
-
-        async def in_thread() -> Result:
-            return await loop.run_in_executor(self._pool, read)
-
-        return await self._shared.get(question, in_thread)
+        return await self._shared.get(question, lambda: loop.run_in_executor(self._pool, read))
 
 
 def error(status: int, text: str, **headers: str) -> web.Response:

@@ -22,7 +22,7 @@ class Shared:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._reads: dict[Hashable, asyncio.Task[Any]] = {}
+        self._reads: dict[Hashable, asyncio.Future[Any]] = {}
         """Under way, or answered a moment ago."""
 
     async def get(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -32,24 +32,20 @@ class Shared:
             task = self._begin(question, read)
         return cast(Answer, await asyncio.shield(task))
 
-    def _begin(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> asyncio.Task[Any]:
+    def _begin(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> asyncio.Future[Any]:
         while len(self._reads) >= MAX_QUESTIONS:
             del self._reads[next(iter(self._reads))]
-        task = self._reads[question] = asyncio.ensure_future(_run(read))
+        task = self._reads[question] = asyncio.ensure_future(read())
         task.add_done_callback(lambda done: self._keep(question, done))
         return task
 
-    def _keep(self, question: Hashable, done: asyncio.Task[Any]) -> None:
+    def _keep(self, question: Hashable, done: asyncio.Future[Any]) -> None:
         failed = done.cancelled() or done.exception() is not None
         asyncio.get_running_loop().call_later(0.0 if failed else self._seconds, self._forget, question, done)
 
-    def _forget(self, question: Hashable, done: asyncio.Task[Any]) -> None:
+    def _forget(self, question: Hashable, done: asyncio.Future[Any]) -> None:
         if self._reads.get(question) is done:
             del self._reads[question]
-
-
-async def _run(read: Callable[[], Awaitable[Answer]]) -> Answer:
-    return await read()
 
 
 MAX_STREAMS = 16

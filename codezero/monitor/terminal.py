@@ -234,7 +234,7 @@ class LiveView:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._state: RunState | None = None
-        self._said = ""
+        self._line = ""
         self._live = Live(
             get_renderable=self._draw,
             console=self._console,
@@ -254,7 +254,7 @@ class LiveView:
 
     def say(self, line: str) -> None:
         """The same picture with this line below it."""
-        self._said = line
+        self._line = line
         self._live.refresh()
 
     def close(self) -> None:
@@ -264,7 +264,7 @@ class LiveView:
     def _draw(self) -> RenderableType:
         if self._state is None:
             return Text()
-        return render(self._state, height=self._console.height, now=time.time(), line=self._said)
+        return render(self._state, height=self._console.height, now=time.time(), line=self._line)
 
 
 def terminal_console(stream: io.TextIOBase | None = None) -> Console | None:

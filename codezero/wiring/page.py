@@ -55,11 +55,7 @@ def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady],
             tell(PageReady(url=url, standby=True))
             if not _taken_over(lock):
                 return
-        asyncio.run(
-            _serve(
-                config, run, stack, lambda code: tell(PageReady(url=url, code=code)), lambda: tell(PageReady(url=url))
-            )
-        )
+        asyncio.run(_serve(config, run, stack, lambda code: tell(PageReady(url=url, code=code))))
 
 
 def _taken_over(lock: Lock) -> bool:
@@ -73,12 +69,9 @@ def _taken_over(lock: Lock) -> bool:
 
 
 async def _serve(
-    config: NodeConfig,
-    run: Path | None,
-    stack: contextlib.ExitStack,
-    announce: Callable[[str], None],
-    served: Callable[[], None],
+    config: NodeConfig, run: Path | None, stack: contextlib.ExitStack, announce: Callable[[str], None]
 ) -> None:
+    """announce: takes each new claim code, or an empty one once a page with an owner is served."""
     login = Login(
         Path(config.login.directory),
         announce=announce,
@@ -92,7 +85,7 @@ async def _serve(
 
     async def tell_owner(_: "web.Application") -> None:
         if login.vault.owner() is not None:
-            served()
+            announce("")
 
     app.on_startup.append(tell_owner)
     await serve(app, config.login.port, find_entry() if config.login.publish else None)
