@@ -11,25 +11,25 @@ follow a contract of its own, or name a hash of something else: `checked` refuse
 import itertools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from eth_abi.abi import encode
+from eth_abi.packed import encode_packed
 from eth_utils.abi import function_signature_to_4byte_selector as selector
 from eth_utils.address import is_address
 from eth_utils.crypto import keccak
+from hexbytes import HexBytes
 from msgspec import Meta
 
 from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, shown
-from codezero.chain.errors import ChainUnreachableError, RpcError, decode_revert, printable
-from codezero.chain.provider import FINAL, Address, Bytes, Hash, Quantity, RpcAnswer, RpcFailure
+from codezero.chain.errors import ChainUnreachableError, RpcError, printable, refusal
+from codezero.chain.provider import FINAL, Address, Bytes, Hash, Quantity, RpcAnswer
 from codezero.errors import ChainError, ConfigError
 from codezero.system.files import read_private
-
-T = TypeVar("T")
 
 URL = "https://api.g.alchemy.com/v2"
 DELEGATE = "0x69007702764179f14F51cdce752f4f775d74E139"
@@ -77,36 +77,19 @@ class UserOperation(
 
     def hash(self, chain_id: int) -> bytes:
         """[32] bytes, which cover every field, the chain and the entry point: what the account's owner signs."""
-        gas = self.paymaster_verification_gas_limit, self.paymaster_post_op_gas_limit
-        fields = [
-            self.sender,
-            int(self.nonce, 16),
-            keccak(b""),  # no factory: the account exists
-            keccak(bytes.fromhex(self.call_data[2:])),
-            _packed(self.verification_gas_limit, self.call_gas_limit),
-            int(self.pre_verification_gas, 16),
-            _packed(self.max_priority_fee_per_gas, self.max_fee_per_gas),
-            keccak(bytes.fromhex(self.paymaster[2:]) + _packed(*gas) + bytes.fromhex(self.paymaster_data[2:])),
-        ]
+        halves = self.verification_gas_limit, self.call_gas_limit, self.max_priority_fee_per_gas, self.max_fee_per_gas
+        limits = self.paymaster_verification_gas_limit, self.paymaster_post_op_gas_limit
+        packed = encode_packed(["uint128"] * 6, [int(half, 16) for half in halves + limits])
+        paymaster = HexBytes(self.paymaster) + packed[64:] + HexBytes(self.paymaster_data)
         types = ["address", "uint256", "bytes32", "bytes32", "bytes32", "uint256", "bytes32", "bytes32"]
-        inner = keccak(encode(types, fields))
+        account = self.sender, int(self.nonce, 16), keccak(b""), keccak(hexstr=self.call_data)  # no factory
+        gas = packed[:32], int(self.pre_verification_gas, 16), packed[32:64]
+        inner = keccak(encode(types, [*account, *gas, keccak(paymaster)]))
         return keccak(encode(["bytes32", "address", "uint256"], [inner, ENTRY_POINT, chain_id]))
 
 
-class _Raw(msgspec.Struct, frozen=True):
-    raw: Hash
-
-
 class _SignHash(msgspec.Struct, frozen=True, tag_field="type", tag="personal_sign"):
-    data: _Raw
-
-
-class _SignAuthorization(msgspec.Struct, frozen=True, tag_field="type", tag="eip7702Auth"):
-    pass
-
-
-class _FeePayment(msgspec.Struct, frozen=True):
-    sponsored: bool
+    data: dict[Literal["raw"], Hash]
 
 
 class _Delegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,14 +101,13 @@ class _Delegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Authorization(msgspec.Struct, frozen=True, rename="camel", tag_field="type", tag="authorization"):
     data: _Delegation
     chain_id: Small
-    signature_request: _SignAuthorization
 
 
 class _Operation(msgspec.Struct, frozen=True, rename="camel", tag_field="type", tag="user-operation-v070"):
     data: UserOperation
     chain_id: Small
     signature_request: _SignHash
-    fee_payment: _FeePayment
+    fee_payment: dict[str, object]
 
 
 class _Several(msgspec.Struct, frozen=True, tag_field="type", tag="array"):
@@ -135,7 +117,9 @@ class _Several(msgspec.Struct, frozen=True, tag_field="type", tag="array"):
 Prepared = _Operation | _Several
 
 
-class _Sent(msgspec.Struct, frozen=True):
+class SentCalls(msgspec.Struct, frozen=True):
+    """What the service calls an operation that it took."""
+
     id: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,1024}\Z")]
 
 
@@ -153,10 +137,6 @@ class CallsStatus(msgspec.Struct, frozen=True):
     def refused(self) -> bool:
         """EIP-5792: 1xx it goes on, 2xx it is done, 4xx it will not be tried again, 5xx and 6xx it was undone."""
         return self.status >= 300
-
-
-class _Reverted(msgspec.Struct, frozen=True, rename="camel"):
-    revert_data: Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2}){4,4096}\Z")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,66 +158,50 @@ class WantedCall:
 class Alchemy:
     """policy: of the gas manager, which pays. delegates: contracts that an account may follow. Raises ConfigError."""
 
-    def __init__(self, key: str, policy: str, *, url: str = URL, delegates: Iterable[str] = (DELEGATE,)) -> None:
+    def __init__(self, key: str, policy: str, *, url: str = URL, delegates: Sequence[str] = (DELEGATE,)) -> None:
         if not POLICY.match(policy):
             raise ConfigError("chain.alchemy_policy is no policy id; copy it from the gas manager's page")
-        for delegate in (delegates := list(delegates)):
+        for delegate in delegates:
             if not is_address(delegate):
                 raise ConfigError(f"chain.alchemy_delegates: {delegate[:50]!r} is no address")
         self.delegates = frozenset(delegate.lower() for delegate in delegates)
-        self._capabilities = {"capabilities": {"paymasterService": {"policyId": policy}}}
+        self.capabilities: dict[str, Any] = {"capabilities": {"paymasterService": {"policyId": policy}}}
         self._url = check_url(url, "chain.alchemy_url")
-        self._key = key
+        self._headers = {"Authorization": f"Bearer {key}"}
         self._http = BoundedHttp()
         self._ids = itertools.count(1)
+        self.close = self._http.close
 
-    def prepare(self, call: WantedCall, seconds: float) -> Prepared:
-        """The operation that makes one call, unchecked. Raises ChainUnreachableError, UnsponsoredError, RpcError."""
-        calls = [{"to": call.to, "data": "0x" + call.data.hex()}]
-        wanted = {"calls": calls, "from": call.account, "chainId": hex(call.chain_id), **self._capabilities}
-        return self._request("wallet_prepareCalls", wanted, cast("type[Prepared]", Prepared), seconds)
-
-    def send(self, signed: Sequence[Any], seconds: float) -> str:
-        """The id of an operation, after its authorization if it has one. Raises as `prepare`; may be taken even so."""
-        body = {"type": "array", "data": signed} if len(signed) > 1 else dict(signed[0])
-        return self._request("wallet_sendPreparedCalls", body | self._capabilities, _Sent, seconds).id
-
-    def status(self, id: str, seconds: float) -> CallsStatus:
-        """Raises as `prepare`."""
-        return self._request("wallet_getCallsStatus", id, CallsStatus, seconds)
-
-    def close(self) -> None:
-        self._http.close()
-
-    def _request(self, method: str, parameter: object, form: type[T], seconds: float) -> T:
+    def request(self, method: str, parameter: object, form: Any, seconds: float) -> Any:
+        """A `form`. What is sent may be taken even so. Raises ChainUnreachableError, UnsponsoredError, RpcError."""
         id, where = next(self._ids), shown(self._url)
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": [parameter]})
-        headers = {"Authorization": f"Bearer {self._key}"}
-        status, raw = self._http.post(self._url, body, seconds, headers=headers, limit=MAX_ANSWER)
+        status, raw = self._http.post(self._url, body, seconds, headers=self._headers, limit=MAX_ANSWER)
         if status in (401, 403):
             raise UnsponsoredError(f"{where} does not accept the API key; write a valid one into its file")
         if status == 429:
             raise ChainUnreachableError(f"{where} has had enough requests for now")
         try:
             answer = msgspec.json.decode(raw, type=RpcAnswer)
-        except UNDECODABLE as error:
-            raise ChainUnreachableError(f"{where} answers {method} with HTTP {status} and no JSON-RPC") from error
-        if answer.error is not None:
-            raise _refusal(answer.error, where)
-        if answer.id != id:
-            raise ChainUnreachableError(f"{where} answers another question than was asked")
-        try:
+            if (error := answer.error) is not None:
+                if error.code in FINAL:
+                    raise UnsponsoredError(f"{where} refuses: {printable(error.message)} (code {error.code})")
+                # never a ContractError: the chain itself was asked before, and only the chain is believed
+                text = f" says: {revert}" if (revert := refusal("", error.data)) else f": {printable(error.message)}"
+                raise RpcError(error.code, where + text)
+            if answer.id != id:
+                raise ChainUnreachableError(f"{where} answers another question than was asked")
             return msgspec.json.decode(answer.result, type=form)
         except UNDECODABLE as error:
-            raise ChainUnreachableError(f"{where} answers {method} in a form that is not known here") from error
+            text = f"{where} answers {method} with HTTP {status} in a form that is not known here"
+            raise ChainUnreachableError(text) from error
 
 
 def api_key(file: Path | None, variable: str = "") -> str:
     """From a file that only its owner reads, or out of the environment. Raises ConfigError, WalletError."""
-    source = str(file) if file else f"the environment variable {variable}"
     raw = read_private(file, MAX_KEY) if file else os.environ.pop(variable, "").encode(errors="surrogateescape")
-    key = raw.strip()
-    if not key or len(key) > MAX_KEY or not re.fullmatch(rb"[!-~]+", key):
+    if not re.fullmatch(rb"[!-~]{1,%d}" % MAX_KEY, key := raw.strip()):
+        source = str(file) if file else f"the environment variable {variable}"
         raise ConfigError(f"{source} holds no API key; write the key of the app on one line")
     return key.decode("ascii")
 
@@ -247,54 +211,40 @@ def checked(prepared: Prepared, wanted: WantedCall) -> tuple[_Authorization | No
     match prepared.data if isinstance(prepared, _Several) else [prepared]:
         case [_Operation() as operation]:
             authorization, follows = None, delegate_of(wanted.code) or ""
-            _require(wanted.code != b"", "the account follows no contract yet, and no authorization is offered")
         case [_Authorization() as authorization, _Operation() as operation]:
             follows = authorization.data.address
-            _require(int(authorization.chain_id, 16) == wanted.chain_id, "an authorization for another chain")
-            _require(int(authorization.data.nonce, 16) == wanted.count, "an authorization for another time")
         case _:
             raise UnrequestedError("not one operation, with at most one authorization before it")
-    listed = follows.lower() in wanted.delegates
-    _require(listed, f"the account follows {follows or 'code of its own'}, which chain.alchemy_delegates lacks")
-    data = operation.data
-    _require(int(operation.chain_id, 16) == wanted.chain_id, "an operation for another chain")
-    _require(data.sender.lower() == wanted.account.lower(), "an operation of another account")
-    _require(calls_only(bytes.fromhex(data.call_data[2:]), wanted.to, wanted.data), "another call, or more than one")
-    sponsored = operation.fee_payment.sponsored and int(data.paymaster, 16) != 0
-    _require(sponsored, "the account itself would pay; correct the gas manager's policy")
-    right = operation.signature_request.data.raw.lower() == "0x" + data.hash(wanted.chain_id).hex()
-    _require(right, "the hash to be signed is not the operation's")
+    data, chain = operation.data, wanted.chain_id
+    for problem, right in {
+        "the account follows no contract yet, and no authorization is offered": wanted.code or authorization,
+        "an authorization for another chain": not authorization or int(authorization.chain_id, 16) == chain,
+        "an authorization for another time": not authorization or int(authorization.data.nonce, 16) == wanted.count,
+        f"the account follows {follows or 'code of its own'}, which chain.alchemy_delegates lacks": (
+            follows.lower() in wanted.delegates
+        ),
+        "an operation for another chain": int(operation.chain_id, 16) == chain,
+        "an operation of another account": data.sender.lower() == wanted.account.lower(),
+        "another call, or more than one": calls_only(bytes.fromhex(data.call_data[2:]), wanted.to, wanted.data),
+        "the account itself would pay; correct the gas manager's policy": (
+            operation.fee_payment.get("sponsored") is True and int(data.paymaster, 16)
+        ),
+        "the hash to be signed is not the operation's": (
+            operation.signature_request.data.get("raw", "").lower() == "0x" + data.hash(chain).hex()
+        ),
+    }.items():
+        if not right:
+            raise UnrequestedError(problem)
     return authorization, operation
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise UnrequestedError(what)
 
 
 def calls_only(call_data: bytes, to: str, data: bytes) -> bool:
     """Does an account of ERC-7579's or Alchemy's kind run this one call, without value, and nothing else?"""
     single = selector("execute(address,uint256,bytes)") + encode(["address", "uint256", "bytes"], [to, 0, data])
     batch = selector("executeBatch((address,uint256,bytes)[])")
-    batch += encode(["(address,uint256,bytes)[]"], [[(to, 0, data)]])
-    return call_data in (single, batch)
+    return call_data in (single, batch + encode(["(address,uint256,bytes)[]"], [[(to, 0, data)]]))
 
 
 def delegate_of(code: bytes) -> str | None:
     """The contract that an account follows; None: it follows none."""
     return "0x" + code[3:].hex() if len(code) == 23 and code.startswith(DELEGATED) else None
-
-
-def _packed(high: str, low: str) -> bytes:
-    return int(high, 16).to_bytes(16) + int(low, 16).to_bytes(16)
-
-
-def _refusal(error: RpcFailure, where: str) -> ChainError:
-    """Never a ContractError: the chain itself was asked before, and only the chain is believed."""
-    if error.code in FINAL:
-        return UnsponsoredError(f"{where} refuses: {printable(error.message)} (code {error.code})")
-    try:
-        revert = bytes.fromhex(msgspec.convert(error.data, _Reverted).revert_data[2:])
-    except msgspec.ValidationError:
-        return RpcError(error.code, f"{where}: {printable(error.message)}")
-    return RpcError(error.code, f"{where} says: {decode_revert(revert)}")

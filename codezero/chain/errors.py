@@ -110,8 +110,8 @@ class ContractError(ChainError):
 def refusal(message: str, data: object = None) -> ContractError | None:
     """The contract's refusal in an answer; None when it is something else.
 
-    Three shapes are met: `data` is hexadecimal text; `data` is a dictionary that holds `data`, perhaps nested; the
-    message holds the bytes as Python would write them.
+    Three shapes are met: `data` is hexadecimal text; `data` is a dictionary that holds `data` (or `revertData`),
+    perhaps nested; the message holds the bytes as Python would write them.
     """
     raw = _revert_data(data)
     if raw is None:
@@ -151,7 +151,8 @@ def _revert_data(data: object) -> bytes | None:
     for _ in range(4):
         if not isinstance(data, Mapping):
             break
-        data = cast("Mapping[str, object]", data).get("data")
+        fields = cast("Mapping[str, object]", data)
+        data = fields.get("data", fields.get("revertData"))
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):

@@ -39,8 +39,6 @@ MAX_GAS = 15_000_000
 MAX_FEE = 2_000 * 10**9
 """wei for each unit of gas. An endpoint's lie costs at most MAX_GAS * MAX_FEE a transaction."""
 DEFAULT_TIP = 10**9
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-"""Seconds between two polls for a transaction that was sent."""
 AGAIN_SECONDS = 5.0
 """The same bytes are sent again when they have not been mined for this long."""
 GONE_SECONDS = 0.5
@@ -76,11 +74,18 @@ class TransactionState:
 class Sender:
     """Signs and sends for one account. Threads take turns; other processes with the same account are noticed."""
 
+    PAUSES = 0.05, 2.0
+    """Seconds between two polls for a transaction that was sent, at first and at most."""
+    HOPELESS: tuple[type[ChainError], ...] = ()
+    """Raised at once while nothing is signed: another try would not help."""
+
     def __init__(self, client: ChainClient, wallet: Wallet) -> None:
         self.client, self.wallet = client, wallet
         self._turn = _turn_of(client.chain_id, wallet.address)
-        self._since: dict[str, float] = {}
-        """By hash: when this process first sent it. time.monotonic()."""
+        self._until = 0.0
+        """When the call whose turn it is has to be over. time.monotonic()."""
+        self._sent: dict[str, tuple[float, float]] = {}
+        """By hash: when this process sent it first and last. time.monotonic()."""
 
     @property
     def address(self) -> str:
@@ -94,16 +99,12 @@ class Sender:
         """
         until = time.monotonic() + options.get("seconds", 0.0)
         with self._turn:
-            return self._settle(to, data, until, list(options.get("earlier", ())), options.get("record"))
+            self._until = until
+            return self._settle(to, data, list(options.get("earlier", ())), options.get("record"))
 
-    def simulate(self, to: str | None, data: bytes) -> None:
-        """Would the contract accept it now? Raises ContractError when not."""
-        self.client.eth.call(self._call(to, data))
-
-    def _settle(
-        self, to: str | None, data: bytes, until: float, signed: list[SignedTransaction], record: Record | None
-    ) -> TxReceipt:
+    def _settle(self, to: str | None, data: bytes, signed: list[SignedTransaction], record: Record | None) -> TxReceipt:
         new = attempt = 0
+        why: ChainError | None = None
         while True:
             attempt += 1
             try:
@@ -120,12 +121,15 @@ class Sender:
                     self._send(signed[-1])
                 elif self._overdue(state.waiting):
                     self._send(state.waiting)
-            except (ChainUnreachableError, WrongChainError, RpcError) as error:
-                if time.monotonic() >= until:
-                    raise _unknown(signed, error) if signed else error from error
-            if time.monotonic() >= until:
-                raise _unknown(signed, None)
-            time.sleep(min(backoff(attempt, FIRST_PAUSE, LONGEST_PAUSE), max(0.0, until - time.monotonic())))
+            except (ChainUnreachableError, WrongChainError, RpcError, *self.HOPELESS) as error:
+                if not signed and (isinstance(error, self.HOPELESS) or time.monotonic() >= self._until):
+                    raise
+                why = error
+            left = self._until - time.monotonic()
+            if left <= 0:
+                text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
+                raise UnknownOutcomeError(text, signed[-1].hash) from why
+            time.sleep(min(backoff(attempt, *self.PAUSES), left))
 
     def _state_of(self, signed: Sequence[SignedTransaction]) -> TransactionState:
         state = self._read_state(signed)
@@ -185,22 +189,25 @@ class Sender:
         return tip, fee
 
     def _send(self, signed: SignedTransaction) -> None:
-        self._since.setdefault(signed.hash, time.monotonic())
-        self._since[f"last {signed.hash}"] = time.monotonic()
-        while len(self._since) > 256:
-            self._since.pop(next(iter(self._since)))
+        now = time.monotonic()
+        self._sent[signed.hash] = self._sent.get(signed.hash, (now, now))[0], now
+        while len(self._sent) > 256:
+            del self._sent[next(iter(self._sent))]
+        self._publish(signed)
+
+    def _publish(self, signed: SignedTransaction) -> None:
         try:
             self.client.eth.send_raw_transaction(signed.raw)
         except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:
             logger.debug("sending %s: %s", signed.hash, error)
 
     def _overdue(self, signed: SignedTransaction) -> bool:
-        last = self._since.get(f"last {signed.hash}")
-        return last is None or time.monotonic() - last >= AGAIN_SECONDS
+        sent = self._sent.get(signed.hash)
+        return sent is None or time.monotonic() - sent[1] >= AGAIN_SECONDS
 
     def _stuck(self, signed: SignedTransaction) -> bool:
-        first = self._since.get(signed.hash)
-        return first is not None and time.monotonic() - first >= STUCK_SECONDS
+        sent = self._sent.get(signed.hash)
+        return sent is not None and time.monotonic() - sent[0] >= STUCK_SECONDS
 
     @property
     def _account(self) -> Any:
@@ -210,11 +217,6 @@ class Sender:
     def _call(self, to: str | None, data: bytes) -> TxParams:
         call: Any = {"from": self.address, "data": "0x" + data.hex()}
         return call if to is None else call | {"to": to}
-
-
-def _unknown(signed: Sequence[SignedTransaction], why: ChainError | None) -> UnknownOutcomeError:
-    text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
-    return UnknownOutcomeError(text, signed[-1].hash)
 
 
 _turns: dict[tuple[int, str], threading.RLock] = {}

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from codezero.chain.rounds import ClockCoordinator, NoOutbox
+from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
+from codezero.chain.rounds import ClockCoordinator, NoOutbox, Repeating
 from codezero.config import ChainConfig, NodeConfig
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ChainError, ConfigError, WalletError
 from codezero.protocols import Coordinator, Outbox
 from codezero.system.recursion import usual_recursion_limit
 
@@ -59,7 +60,6 @@ def build_chain(
     from codezero.chain.devchain_process import Lock
     from codezero.chain.outbox import ChainOutbox
     from codezero.chain.registry import EVERY, Registry
-    from codezero.chain.rounds import Repeating
     from codezero.chain.stage_manager import EVERY as STAGE_SECONDS
     from codezero.chain.stage_manager import StageManager
 
@@ -67,8 +67,11 @@ def build_chain(
     usual_recursion_limit()
     try:
         coordinator.register(peer)
+    except (ForeignOwnerError, ContractError, WalletError):  # trying again would not help
+        raise
+    except WrongChainError as error:
+        raise ConfigError(str(error)) from error
     except ChainError as error:
-        _tolerable(error)
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
     outbox = ChainOutbox(
@@ -99,26 +102,22 @@ def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | 
     contract = config.contract
     if config.kind == "embedded" and not contract:
         contract = own_contract(Path(config.directory), client, Sender(client, wallet))
-    coordinator = ContractCoordinator(client, contract, sender_of(config, client, wallet, stack))
+    sender = _sponsored(config, client, wallet, stack) if config.alchemy_policy else Sender(client, wallet)
+    coordinator = ContractCoordinator(client, contract, sender)
     stack.callback(coordinator.close)
     return coordinator
 
 
-def sender_of(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
-    """Transactions that the account pays for, or with `alchemy_policy` operations that a sponsor does."""
-    from codezero.chain.sender import Sender
+def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
+    from codezero.chain.alchemy import Alchemy, api_key
+    from codezero.chain.sponsored import AlchemySender
     from codezero.chain.wallet import KeystoreWallet
 
-    if not config.alchemy_policy:
-        return Sender(client, wallet)
     if not isinstance(wallet, KeystoreWallet):
         raise ConfigError(
             "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
             "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
         )
-    from codezero.chain.alchemy import Alchemy, api_key
-    from codezero.chain.sponsored import AlchemySender
-
     key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
     alchemy = Alchemy(key, config.alchemy_policy, url=config.alchemy_url, delegates=config.alchemy_delegates)
     stack.callback(alchemy.close)
@@ -129,7 +128,6 @@ def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitSt
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
     from codezero.chain.embedded import fund
     from codezero.chain.provider import ChainClient
-    from codezero.chain.rounds import Repeating
 
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
@@ -219,24 +217,8 @@ def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
 def _serve(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int]:
     """The embedded chain, which stays while any node of this machine uses it and is started anew when it dies."""
     from codezero.chain.devchain_process import start
-    from codezero.chain.rounds import Repeating
 
     handle = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
-
-    def keep() -> None:
-        if not handle.alive():
-            handle.revive()
-
-    stack.callback(Repeating("keeping the embedded chain alive", keep, KEEPING_SECONDS).close)
+    keep = Repeating("keeping the embedded chain alive", lambda: handle.alive() or handle.revive(), KEEPING_SECONDS)
+    stack.callback(keep.close)
     return [handle.url], handle.chain_id
-
-
-def _tolerable(error: ChainError) -> None:
-    """Raise what trying again cannot mend."""
-    from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
-    from codezero.errors import WalletError
-
-    if isinstance(error, (ForeignOwnerError, ContractError, WalletError)):
-        raise error
-    if isinstance(error, WrongChainError):
-        raise ConfigError(str(error)) from error

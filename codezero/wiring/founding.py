@@ -104,7 +104,7 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
             f"the swarm speaks version {network.protocol} of the wire format and this node version {PROTOCOL}; "
             f"{'update this node' if network.protocol > PROTOCOL else 'use an older release'}"
         )
-    _check_judge(invitation, config)
+    _check_judge(invitation.judge, config)
     bootnodes = [*network.bootnodes, *_check_chain(invitation, config)]
     me = Identity.load_or_create(Path(config.swarm.identity)).peer_id
     own = [address for address in network.bootnodes if address.endswith(f"/p2p/{me}")]
@@ -117,7 +117,8 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
         *chain_overrides(invitation, config),
     ]
     if own and not config.swarm.port:
-        overrides.append(f"swarm.port={_port(own[0])}")
+        port = re.search(r"/tcp/(\d{1,5})/", own[0])
+        overrides.append(f"swarm.port={port[1] if port else 0}")
     return overrides
 
 
@@ -136,17 +137,17 @@ def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
 def judge_of(config: NodeConfig) -> JudgePart:
     """The judge that the config names, by name and content. Raises ModelError."""
     model = config.evaluator.model
-    if config.evaluator.kind != "local":
-        return JudgePart(model, "")
-    return JudgePart(model, weights_digest(str(weights_directory("judge")) if model == NANO else model))
+    return JudgePart(model, _judge_digest(model) if config.evaluator.kind == "local" else "")
 
 
-def _check_judge(invitation: Invitation, config: NodeConfig) -> None:
-    wanted = invitation.judge
+def _judge_digest(model: str) -> str:
+    return weights_digest(str(weights_directory("judge")) if model == NANO else model)
+
+
+def _check_judge(wanted: JudgePart, config: NodeConfig) -> None:
     if not wanted.digest or config.evaluator.kind != "local":
         return
-    digest = weights_digest(str(weights_directory("judge")) if wanted.model == NANO else wanted.model)
-    if digest != wanted.digest:
+    if (digest := _judge_digest(wanted.model)) != wanted.digest:
         raise InviteError(
             f"the swarm's judge is {wanted.model} with the digest {wanted.digest[:12]}…, and what is here under that "
             f"name has {digest[:12]}…; get the founder's revision, or rewards would not compare"
@@ -207,11 +208,6 @@ def _outward_address() -> ipaddress.IPv4Address | ipaddress.IPv6Address:
                 "this machine has no way out; name its address: swarm.announce=[/ip4/ADDRESS/tcp/PORT]"
             ) from error
         return ipaddress.ip_address(probe.getsockname()[0])
-
-
-def _port(address: str) -> int:
-    match = re.search(r"/tcp/(\d{1,5})/", address)
-    return int(match[1]) if match else 0
 
 
 def summary(invitation: Invitation, out: Path) -> Sequence[str]:

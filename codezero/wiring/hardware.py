@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from codezero.config import NodeConfig
 from codezero.config_learning import EVERY_LINEAR
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
     from codezero.models.device import DeviceMemory
     from codezero.models.memory import ModelShape, Need, Training
 
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+LARGEST_FIRST = ("gpu-80g", "gpu-24g", "laptop", "solo")
+FILE = "hardware.json"
+"""In a run's folder: what was chosen for it."""
+LARGE_PARAMETERS = 200_000_000
+"""From here on memory is dearer than computing activations twice."""
+OWN = ("seed", "run", "swarm", "chain", "login", "monitor")
+"""Settings that have nothing to do with the hardware; they stay as they were when a profile is chosen."""
+MAX_FILE = 4096
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """One of these is there where torch might find a card; else nobody is asked, which would take seconds."""
@@ -93,22 +105,9 @@ def describe_sharing(assignments: Sequence[GpuAssignment]) -> str:
     return f"{len(assignments)} nodes and {len({each.card for each in assignments})} cards: {'; '.join(parts)}"
 
 
-logger = logging.getLogger(__name__)
-
-AUTO = "auto"
-LARGEST_FIRST = ("gpu-80g", "gpu-24g", "laptop", "solo")
-FILE = "hardware.json"
-"""In a run's folder: what was chosen for it."""
-LARGE_PARAMETERS = 200_000_000
-"""From here on memory is dearer than computing activations twice."""
-OWN = ("seed", "run", "swarm", "chain", "login", "monitor")
-"""Settings that have nothing to do with the hardware; they stay as they were when a profile is chosen."""
-MAX_FILE = 4096
-
-
 class _Choice(msgspec.Struct, frozen=True):
-    profile: str
-    solver: str
+    profile: Annotated[str, Meta(pattern=rf"^({'|'.join(LARGEST_FIRST)}|)\Z")]
+    solver: Annotated[str, Meta(pattern=r"^(?!auto\Z).")]
 
 
 def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfig:
@@ -170,13 +169,12 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
         return shape_of(str(weights_directory(role)) if name == NANO else name, role)
 
     local = config.evaluator.kind == "local" and config.reward.mode == "judge"
-    names = {"solver": config.model.solver, "judge": config.evaluator.model if local else "off"}
-    names["proposer"] = config.proposer.model
-    if set(names.values()) <= {NANO, "off"}:
+    proposes, judge = config.proposer, config.evaluator.model if local else "off"
+    if {config.model.solver, judge, proposes.model} <= {NANO, "off"}:
         return None, has, where
-    policy = shape(names["solver"], "solver")
-    proposer = None if names["proposer"] == "off" else shape(names["proposer"], "proposer")
-    proposes, group = config.proposer, config.proposer.group_size if config.proposer.train else 1
+    policy = shape(config.model.solver, "solver")
+    proposer = None if proposes.model == "off" else shape(proposes.model, "proposer")
+    group = proposes.group_size if proposes.train else 1
     ranks = max(1, config.model.gpus)
     exam = config.evals.problems * config.evals.samples if config.evals.every else 0
     need = node_need(
@@ -192,7 +190,7 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
         ),
         device=where.type,
         number=choose_precision(config.model.precision, where).itemsize,
-        judge=None if names["judge"] == "off" else shape(names["judge"], "judge"),
+        judge=None if judge == "off" else shape(judge, "judge"),
         judge_rows=config.evaluator.batch_rows,
         proposer=proposer,
         proposals=Texts(
@@ -241,15 +239,13 @@ def _memory(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
 
 def _choose(config: NodeConfig, overrides: Sequence[str]) -> str:
     """The largest profile for this kind of device that fits it."""
-    for name in LARGEST_FIRST[:-1]:
-        if _fits(_with_profile(config, overrides, name)):
-            return name
-    return LARGEST_FIRST[-1]
+    *names, least = LARGEST_FIRST
+    return next((name for name in names if _fits(_with_profile(config, overrides, name))), least)
 
 
 def _smaller(config: NodeConfig, overrides: Sequence[str]) -> str:
     """Which profile to use instead, for the end of a sentence; empty when the user's own settings rule all out."""
-    rest = _without_models(overrides)
+    rest = [word for word in overrides if not word.startswith(("model", "evaluator.model=", "proposer.model="))]
     dropped = [word for word in overrides if word not in rest and not word.startswith("model.profile=")]
     for name in LARGEST_FIRST:
         other = _with_profile(config, rest, name)
@@ -277,19 +273,11 @@ def _with_profile(config: NodeConfig, overrides: Sequence[str], name: str) -> No
     return dataclasses.replace(other, **{key: getattr(config, key) for key in OWN})
 
 
-def _without_models(overrides: Sequence[str]) -> list[str]:
-    """Without what makes a profile another one than it is."""
-    return [word for word in overrides if not word.startswith(("model", "evaluator.model=", "proposer.model="))]
-
-
 def _read(path: Path) -> _Choice | None:
     """The choice of an earlier start. Raises ConfigError when the file is damaged."""
     if not path.exists():
         return None
     try:
-        choice = msgspec.json.decode(path.read_bytes()[:MAX_FILE], type=_Choice)
-        if choice.profile not in ("", *LARGEST_FIRST) or choice.solver in ("", AUTO):
-            raise ValueError("it names no profile or no solver")
+        return msgspec.json.decode(path.read_bytes()[:MAX_FILE], type=_Choice)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); remove it to choose anew") from error
-    return choice

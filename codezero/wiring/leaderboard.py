@@ -5,9 +5,9 @@ Scanned blocks are remembered beside the embedded chain or in the run directory,
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -52,8 +52,7 @@ class PointsBoard(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], None]) -> PointsBoard:
-    """The events since the last look are added to what was remembered. `progress` gets the
-    share that was read, in [0, 1].
+    """The events since the last reading are added to what was remembered. `progress` gets the share read, in [0, 1].
 
     Raises ConfigError and ChainError; what was read until then is remembered.
     """
@@ -71,7 +70,7 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
         try:
             for page in coordinator.history(board.cursor, NAMES):
                 for event in page.events:
-                    _count(board, event["event"], dict(event["args"]))
+                    _count(board, event["event"], event["args"])
                 board.cursor = page.cursor
                 progress((page.cursor - first) / max(1, page.head + 1 - first))
         finally:
@@ -98,36 +97,28 @@ def ranked(board: PointsBoard) -> list[tuple[str, PeerPoints]]:
     return sorted(board.peers.items(), key=lambda entry: (-entry[1].points, -entry[1].votes, entry[0]))
 
 
-def _count(board: PointsBoard, name: str, values: dict[str, object]) -> None:
+def _count(board: PointsBoard, name: str, values: Mapping[str, Any]) -> None:
+    """`values` have the types of the contract's ABI."""
     if name == "RoundAdvanced":
-        board.round = max(board.round, _number(values, "newRoundNumber"))
-    elif name == "PeerRegistered":
-        if (peer := _standing(board, values.get("peerId"))) is not None:
-            peer.owner = str(values["eoa"])
-    elif name == "RewardSubmitted":
-        if (peer := _standing(board, values.get("peerId"))) is not None:
-            peer.points += _number(values, "reward")
-            peer.rounds += 1
-            peer.last_round = max(peer.last_round, _number(values, "roundNumber"))
-    else:
-        for winner in _names(values.get("winners")):
+        board.round = max(board.round, values["newRoundNumber"])
+    elif name == "WinnerSubmitted":
+        for winner in values["winners"]:
             if (peer := _standing(board, winner)) is not None:
                 peer.votes += 1
+    elif name in NAMES and (peer := _standing(board, values["peerId"])) is not None:
+        if name == "PeerRegistered":
+            peer.owner = values["eoa"]
+        else:
+            peer.points += values["reward"]
+            peer.rounds += 1
+            peer.last_round = max(peer.last_round, values["roundNumber"])
 
 
-def _names(value: object) -> Sequence[object]:
-    return cast("list[object]", value) if isinstance(value, list) else ()
-
-
-def _standing(board: PointsBoard, peer: object) -> PeerPoints | None:
-    if not isinstance(peer, str) or len(peer) > 128 or (peer not in board.peers and len(board.peers) >= MAX_PEERS):
+def _standing(board: PointsBoard, peer: str) -> PeerPoints | None:
+    """None for a name that is too long, and for a new one when there are too many."""
+    if len(peer) > 128 or (peer not in board.peers and len(board.peers) >= MAX_PEERS):
         return None
     return board.peers.setdefault(peer, PeerPoints())
-
-
-def _number(values: dict[str, object], name: str) -> int:
-    value = values.get(name)
-    return value if isinstance(value, int) else 0
 
 
 def _remembered(path: Path, chain_id: int, contract: str) -> PointsBoard:

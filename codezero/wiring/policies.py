@@ -114,9 +114,12 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
 
     name = f"{run.name if run else folder.parent.name}/{folder.name}"
     held = folder / SOLVER
-    if (held / MODEL).is_dir():
-        return Policy(name, str(held / MODEL), _digest(held / MODEL), run=run)
-    adapter = held / ADAPTER
+    model, adapter = held / MODEL, held / ADAPTER
+    if model.is_dir():
+        try:
+            return Policy(name, str(model), weights_digest(str(model)), run=run)
+        except (ModelError, OSError) as error:
+            raise CheckpointError(f"the policy in {model} cannot be read: {error}") from error
     try:
         base = json.loads((adapter / BASE).read_text())
         source, digest = str(base["name"]), str(base["digest"])
@@ -125,12 +128,3 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
         raise CheckpointError(f"{held} holds neither a model nor an adapter: {error}") from error
     together = f"{digest} {weights_digest(str(adapter))} {settings}"
     return Policy(name, source, hashlib.sha256(together.encode()).hexdigest(), adapter, run)
-
-
-def _digest(folder: Path) -> str:
-    from codezero.models.digest import weights_digest
-
-    try:
-        return weights_digest(str(folder))
-    except (ModelError, OSError) as error:
-        raise CheckpointError(f"the policy in {folder} cannot be read: {error}") from error

@@ -1,16 +1,10 @@
-"""Config -> proposer, its service, and the vetting of what a node proposes.
-
-Config -> proposer: frozen in this process or behind an endpoint, or one that learns.
-
-Config -> a proposer's service, and the vetting of what a node proposes.
-"""
+"""Config -> proposer (frozen in this process or behind an endpoint, or one that learns), its node, and its vetting."""
 
 import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.config import NodeConfig, SolverConfig, proposal_places
 from codezero.errors import ModelError
@@ -31,8 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ProposerParts:
+class ProposerParts(NamedTuple):
     """The proposer, and its policy where that learns."""
 
     proposer: Proposer
@@ -42,9 +35,7 @@ class ProposerParts:
 def build_proposer(
     config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say, stack: contextlib.ExitStack
 ) -> ProposerParts:
-    """In this process, or behind an endpoint. `fits`: can the solver's context hold it? Raises ModelError and
-    ConfigError.
-    """
+    """`fits`: can the solver's context hold the problem? Raises ModelError and ConfigError."""
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
     settings = config.proposer
@@ -54,7 +45,7 @@ def build_proposer(
         return build_trained(config, peer_id, fits, say)
     return ProposerParts(
         ModelProposer(
-            proposing_sampler(config, say, stack),
+            _sampler(config, say, stack),
             peer_id=peer_id,
             max_new_tokens=settings.max_new_tokens,
             temperature=settings.temperature,
@@ -77,7 +68,7 @@ def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bo
     most = groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS)
     proposer = TrainedProposer(
         Sampler(policy),
-        learner=RewardedLearner(build_learner(config, policy, proposer_training(config))),
+        learner=RewardedLearner(build_learner(config, policy, _training(config))),
         screen=Screen(fits),
         group_size=settings.group_size,
         most_groups=most,
@@ -91,7 +82,7 @@ def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bo
     return ProposerParts(proposer, policy)
 
 
-def proposer_training(config: NodeConfig) -> SolverConfig:
+def _training(config: NodeConfig) -> SolverConfig:
     """The learner's settings: the solver's, but for what the proposer has of its own, and one step for an update."""
     settings = config.proposer
     return dataclasses.replace(
@@ -106,7 +97,7 @@ def proposer_training(config: NodeConfig) -> SolverConfig:
     )
 
 
-def proposing_sampler(config: NodeConfig, say: Say, stack: contextlib.ExitStack) -> GroupSampler:
+def _sampler(config: NodeConfig, say: Say, stack: contextlib.ExitStack) -> GroupSampler:
     settings = config.proposer
     if settings.kind == "openai":
         from codezero.proposer.openai_sampler import OpenAISampler
@@ -137,10 +128,6 @@ def structure_for(loaded: "LoadedModel") -> "Structure | None":
     except ModelError as error:
         logger.info("proposer: %s; what it writes is parsed", error)
         return None
-
-
-SHOWING_TESTS = {"per_test", "output_match"}
-"""Questions of a judge that is shown tests."""
 
 
 def build_proposer_node(
@@ -175,11 +162,6 @@ def build_proposer_node(
     )
 
 
-def shown_tests(config: NodeConfig) -> bool:
-    """Is the judge asked anything that shows it the tests?"""
-    return bool(SHOWING_TESTS & set(config.evaluator.questions))
-
-
 def _known_program(problem: Problem) -> str | None:
     """The program that a question of our own family describes."""
     from codezero.problems.synthetic.programs import parse_question, render
@@ -202,13 +184,14 @@ def vetted(
     from codezero.solver.solver import solver_prompt
 
     executed = config.reward.mode == "rlvr"
+    tests_shown = not {"per_test", "output_match"}.isdisjoint(config.evaluator.questions)
     sandbox: Sandbox | None = None
     if config.proposer.model != "off" and (executed or config.audit.share):
         from codezero.sandbox.bubblewrap import open_sandbox
 
         sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
         proposer = CountedProposer(proposer, sandbox, _known_program, peer_id=peer_id)
-    if not config.proposer.vetting or not (executed or shown_tests(config)):
+    if not config.proposer.vetting or not (executed or tests_shown):
         return proposer
     vetting = ExecutedVetting(sandbox) if executed and sandbox is not None else JudgedVetting(evaluator)
     return VettedProposer(
