@@ -153,29 +153,15 @@ class ContractCoordinator:
     def history(self, since: int = 0, names: Sequence[str] = ()) -> Iterator[EventPage]:
         """Pages from block `since` to the newest; `names` of events, all when empty. An empty page reports progress.
 
-        A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
+        Raises ChainError.
         """
         known = {event.name: topic for topic, event in self._events.items()}
         if unknown := [name for name in names if name not in known]:
             raise ChainError(f"the contract has no event {unknown[0]!r}; it has {', '.join(sorted(known))}")
         topics: Any = [[known[name] for name in names]] if names else []
-        head, span, cursor = self.client.eth.block_number, FIRST_SPAN, since
-        while cursor <= head:
-            last = min(cursor + span - 1, head)
-            try:
-                logs = self.client.eth.get_logs(
-                    {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": topics}
-                )
-            except (RpcError, ChainUnreachableError):
-                if span == 1:
-                    raise
-                span = max(1, span // 4)
-                continue
-            events = [event for log in logs if (event := self._decode(log)) and cursor <= event["blockNumber"] <= last]
-            cursor = last + 1
-            yield EventPage(tuple(sorted(events, key=lambda e: (e["blockNumber"], e["logIndex"]))), cursor, head)
-            if len(logs) < GOAL:
-                span = min(2 * span, LARGEST_SPAN)
+        for blocks, logs, head in log_pages(self.client, self.contract, topics, since):
+            events = [event for log in logs if (event := self._decode(log)) and event["blockNumber"] in blocks]
+            yield EventPage(tuple(sorted(events, key=lambda e: (e["blockNumber"], e["logIndex"]))), blocks.stop, head)
 
     # ---- calls. Each raises ContractError when refused, UnknownOutcomeError when sent and not seen, ChainError
 
@@ -244,6 +230,27 @@ class ContractCoordinator:
             with contextlib.suppress(*MALFORMED):
                 return self._events[topic].process_log(log)
         return None
+
+
+def log_pages(client: ChainClient, contract: Any, topics: Any, since: int) -> Iterator[tuple[range, Any, int]]:
+    """Blocks, the logs of a contract that an endpoint names for them, and the newest block when the scan began.
+
+    A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
+    """
+    head, span, cursor = client.eth.block_number, FIRST_SPAN, since
+    while cursor <= head:
+        last = min(cursor + span - 1, head)
+        try:
+            logs = client.eth.get_logs({"address": contract, "fromBlock": cursor, "toBlock": last, "topics": topics})
+        except (RpcError, ChainUnreachableError):
+            if span == 1:
+                raise
+            span = max(1, span // 4)
+            continue
+        yield range(cursor, last + 1), logs, head
+        cursor = last + 1
+        if len(logs) < GOAL:
+            span = min(2 * span, LARGEST_SPAN)
 
 
 def deploy(sender: Sender, owner: str | None = None, *, seconds: float = 2 * SECONDS) -> str:

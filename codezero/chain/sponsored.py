@@ -7,6 +7,7 @@ under its nonce, so that one of the two is run at most.
 """
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ from codezero.chain.alchemy import (
     checked,
 )
 from codezero.chain.bounded_http import UNDECODABLE
+from codezero.chain.contract import log_pages
 from codezero.chain.errors import ChainUnreachableError, RpcError
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
@@ -41,8 +43,8 @@ from codezero.errors import ChainError
 
 SECONDS = 15.0
 """For one request to the service."""
-FIRST_SPAN, MAX_PAGES = 1000, 200
-"""Blocks searched at once, and how often; many endpoints refuse much more, and some refuse even this."""
+MAX_PAGES = 200
+"""Of the entry point's logs, searched for one operation."""
 RAN = "0x" + keccak(text="UserOperationEvent(bytes32,address,address,uint256,bool,uint256,uint256)").hex()
 """Topic of the event that the entry point emits for each operation that it ran."""
 OPERATION = -1
@@ -97,23 +99,9 @@ class AlchemySender(Sender):
     def _candidates(self, operation: _Recorded) -> Iterator[HexBytes]:
         """Transactions in which it may have run: those that the service names, then those of the entry point's logs."""
         yield from (HexBytes(mined.transaction_hash) for mined in (self._status(operation.hash).receipts or [])[:4])
-        head, span, cursor = self.client.eth.block_number, FIRST_SPAN, operation.since
-        topics: Any = [RAN, operation.hash]
-        for _ in range(MAX_PAGES):
-            if cursor > head:
-                return
-            last = min(cursor + span - 1, head)
-            try:
-                logs = self.client.eth.get_logs(
-                    {"address": ENTRY_POINT, "topics": topics, "fromBlock": cursor, "toBlock": last}
-                )
-            except RpcError:
-                if span == 1:
-                    raise
-                span = max(1, span // 4)
-                continue
+        pages = log_pages(self.client, ENTRY_POINT, [RAN, operation.hash], operation.since)
+        for _, logs, _ in itertools.islice(pages, MAX_PAGES):
             yield from (log["transactionHash"] for log in logs[:4])
-            cursor = last + 1
 
     def _receipt_of(self, hash: str, transaction: HexBytes) -> TxReceipt | None:
         """The transaction's receipt, if the operation ran in it with success."""
