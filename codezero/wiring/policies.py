@@ -1,7 +1,6 @@
 """Which policy an eval is of: a run's newest checkpoint, a checkpoint's folder, or any model by its name."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -109,7 +108,7 @@ def _newest(directory: Path) -> Path:
 
 def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
     """Raises CheckpointError."""
-    from codezero.models.digest import weights_digest
+    from codezero.models.digest import Base, weights_digest
     from codezero.solver.policy_files import ADAPTER, BASE, MODEL
 
     name = f"{run.name if run else folder.parent.name}/{folder.name}"
@@ -121,10 +120,9 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
         except (ModelError, OSError) as error:
             raise CheckpointError(f"the policy in {model} cannot be read: {error}") from error
     try:
-        base = json.loads((adapter / BASE).read_text())
-        source, digest = str(base["name"]), str(base["digest"])
+        base = msgspec.json.decode((adapter / BASE).read_bytes(), type=Base)
         settings = hashlib.sha256((adapter / "adapter_config.json").read_bytes()).hexdigest()
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{held} holds neither a model nor an adapter: {error}") from error
-    together = f"{digest} {weights_digest(str(adapter))} {settings}"
-    return Policy(name, source, hashlib.sha256(together.encode()).hexdigest(), adapter, run)
+    together = f"{base.digest} {weights_digest(str(adapter))} {settings}"
+    return Policy(name, base.name, hashlib.sha256(together.encode()).hexdigest(), adapter, run)
