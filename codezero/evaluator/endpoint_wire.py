@@ -8,11 +8,10 @@ are ignored.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
-from codezero.models.openai_client import InvalidResponse
+from codezero.models.openai_client import InvalidResponse, decode
 
 LEAST_MASS = 0.5
 """Probability of Yes and No together below which the model has not answered."""
@@ -32,7 +31,6 @@ _MARKER = re.compile(r"<(\|[^|\s]{1,40}\|>|/?s>|(?:start|end)_of_turn>|/?think>)
 
 Answer = float | None | tuple[float, float]
 """A margin, an abstention, or (least, mean) gap."""
-Schema = TypeVar("Schema", bound=msgspec.Struct)
 
 
 class NoEcho(InvalidResponse):
@@ -89,13 +87,13 @@ def plain(text: str) -> str:
 
 def chat_margin(body: bytes) -> float | None:
     """log p(Yes) - log p(No) of the one token; None where the model says neither. Raises InvalidResponse."""
-    choices = _decode(body, _Chat).choices
+    choices = decode(body, _Chat).choices
     return _margin(choices[0].logprobs and choices[0].logprobs.content if choices else None)
 
 
 def ollama_margin(body: bytes) -> float | None:
     """As `chat_margin`."""
-    return _margin(_decode(body, _OllamaChat).logprobs)
+    return _margin(decode(body, _OllamaChat).logprobs)
 
 
 def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
@@ -104,7 +102,7 @@ def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
     Places are counted from the tokens' own spelling: servers differ in whether `text_offset` counts a token that
     begins the text. Raises InvalidResponse, also for a server that does not repeat what it was sent.
     """
-    choices = _decode(body, _Text).choices
+    choices = decode(body, _Text).choices
     echo = choices[0].logprobs if choices else None
     if echo is None or not len(echo.tokens) == len(echo.token_logprobs) == len(echo.top_logprobs):
         raise InvalidResponse("no log-probabilities for each token")
@@ -118,13 +116,6 @@ def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
         if start < at and at - len(token) < start + len(code):
             gaps.append(_gap(logprob, top))
     return min(gaps), sum(gaps) / len(gaps)
-
-
-def _decode(body: bytes, schema: type[Schema]) -> Schema:
-    try:
-        return msgspec.json.decode(body, type=schema)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidResponse("not the JSON that was requested") from error
 
 
 def _margin(positions: Sequence[_Position] | None) -> float | None:

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Generic, TypeVar
 
 import httpx2
+import msgspec
 import openai
 
 from codezero.errors import ConfigError, EndpointError
@@ -32,6 +33,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SENT_HEADERS = ("Host", "Content-Length", "Transfer-Encoding")
 Answer = TypeVar("Answer")
+Schema = TypeVar("Schema", bound=msgspec.Struct)
 
 
 class InvalidResponse(EndpointError):
@@ -39,6 +41,14 @@ class InvalidResponse(EndpointError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"sent an invalid response: {problem}")
+
+
+def decode(body: bytes, schema: type[Schema]) -> Schema:
+    """Unknown fields are ignored. Raises InvalidResponse."""
+    try:
+        return msgspec.json.decode(body, type=schema)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidResponse("not the JSON that was requested") from error
 
 
 class RejectedRequest(EndpointError):

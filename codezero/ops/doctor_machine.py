@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -55,21 +56,7 @@ class Check:
     """The names of the findings, where they are several."""
 
 
-def ok(text: str) -> Finding:
-    return Finding(CheckState.OK, text)
-
-
-def warn(text: str, mend: str = "") -> Finding:
-    return Finding(CheckState.WARN, text, mend)
-
-
-def fail(text: str, mend: str = "") -> Finding:
-    return Finding(CheckState.FAIL, text, mend)
-
-
-def unknown(text: str, mend: str = "") -> Finding:
-    return Finding(CheckState.UNKNOWN, text, mend)
-
+ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
 
 GIB = 2**30
 LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from codezero.errors import EndpointError, ProposalError
-from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse
+from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse, decode
 from codezero.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -106,10 +106,7 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
 def _parse(body: bytes) -> Completion:
     """The text of the first choice, in the fence that a proposal has; constrained output comes without. Raises
     InvalidResponse."""
-    try:
-        choices = msgspec.json.decode(body, type=_Response).choices
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidResponse("not the JSON that was requested") from error
+    choices = decode(body, _Response).choices
     if not choices or choices[0].message.content is None:
         raise InvalidResponse("no text")
     text = choices[0].message.content.strip()
