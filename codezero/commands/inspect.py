@@ -43,7 +43,7 @@ def status(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
-    from codezero.ops.doctor import as_object, checks, diagnose, healthy, show
+    from codezero.ops.doctor import as_object, checks, diagnose, healthy, line
     from codezero.settings import compose
 
     config = compose(options.overrides)
@@ -51,7 +51,7 @@ def doctor(options: argparse.Namespace) -> int:
     for finding in diagnose(checks(config, options.overrides)):
         findings.append(finding)
         if not options.json:
-            show(finding)
+            print(line(finding), flush=True)
     if options.json:
         print(json.dumps(as_object(findings)))
     return DONE if healthy(findings) else FAILED

@@ -1,11 +1,12 @@
 """All checks at once, each with a deadline of its own: none can hold up or bring down another."""
 
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+
+import msgspec
 
 from codezero.config import NodeConfig
 from codezero.errors import CodeZeroError
@@ -92,13 +93,9 @@ def line(finding: Finding) -> str:
 
 def as_object(findings: Sequence[Finding]) -> dict[str, object]:
     """For programs: whether nothing failed, and each finding with its check, state, said and mend."""
-    return {"ok": healthy(findings), "findings": [finding.to_json() for finding in findings]}
+    return {"ok": healthy(findings), "findings": msgspec.to_builtins(findings)}
 
 
 def healthy(findings: Sequence[Finding]) -> bool:
     """Did no check fail? Warnings and what is unknown are no failures."""
     return not any(finding.state is CheckState.FAIL for finding in findings)
-
-
-def show(finding: Finding) -> None:
-    print(line(finding), file=sys.stdout, flush=True)

@@ -3,11 +3,12 @@
 A broken driver hangs or crashes this process and not the doctor.
 """
 
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from codezero.config import NodeConfig
 from codezero.errors import ModelError
@@ -79,7 +80,7 @@ def judge_memory(memory: str, need: float | None, estimate: str, free: int) -> F
 
 
 def _print(check: str, finding: Finding) -> None:
-    print(json.dumps(finding.named(check).to_json()), flush=True)
+    print(msgspec.json.encode(finding.named(check)).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """What a check and a finding are; checks of the machine: Python, disk, clock, and in a child process the device."""
 
 import ctypes
-import dataclasses
-import json
 import os
 import shutil
 import subprocess
@@ -14,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import cast
+
+import msgspec
 
 
 class CheckState(StrEnum):
@@ -27,22 +26,18 @@ class CheckState(StrEnum):
     """The check could not be done: nothing is claimed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One line of the diagnosis."""
 
     state: CheckState
-    text: str
+    text: str = msgspec.field(name="said")
     mend: str = ""
     """What to do about it; empty where nothing needs doing."""
     check: str = ""
     """Which check found it; `diagnose` fills it in."""
 
     def named(self, check: str) -> "Finding":
-        return dataclasses.replace(self, check=check)
-
-    def to_json(self) -> dict[str, str]:
-        return {"state": self.state, "said": self.text, "mend": self.mend, "check": self.check}
+        return msgspec.structs.replace(self, check=check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +150,8 @@ def read_hardware(output: bytes, why: str) -> list[Finding]:
     findings: dict[str, Finding] = {}
     for raw in output[:MAX_OUTPUT].splitlines():
         try:
-            row = cast("dict[str, str]", json.loads(raw))
-            finding = Finding(CheckState(row["state"]), row["said"], row["mend"], row["check"])
-        except (ValueError, KeyError, TypeError):
+            finding = msgspec.json.decode(raw, type=Finding)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
         findings[finding.check] = finding
     return [findings.get(name) or unknown(why).named(name) for name in HARDWARE]
