@@ -272,8 +272,7 @@ def _of_a_run(config: NodeConfig) -> Iterator[str]:
 
 
 def _of_proposing(config: NodeConfig) -> Iterator[str]:
-    """A node that only proposes needs a model and a swarm; a proposer that learns needs weights at hand, and enough
-    attempts at its proposals to compare them."""
+    """A node that only proposes needs a model and a swarm; a proposer that learns needs weights and enough attempts."""
     proposer, off = config.proposer, config.proposer.model == "off"
     if config.role == "proposer":
         if off:

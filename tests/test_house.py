@@ -136,7 +136,7 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 BUDGETS = {
     "files": 256,
-    "lines": 41_625,
+    "lines": 41_624,
     "lines of code": 28_964,
     "files in the root": 13,
     "rows of imports": 13,
