@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codezero.errors import EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.protocols import Difficulty, Evaluator, Exam, Outbox, Persistent, ProblemStream, Proposer, Solver
+from codezero.protocols import Difficulty, Evaluator, Exam, Outbox, ProblemStream, Proposer, Solver
 from codezero.runner import LIMITS, Iterating
+from codezero.system.state import Persistent
 from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.errors import ChainError, CodeZeroError, DiskFullError
-from codezero.protocols import Checkpoints, Coordinator, KnownRound, Monitor, Persistent, Swarm
+from codezero.protocols import Checkpoints, Coordinator, Monitor, Swarm
 from codezero.system.signals import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
+from codezero.system.state import KnownRound, Persistent
 from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).parents[1] / "codezero"
 ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals"}
 ROWS = [
     {"errors", "stats"},
-    {"types", "config", "config_learning"},
-    {"protocols", "settings", "system"},
+    {"types", "config", "config_learning", "system"},
+    {"protocols", "settings"},
     {"code", "models", "sandbox"},
     ROLES,
     {"nano", "runs", "runner"},

@@ -19,7 +19,7 @@ from codezero.chain.errors import (
 from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
 from codezero.chain.sender import SendOptions
 from codezero.errors import ChainError
-from codezero.system.backoff import Backoff
+from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ChainError
-from codezero.protocols import Coordinator, KnownRound, Outbox
+from codezero.protocols import Coordinator, Outbox
+from codezero.system.state import KnownRound
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from codezero.chain.contract import ContractCoordinator
 from codezero.chain.delivery import FIRST_PAUSE, LONGEST_PAUSE, Delivery
 from codezero.chain.outbox_db import OutboxStatus, OutboxStore, lock, read_status
 from codezero.errors import ChainError
-from codezero.system.backoff import Backoff
+from codezero.system.signals import Backoff
 
 SETTLE_SECONDS = 60.0
 """For the points of an iteration that began before its round was over."""

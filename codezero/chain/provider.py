@@ -25,7 +25,7 @@ from web3.types import RPCEndpoint, RPCResponse
 from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, shown
 from codezero.chain.errors import ChainUnreachableError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError
-from codezero.system.backoff import backoff
+from codezero.system.signals import backoff
 
 SECONDS = 10.0
 PASSES = 4

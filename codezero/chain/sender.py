@@ -29,7 +29,7 @@ from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import Wallet, transaction_fields
 from codezero.errors import ChainError
-from codezero.system.backoff import backoff
+from codezero.system.signals import backoff
 
 logger = logging.getLogger(__name__)
 

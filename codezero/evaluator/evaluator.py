@@ -19,7 +19,7 @@ from codezero.evaluator.memory import Counts
 from codezero.evaluator.reliability import Reviewed, Watch
 from codezero.evaluator.reward import DEFAULT, unavailable, verdict
 from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request
-from codezero.protocols import StateFile
+from codezero.system.state import StateFile
 from codezero.types import JudgeRates, Metrics, RolloutGroup, ScoredGroup, Status, Verdict
 
 __all__ = ["FrozenEvaluator", "Judge", "Program", "Reading"]

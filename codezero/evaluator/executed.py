@@ -14,8 +14,8 @@ from codezero.config import RewardConfig
 from codezero.evaluator.memory import Counts
 from codezero.evaluator.reward import DEFAULT, verdict
 from codezero.evaluator.types import Guard, program, request
-from codezero.protocols import StateFile
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
+from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Status, Style, Verdict
 
 logger = logging.getLogger(__name__)

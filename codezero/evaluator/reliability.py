@@ -21,7 +21,7 @@ from codezero.evaluator.canaries import Canary, CanaryKind, CanarySource, transp
 from codezero.evaluator.evidence import STRIKES, Gap, JudgedCanary, Look, Pair, Window, gap_of
 from codezero.evaluator.memory import Memory
 from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request, unread
-from codezero.protocols import StateFile
+from codezero.system.state import StateFile
 from codezero.types import BELIEF, JudgeRates, Metrics
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ import contextlib
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
@@ -32,7 +31,7 @@ from codezero.monitor.run_types import (
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
-from codezero.system.pidfile import alive, read_process, supervisor_words
+from codezero.system.pidfile import read_process, supervisor_words
 
 UNKNOWN = "unknown"
 MAX_TEXT = 512
@@ -88,17 +87,17 @@ class RunFiles:
             raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
         node = read_process(self.folder / NODE_FILE)
         outbox = _newest_outbox(self.folder)
-        began, updated = number(node, "began"), _updated(self.folder, fold)
-        begun = bool(fold.last) and (updated or 0.0) >= (began or 0.0)
+        updated = _updated(self.folder, fold)
+        begun = bool(fold.last) and (updated or 0.0) >= (node.began or 0.0)
         return Seen(
-            peer_id=_text(node.get("peer_id")),
-            running=alive(node),
-            stopped=_text(node.get("stopped")),
-            supervisor=_text(supervisor_words(self.folder, node)),
-            began=began,
+            peer_id=node.peer_id,
+            running=node.alive,
+            stopped=node.stopped or "",
+            supervisor=supervisor_words(self.folder, node),
+            began=node.began,
             updated=updated,
-            facts=_facts(node.get("facts")),
-            stand_ins=_text(fold.last.get("problems/stand_ins") if begun else node.get("stand_ins")),
+            facts=node.facts,
+            stand_ins=_text(fold.last.get("problems/stand_ins") if begun else node.stand_ins),
             fold=fold,
             network=_network(self.folder),
             outbox=outbox and _outbox(outbox),
@@ -148,13 +147,6 @@ def run_view(key: str, seen: Seen) -> RunView:
 
 def _text(value: object) -> str:
     return value[:MAX_TEXT] if isinstance(value, str) else ""
-
-
-def _facts(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    facts = list(cast("dict[str, object]", value).items())
-    return {name[:MAX_TEXT]: _text(fact) for name, fact in facts[:MAX_LIST]}
 
 
 def _updated(folder: Path, fold: Fold) -> float | None:

@@ -19,7 +19,7 @@ import msgspec
 import openai
 
 from codezero.errors import ConfigError, EndpointError
-from codezero.system.backoff import Backoff
+from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 

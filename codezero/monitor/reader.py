@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from codezero.errors import CodeZeroError, UnreadableError
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, parse
@@ -17,7 +17,7 @@ from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.rollouts_db import read_page, read_rollout
 from codezero.monitor.run_types import MAX_PEERS, BoardLine, Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
 from codezero.monitor.text import readable_name
-from codezero.system.pidfile import alive, read_process
+from codezero.system.pidfile import read_process
 
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 """What a run is called in the API: its path below the base, with ~ between the parts."""
@@ -264,7 +264,7 @@ class RunReader:
     def leaderboard(self, key: str) -> Leaderboard | None:
         """None: there is no such run. What keeps the chain from being read is told in it."""
         folder = self._folders().get(key)
-        return folder and self._boards.leaderboard(_peer_id(read_process(folder / NODE_FILE)))
+        return folder and self._boards.leaderboard(read_process(folder / NODE_FILE).peer_id)
 
     def watched(self) -> list[RunView]:
         """The run that wrote last, then the others that are running. Raises UnreadableError."""
@@ -282,18 +282,12 @@ class RunReader:
             return folders
 
 
-def _peer_id(node: dict[str, Any]) -> str:
-    peer_id = node.get("peer_id")
-    return peer_id if isinstance(peer_id, str) else ""
-
-
 def _line(key: str, folder: Path) -> RunLine:
     node = read_process(folder / NODE_FILE)
-    peer_id = _peer_id(node)
     return RunLine(
         run=key,
-        name=readable_name(peer_id) if peer_id else "unknown",
-        running=alive(node),
+        name=readable_name(node.peer_id) if node.peer_id else "unknown",
+        running=node.alive,
         iteration=last_iteration(folder),
         updated=touched(folder) or None,
     )

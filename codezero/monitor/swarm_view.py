@@ -18,7 +18,7 @@ from codezero.monitor.run_state import History
 from codezero.monitor.summaries import RunState
 from codezero.monitor.terminal import Trendline, terminal_console
 from codezero.monitor.text import clean, count, duration, percent, readable_name
-from codezero.system.pidfile import alive, read_process
+from codezero.system.pidfile import read_process
 
 MAX_BYTES = 1 << 19
 """Read of each node's metrics a look: its beginning, where the start value is, and its newest rows."""
@@ -42,11 +42,10 @@ def summarise(folders: Sequence[Path]) -> list[NodeRow]:
 
 def _summary(folder: Path) -> NodeRow:
     node = read_process(folder / NODE_FILE)
-    peer_id, pid = node.get("peer_id"), node.get("pid")
     return NodeRow(
-        name=readable_name(peer_id) if isinstance(peer_id, str) else clean(folder.name, 24),
-        pid=pid if isinstance(pid, int) and pid > 0 else None,
-        alive=alive(node),
+        name=readable_name(node.peer_id) if node.peer_id else clean(folder.name, 24),
+        pid=node.pid if node.pid > 0 else None,
+        alive=node.alive,
         state=RunState().after(History(folder, budget=MAX_BYTES).read()),
     )
 

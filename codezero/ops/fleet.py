@@ -24,7 +24,7 @@ from codezero.monitor.text import count as many
 from codezero.runs import LABEL
 from codezero.settings import quoted
 from codezero.swarm.network_status import ADDRESSES
-from codezero.system.child import Child
+from codezero.system.child import Child, last_line
 from codezero.system.files import set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
 from codezero.wiring.hardware import GpuAssignment, assign_cards, describe_sharing, find_cards
@@ -33,8 +33,6 @@ SILENT_SECONDS = 300.0
 """A first node that logs nothing new for so long is given up; the limits of its start itself are its own."""
 REPORT_SECONDS = 15.0
 """Between two lines that say what is waited for."""
-TAIL_BYTES = 4096
-"""At the end of a file, in which its last line is looked for."""
 LEFT_EARLY = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Codes of a node that was stopped while it was starting."""
 REFRESH_SECONDS = 1.0
@@ -123,42 +121,35 @@ def founded(first: FleetNode, stop: Stop) -> list[str]:
 
     However busy the machine is, a node that lives and goes on logging is waited for. Raises SwarmError.
     """
-    path = first.folder / ADDRESSES
-    began = changed = reported = time.monotonic()
-    size, line = 0, ""
+    path, output = first.folder / ADDRESSES, first.folder / "output.log"
+    reported = time.time()
     while not stop:
         if path.is_file() and path.stat().st_mtime >= first.began:  # else it is of an earlier start
             return path.read_text().split()
         if first.process.poll() is not None:
-            raise SwarmError(f"the first node ended before it could be joined; see {first.folder / 'output.log'}")
-        now = time.monotonic()
-        if (output := newest_output(first)) != (size, line):
-            (size, line), changed = output, now
-        if now - changed > SILENT_SECONDS:
+            raise SwarmError(f"the first node ended before it could be joined; see {output}")
+        written, line = newest_output(first)
+        if time.time() - written > SILENT_SECONDS:
             raise SwarmError(
                 f"the first node cannot be joined yet and has said nothing new for {SILENT_SECONDS:g} s; see "
-                f"{first.folder / 'output.log'} and {first.folder / 'logs'}"
+                f"{output} and {first.folder / 'logs'}"
             )
-        if now - reported > REPORT_SECONDS:
+        if time.time() - reported > REPORT_SECONDS:
+            reported = time.time()
             last = f"; its last words: {line}" if line else ""
-            print(f"codezero: waiting for the first node, {now - began:.0f} s so far{last}", flush=True)
-            reported = now
+            print(f"codezero: waiting for the first node, {reported - first.began:.0f} s so far{last}", flush=True)
         stop.wait(0.2)
     return []
 
 
-def newest_output(node: FleetNode) -> tuple[int, str]:
-    """How many bytes its screen and its log hold, and the newest line of those written since it was started."""
-    size, newest = 0, (0.0, "")
+def newest_output(node: FleetNode) -> tuple[float, str]:
+    """When the node last wrote to its screen or its log since it was started, and the last line of that, cleaned."""
+    newest = (node.began, "")
     for path in (node.folder / "output.log", node.folder / "logs" / "swarm.log"):
         with contextlib.suppress(OSError), path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            size += status.st_size
-            file.seek(max(0, status.st_size - TAIL_BYTES))
-            lines = file.read(TAIL_BYTES).decode(errors="replace").strip().splitlines()
-            if status.st_mtime >= node.began and lines:
-                newest = max(newest, (status.st_mtime, lines[-1]))
-    return size, clean(newest[1])
+            if (written := os.fstat(file.fileno()).st_mtime) >= newest[0]:
+                newest = (written, last_line(file))
+    return newest[0], clean(newest[1])
 
 
 def _watch(nodes: Sequence[FleetNode], view: str, stop: Stop) -> None:

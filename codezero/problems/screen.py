@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from codezero.problems.dedup import Novelty, NoveltyState, Repeat
 from codezero.problems.filters import CURATED, PROPOSED, FilterReason, FilterRefusal, inspect, is_exam
-from codezero.protocols import StateFile
+from codezero.system.state import StateFile
 from codezero.types import Problem, Screened, Source
 
 Fits = Callable[[Problem], bool]

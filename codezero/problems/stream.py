@@ -24,7 +24,7 @@ from codezero.problems.hub import open_rows
 from codezero.problems.screen import Fits, usable
 from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
-from codezero.protocols import StateFile
+from codezero.system.state import StateFile
 from codezero.types import Metrics, Problem
 
 PEER_SHARE = 0.5

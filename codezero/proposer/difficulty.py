@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.proposer.judge_correction import Rates, beta_cdf, interval, never_rising, possible, tells
-from codezero.protocols import StateFile
+from codezero.system.state import StateFile
 from codezero.types import Feedback, JudgeRates, Metrics, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2

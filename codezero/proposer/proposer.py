@@ -11,7 +11,8 @@ import msgspec
 from codezero.errors import ProposalError
 from codezero.proposer.parsing import ProposalReason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.protocols import GroupSampler, StateFile
+from codezero.protocols import GroupSampler
+from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, ScoredGroup
 
 _REMEMBERED = 64

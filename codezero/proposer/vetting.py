@@ -16,8 +16,9 @@ from typing import Annotated, Protocol
 import msgspec
 
 from codezero.code.parsing import extract_code
-from codezero.protocols import Evaluator, GroupSampler, Proposer, StateFile
+from codezero.protocols import Evaluator, GroupSampler, Proposer
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
+from codezero.system.state import StateFile
 from codezero.types import (
     BELIEF,
     Completion,

@@ -31,9 +31,9 @@ import msgspec
 from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError
-from codezero.protocols import Persistent, StateFile
 from codezero.solver.manifest import PolicyFingerprint, check, check_files, read_manifest, write_manifest
 from codezero.system.files import lacks_room
+from codezero.system.state import Persistent, StateFile
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,11 +24,11 @@ from typing import Annotated
 import msgspec
 
 from codezero.config import HubConfig
-from codezero.protocols import Checkpoints, KnownRound, Persistent
-from codezero.system.backoff import backoff
+from codezero.protocols import Checkpoints
 from codezero.system.child import Child
 from codezero.system.files import write_atomic
-from codezero.system.signals import end_with_parent
+from codezero.system.signals import backoff, end_with_parent
+from codezero.system.state import KnownRound, Persistent
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.protocols import StateFile
 from codezero.solver.advantages import counts
+from codezero.system.state import StateFile
 from codezero.types import ScoredGroup
 
 MEMORY = 0.9

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from codezero.protocols import StateFile
 from codezero.solver.batch import TrainingRow
+from codezero.system.state import StateFile
 
 TRUNCATION = 2.0
 """Largest weight of truncated importance sampling."""

@@ -16,13 +16,14 @@ from transformers import PreTrainedTokenizerBase
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.protocols import GroupSampler, StateFile
+from codezero.protocols import GroupSampler
 from codezero.solver.advantages import counts, group_advantages
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PolicyReader, Rules, external, merged_advantages
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
+from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
 
 logger = logging.getLogger(__name__)

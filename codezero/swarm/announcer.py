@@ -20,7 +20,7 @@ from codezero.swarm.wire import (
     encode_header,
     encode_proposals,
 )
-from codezero.system.backoff import backoff
+from codezero.system.signals import backoff
 from codezero.types import Problem, RolloutGroup
 
 

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
-from codezero.protocols import StateFile
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import OpenRound, Publish, ReceivedFeedback, SendFeedback, network_settings
 from codezero.swarm.proposals import SEEN_GROUPS, OwnProposals, Proposals, SwarmState
@@ -32,6 +31,7 @@ from codezero.swarm.wire import (
     own_offer,
     tokenizer_bytes,
 )
+from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
 
 READY_SECONDS = 90.0

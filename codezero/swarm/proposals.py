@@ -10,9 +10,9 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.protocols import StateFile
 from codezero.swarm.schema import MAX_ITEMS
 from codezero.swarm.wire import own_offer
+from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 PROPOSALS_KEPT = 256

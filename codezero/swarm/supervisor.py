@@ -36,7 +36,7 @@ from codezero.swarm.messages import (
     port_of,
 )
 from codezero.swarm.network_process import run
-from codezero.system.backoff import Backoff
+from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ A child belongs to its parent through a pipe that nobody writes to: its end is t
 kill -9. PR_SET_PDEATHSIG would not do: it fires when the starting thread ends, and macOS has none.
 """
 
+import contextlib
 import math
 import os
 import signal
@@ -21,7 +22,7 @@ from codezero.system.signals import LEASH
 
 CLOSE_SECONDS = 5.0
 LAST_WORDS = 4000
-"""Bytes at the end of a child's error output that are read for its last line."""
+"""Bytes at the end of a file that are read for its last line."""
 MAX_MESSAGE = 64 << 20
 _LENGTH = struct.Struct("!I")
 T = TypeVar("T")
@@ -33,33 +34,18 @@ class Child(subprocess.Popen[bytes]):
     It has a session of its own: Ctrl-C in the terminal reaches this process alone.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
-        stdout: int | IO[bytes] | None = None,
-        stderr: int | IO[bytes] | None = None,
-    ) -> None:
-        """env: in place of this process's. Raises OSError."""
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str] = os.environ, **options: Any) -> None:
+        """options: those of Popen; stdin is DEVNULL unless it is given. Raises OSError."""
         self._stopped = False
-        inherited, self._parent_pipe = os.pipe()
+        inherited, own = os.pipe()
+        self._parent_pipe = open(own, "wb")  # noqa: SIM115 - until `close`
         try:
-            super().__init__(
-                command,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env={**(os.environ if env is None else env), LEASH: str(inherited)},
-                pass_fds=[inherited],
-                start_new_session=True,
-            )
+            with open(inherited, "rb"):
+                options = {"stdin": subprocess.DEVNULL, "env": {**env, LEASH: str(inherited)}, **options}
+                super().__init__(command, pass_fds=[inherited], start_new_session=True, **options)
         except BaseException:
-            self._release()
+            self._parent_pipe.close()
             raise
-        finally:
-            os.close(inherited)
 
     def stop(self) -> None:
         """Send SIGTERM, once however often this is called: a second one would cut short what the first began."""
@@ -75,17 +61,12 @@ class Child(subprocess.Popen[bytes]):
         except subprocess.TimeoutExpired:
             self.kill()
             self.wait()
-        self._release()
+        self._parent_pipe.close()
         return self.returncode
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
         super().__exit__(kind, error, at)
-
-    def _release(self) -> None:
-        if self._parent_pipe >= 0:
-            os.close(self._parent_pipe)
-            self._parent_pipe = -1
 
 
 class Channel:
@@ -143,7 +124,7 @@ def spawn(command: Sequence[str], **options: Any) -> tuple[Child, Channel]:
     own, inherited = socket.socketpair()
     try:
         with inherited:
-            return Child(command, stdin=inherited.fileno(), **options), Channel(own)
+            return Child(command, stdin=inherited, **options), Channel(own)
     except BaseException:
         own.close()
         raise
@@ -154,15 +135,17 @@ def parent_channel(most: int = MAX_MESSAGE) -> Channel:
     return Channel(socket.socket(fileno=0), most)
 
 
+def last_line(file: IO[bytes]) -> str:
+    """The last line that the end of a seekable file holds; empty: none."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_WORDS))
+    return (file.read().decode(errors="replace").strip().splitlines() or [""])[-1]
+
+
 def how_it_ended(code: int, errors: IO[bytes] | None = None) -> str:
     """For a person, with the last line of what it wrote to `errors`, a seekable file."""
     if code < 0:
-        try:
+        with contextlib.suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was ended by signal {-code}"
-    last = ""
-    if errors is not None:
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - LAST_WORDS))
-        last = next(iter(errors.read().decode(errors="replace").strip().splitlines()[-1:]), "")
+        return f"was ended by signal {-code}"
+    last = "" if errors is None else last_line(errors)
     return f"ended with code {code}" + (f": {last}" if last else "")

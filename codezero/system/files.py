@@ -15,8 +15,6 @@ from codezero.errors import CodeZeroError, DiskFullError, WalletError
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
-
-
 MOST_SET_ASIDE = 10 << 20
 """Bytes that another process may append to a file before the next start moves it away."""
 
@@ -28,13 +26,11 @@ def lacks_room(error: Exception) -> bool:
 
 def full(folder: Path) -> str:
     """What is wrong with the disk that a folder is on; empty: nothing, or unknown."""
-    try:
+    with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free
-    except OSError:
-        return ""
-    if free >= LEAST:
-        return ""
-    return f"the disk is full, {free / (1 << 20):.1f} MiB are left for {folder}: make room, and the run goes on"
+        if free < LEAST:
+            return f"the disk is full, {free / (1 << 20):.1f} MiB are left for {folder}: make room, and the run goes on"
+    return ""
 
 
 @contextlib.contextmanager

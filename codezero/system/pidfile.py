@@ -5,18 +5,45 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+
+import msgspec
 
 from codezero.system.files import write_atomic
 
 PROC = Path("/proc")
 MAX_BYTES = 16_384
+SUPERVISOR_FILE = "supervisor.json"
+"""In the run folder."""
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    """What a process reports of itself; the defaults stand for what it has not written."""
+
+    pid: int = 0
+    start_ticks: int | None = None
+    stopped: str | None = None
+    """Why it ended; None: it runs, or was killed."""
+    peer_id: str = ""
+    began: float | None = None
+    """Seconds since 1970."""
+    facts: dict[str, str] = {}
+    stand_ins: str = ""
+    time: float = 0.0
+    """Of a supervisor's words, in seconds since 1970."""
+    words: str = ""
+    last: bool = False
+    """The supervisor has given the node up."""
+
+    @property
+    def alive(self) -> bool:
+        """Is the process that wrote this still there, and has not reported its end?"""
+        return self.pid > 0 and self.stopped is None and is_there(self.pid, self.start_ticks)
 
 
 def start_of(pid: int) -> int | None:
     """When a process began, in clock ticks since the boot, whatever the clock shows; None: unknown."""
     fields = _stat(pid)
-    return int(fields[19]) if len(fields) > 19 and fields[19].isdecimal() else None
+    return int(fields[19]) if len(fields) > 19 else None
 
 
 def is_there(pid: int, start: int | None = None) -> bool:
@@ -27,35 +54,22 @@ def is_there(pid: int, start: int | None = None) -> bool:
         return False
     except PermissionError:
         pass  # somebody else's
-    fields = _stat(pid)
-    if fields and fields[0] in ("Z", "X"):
-        return False
-    now = start_of(pid)
-    return start is None or now is None or now == start
+    return _stat(pid)[:1] not in (["Z"], ["X"]) and (start is None or start_of(pid) in (None, start))
 
 
-def write_process(path: Path, report: Mapping[str, Any]) -> None:
+def write_process(path: Path, report: Mapping[str, object]) -> None:
     """This process and its report; at once or not at all. Raises OSError."""
     own = {"pid": os.getpid(), "start_ticks": start_of(os.getpid())}
     write_atomic(path, json.dumps({**report, **own}) + "\n")
 
 
-def read_process(path: Path) -> dict[str, Any]:
-    """The newest report; empty while it cannot be read."""
+def read_process(path: Path) -> ProcessReport:
+    """The newest report; that of nobody while there is none, or it cannot be read."""
     try:
         with path.open("rb") as stream:
-            raw = json.loads(stream.read(MAX_BYTES))
+            return msgspec.json.decode(stream.read(MAX_BYTES), type=ProcessReport)
     except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
-
-
-def alive(report: Mapping[str, Any]) -> bool:
-    """Is the process that wrote this still there, and has not reported its end?"""
-    pid, start = report.get("pid"), report.get("start_ticks")
-    if not isinstance(pid, int) or pid <= 0 or report.get("stopped") is not None:
-        return False
-    return is_there(pid, start if isinstance(start, int) else None)
+        return ProcessReport()
 
 
 def _stat(pid: int) -> list[str]:
@@ -67,20 +81,12 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-SUPERVISOR_FILE = "supervisor.json"
-"""In the run folder."""
-
-
 def write_supervisor(folder: Path, words: str, *, last: bool) -> None:
     """What becomes of the node that died; last: the supervisor ends. Raises OSError."""
     write_process(folder / SUPERVISOR_FILE, {"time": time.time(), "words": words, "last": last})
 
 
-def supervisor_words(folder: Path, node: Mapping[str, Any]) -> str:
+def supervisor_words(folder: Path, node: ProcessReport) -> str:
     """The supervisor's report on the node of node.json; empty for an older one, or of a supervisor that died."""
     report = read_process(folder / SUPERVISOR_FILE)
-    words, written, began = report.get("words"), report.get("time"), node.get("began")
-    if not isinstance(words, str) or not isinstance(written, int | float):
-        return ""
-    outdated = isinstance(began, int | float) and written < began
-    return "" if outdated or not (report.get("last") is True or alive(report)) else words
+    return report.words if report.time >= (node.began or 0.0) and (report.last or report.alive) else ""

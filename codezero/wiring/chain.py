@@ -6,6 +6,7 @@ the outbox. Runs beside the loading of the models.
 
 import contextlib
 import logging
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,6 @@ from codezero.chain.rounds import ClockCoordinator, NoOutbox, Repeating
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
 from codezero.protocols import Coordinator, Outbox
-from codezero.system.recursion import usual_recursion_limit
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
@@ -32,6 +32,11 @@ OUTBOX = "outbox-{chain}-{contract}.db"
 KEEPING_SECONDS = 5.0
 FILLING_SECONDS = 5.0
 """Between two tries to reach a chain that may have a faucet for a poor account."""
+
+
+def usual_recursion_limit() -> None:
+    """Take back the 100,000 that eth-account's py_ecc sets: JSON nested by a stranger would overflow the stack."""
+    sys.setrecursionlimit(1_000)  # Python's default
 
 
 class ChainParts(NamedTuple):

@@ -10,9 +10,10 @@ from codezero.config import HubConfig, NodeConfig
 from codezero.errors import ConfigError, WalletError
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold, History
-from codezero.protocols import Checkpoints, KnownRound
+from codezero.protocols import Checkpoints
 from codezero.solver.hub_push import HubPusher, PushedCheckpoints
 from codezero.system.files import read_private
+from codezero.system.state import KnownRound
 
 MAX_TOKEN = 1024
 """Bytes."""

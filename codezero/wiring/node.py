@@ -24,7 +24,7 @@ from codezero.nano import NANO
 from codezero.node import Node
 from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import KnownRound, Swarm
+from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
@@ -32,6 +32,7 @@ from codezero.swarm.identity_lock import IdentityLock
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.proposals import LocalSwarm
 from codezero.system.signals import Stop, end_with_parent, leave
+from codezero.system.state import KnownRound
 from codezero.types import Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, open_wallet, with_login
 from codezero.wiring.evaluator import build_evaluator

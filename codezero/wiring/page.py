@@ -23,9 +23,8 @@ from codezero.login.server import build_app, find_entry, harden, serve
 from codezero.login.store import Folder
 from codezero.monitor.api import DataApi
 from codezero.monitor.reader import RunReader
-from codezero.system.recursion import usual_recursion_limit
 from codezero.system.signals import Stop, end_with_parent
-from codezero.wiring.chain import connect, is_ephemeral, open_wallet
+from codezero.wiring.chain import connect, is_ephemeral, open_wallet, usual_recursion_limit
 from codezero.wiring.leaderboard import read_board
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from codezero.config import NodeConfig, SolverConfig, proposal_places
 from codezero.errors import ModelError
 from codezero.node import ProposerNode
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Evaluator, GroupSampler, KnownRound, Monitor, Proposer, Swarm
+from codezero.protocols import Evaluator, GroupSampler, Monitor, Proposer, Swarm
 from codezero.runs import RunFolder
+from codezero.system.state import KnownRound
 from codezero.types import Problem
 from codezero.wiring.chain import ChainParts
 from codezero.wiring.evaluator import Say

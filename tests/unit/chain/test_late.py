@@ -10,7 +10,7 @@ import pytest
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.late import LateChain
 from codezero.errors import ChainError, CheckpointError
-from codezero.protocols import KnownRound
+from codezero.system.state import KnownRound
 
 
 @dataclass

@@ -5,7 +5,6 @@ Does not show: a machine that goes down, which is what systemd is for (docs/unat
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -18,8 +17,8 @@ import pytest
 from builders.forked_runs import checkpoints, kill, rows, settings, wait_for
 
 from codezero.inspection.status import read_run
-from codezero.ops.supervisor import LONGEST_PAUSE, Patience, as_exit_code, keep_alive
-from codezero.system.signals import LEAVING_SECONDS
+from codezero.ops.supervisor import LONGEST_PAUSE, as_exit_code, keep_alive
+from codezero.system.signals import LEAVING_SECONDS, Backoff
 
 FAITHFUL = """
 import signal, sys, time
@@ -31,8 +30,9 @@ time.sleep(60)
 """
 SUPERVISOR = """
 import sys
-from codezero.ops.supervisor import Patience, keep_alive
-sys.exit(keep_alive(lambda first: [sys.executable, "-c", sys.argv[1]], lambda: 0, Patience(3, 0.0), {leaving}))
+from codezero.ops.supervisor import keep_alive
+from codezero.system.signals import Backoff
+sys.exit(keep_alive(lambda first: [sys.executable, "-c", sys.argv[1]], lambda: 0, Backoff(0.0, 1.0), 3, {leaving}))
 """
 
 
@@ -52,7 +52,7 @@ def python(script: str) -> list[str]:
 
 def lives(tmp_path: Path, *codes: int, most: int = 3, saved: Sequence[int] = ()) -> tuple[int, int]:
     """The exit code, and how many processes there were, of which each ended with the next of `codes`."""
-    count, progress = 0, iter(saved)
+    count, progress = 0, iter((0, *saved))
 
     def command(first: bool) -> list[str]:
         nonlocal count
@@ -61,7 +61,7 @@ def lives(tmp_path: Path, *codes: int, most: int = 3, saved: Sequence[int] = ())
         code = codes[count - 1]
         return python(f"import os; os.kill(os.getpid(), {-code})" if code < 0 else f"raise SystemExit({code})")
 
-    code = keep_alive(command, lambda: next(progress, 0), Patience(most, 0.0))
+    code = keep_alive(command, lambda: next(progress, 0), Backoff(0.0, 1.0), most)
     return code, count
 
 
@@ -87,7 +87,7 @@ def test_a_full_disk_is_waited_for_and_no_death_counts_meanwhile(
     monkeypatch.setattr("codezero.ops.supervisor.ROOM_SECONDS", 0.01)
     lives, told = iter([1] * 8 + [0]), iter(["the disk is full", "the disk is full", ""] * 7 + ["", ""])
     command = [python(f"raise SystemExit({code})") for code in lives]
-    code = keep_alive(lambda _: command.pop(0), lambda: 0, Patience(2, 0.0), obstacle=lambda: next(told))
+    code = keep_alive(lambda _: command.pop(0), lambda: 0, Backoff(0.0, 1.0), 2, obstacle=lambda: next(told))
     assert code == 0 and not command
     assert capfd.readouterr().err.count("ended with code 1; the disk is full") == 7
 
@@ -96,21 +96,13 @@ def test_a_full_disk_is_waited_for_and_no_death_counts_meanwhile(
 def test_who_asks_to_stop_while_the_disk_is_full_is_heard() -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    waiting = keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, Patience(3, 0.0), obstacle=lambda: "full")
-    assert waiting == 0
+    dying = python("raise SystemExit(1)")
+    assert keep_alive(lambda _: dying, lambda: 0, Backoff(0.0, 1.0), 3, obstacle=lambda: "full") == 0
 
 
 def test_an_iteration_saved_between_two_deaths_is_progress(tmp_path: Path) -> None:
     assert lives(tmp_path, 1, 1, 1, 1, 1, 1, saved=[0, 5, 5, 9, 9, 9]) == (1, 6)
     assert lives(tmp_path, 1, 1, 1, saved=[5, 4, 3], most=3) == (1, 3)  # a run begun again from before is none
-
-
-def test_pauses_grow_differ_and_are_bounded() -> None:
-    patience, chance = Patience(100, 1.0, 0, random.Random(0).uniform), [2.0**n for n in range(9)]
-    pauses = [patience.died(0) for _ in range(99)]
-    assert all(pause is not None and most / 2 <= pause <= most for pause, most in zip(pauses, chance, strict=False))
-    assert all(pause is not None and pause <= LONGEST_PAUSE for pause in pauses) and patience.died(0) is None
-    assert len({*pauses}) == 99
 
 
 @pytest.mark.parametrize(("which", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -145,8 +137,8 @@ time.sleep(60)
 def test_a_signal_in_a_pause_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    patience = Patience(3, LONGEST_PAUSE, jitter=max)
-    assert keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, patience) == 0
+    pauses = Backoff(LONGEST_PAUSE, LONGEST_PAUSE)
+    assert keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, pauses, 3) == 0
     assert "stopping: no node is running" in capfd.readouterr().err
 
 

@@ -1,7 +1,6 @@
 """A child never outlives its parent, answers within its deadline or not at all, and is reaped with its last words."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import msgspec
 import pytest
 from builders.forked_runs import wait_for
 
-from codezero.system.backoff import Backoff, backoff
 from codezero.system.child import Child, how_it_ended, spawn
 from codezero.system.pidfile import is_there
 
@@ -102,16 +100,3 @@ def test_a_command_that_is_not_there_leaves_no_pipe_open() -> None:
         with pytest.raises(OSError):
             spawn(["/nonexistent"])
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_pauses_grow_differ_are_bounded_and_begin_anew_after_a_success() -> None:
-    pauses = [backoff(failures, 1.0, 60.0, random.Random(0).uniform) for failures in range(1, 100)]
-    assert all(min(2.0**n, 60.0) / 2 <= pause <= min(2.0**n, 60.0) for n, pause in enumerate(pauses))
-    now = 0.0
-    tries = Backoff(1.0, 60.0, lambda: now)
-    assert tries.left == 0.0
-    assert tries.failed() == tries.left <= 1.0 < 2 * tries.failed()
-    now = 2.0
-    assert tries.left == 0.0 and tries.failures == 2
-    tries.succeeded()
-    assert tries.failures == 0 and tries.failed() <= 1.0

@@ -1,4 +1,4 @@
-"""A wish to stop is heard at any moment."""
+"""A wish to stop is heard at any moment; pauses between tries grow and end."""
 
 import itertools
 import signal
@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from codezero.system.signals import Stop
+from codezero.system.signals import Backoff, Stop, backoff
 
 
 class Raising:
@@ -108,3 +108,17 @@ def test_what_cannot_be_recorded_in_time_holds_nobody_up() -> None:
             assert busy.wait(60) == 130
         finally:
             busy.kill()
+
+
+def test_pauses_grow_differ_are_bounded_and_begin_anew_after_a_success() -> None:
+    pauses = [backoff(failures, 1.0, 60.0) for failures in range(1, 100)]
+    assert all(min(2.0**n, 60.0) / 2 <= pause <= min(2.0**n, 60.0) for n, pause in enumerate(pauses))
+    assert len({*pauses}) == 99
+    now = 0.0
+    tries = Backoff(1.0, 60.0, lambda: now)
+    assert tries.left == 0.0
+    assert tries.failed() == tries.left <= 1.0 < 2 * tries.failed()
+    now = 2.0
+    assert tries.left == 0.0 and tries.failures == 2
+    tries.succeeded()
+    assert tries.failures == 0 and tries.failed() <= 1.0

@@ -1,0 +1,81 @@
+"""State that belongs to a checkpoint: what can be saved and loaded, and parts whose state is one JSON file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from codezero.errors import CheckpointError
+
+T = TypeVar("T")
+
+
+class Persistent(Protocol):
+    """A part whose state belongs to the checkpoint."""
+
+    def save(self, folder: Path) -> None:
+        """Write everything needed to go on into `folder`, which exists and is empty."""
+
+    def load(self, folder: Path) -> None:
+        """Become what `save` wrote. Raises CheckpointError."""
+
+
+class StateFile(Generic[T]):
+    """A `Persistent` whose state is one JSON file: `class Part(StateFile[State], file="part.json", schema=State)`.
+
+    optional: versions that did not write the file were released; a missing one reads as `{}`. nested: parts whose files
+    lie in the same folder, loaded after the own one in this order.
+    """
+
+    _file: ClassVar[str]
+    _schema: ClassVar[Any]
+    _optional: ClassVar[bool]
+    nested: Sequence[Persistent] = ()
+
+    def __init_subclass__(cls, *, file: str = "", schema: Any = None, optional: bool = False) -> None:
+        super().__init_subclass__()
+        if file:
+            cls._file, cls._schema, cls._optional = file, schema, optional
+
+    def state(self) -> T:
+        """What the file holds."""
+        raise NotImplementedError
+
+    def restore(self, state: T) -> None:
+        """Go on from `state`. Raises ValueError when that is impossible."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Write `state` and the nested parts."""
+        for part in self.nested:
+            part.save(folder)
+        (folder / self._file).write_bytes(msgspec.json.encode(self.state()))
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote. Raises CheckpointError."""
+        path = folder / self._file
+        try:
+            content = b"{}" if self._optional and not path.exists() else path.read_bytes()
+            self.restore(msgspec.json.decode(content, type=self._schema))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        for part in self.nested:
+            part.load(folder)
+
+
+class _RoundState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    round: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class KnownRound(StateFile[_RoundState], file="round.json", schema=_RoundState):
+    """The latest round that this node knows: it plays on in it while the coordinator does not answer."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+    def state(self) -> _RoundState:
+        return _RoundState(self.number)
+
+    def restore(self, state: _RoundState) -> None:
+        self.number = state.round
