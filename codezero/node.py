@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codezero.errors import EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.protocols import Difficulty, Evaluator, Exam, Outbox, ProblemStream, Proposer, Solver
+from codezero.protocols import Evaluator, Exam, Outbox, ProblemStream, Solver
 from codezero.runner import LIMITS, Iterating
 from codezero.system.state import Persistent
-from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, mean
 
 
 @dataclass(kw_only=True)
@@ -26,22 +26,9 @@ class Node(Iterating):
     problems: ProblemStream
     solver: Solver
     evaluator: Evaluator
-    difficulty: Difficulty
-    proposer: Proposer
     outbox: Outbox
     exam: Exam
-    proposals_per_iteration: int
     propose_every: int
-
-    def look(self, iteration: int, reason: str) -> Metrics:
-        due = self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0))  # the end closes the curve
-        return self.sit_exam() if due else {}
-
-    def sit_exam(self) -> Metrics:
-        self.monitor.busy("attempting and executing the held-out problems")
-        with self.tolerate((EvaluatorError, SandboxError), "no exam this time"):
-            return self.exam.sit()
-        return {}
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One pass; returns what was measured and the judged groups, own and peers'."""
@@ -49,6 +36,7 @@ class Node(Iterating):
         proposals: list[Problem] = []
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
+
         groups: list[RolloutGroup] = []
         scored: list[ScoredGroup] = []
         sampled, problems = 0.0, self.problems.next_batch(proposals)
@@ -77,6 +65,7 @@ class Node(Iterating):
         learned = self.solver.step(scored, scored_peers)
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
             learned |= self.proposer.learn(scored)
+
         self.difficulty.observe(scored, self.evaluator.rates())
         with self.tolerate(SwarmError, "no feedback this iteration"):
             self.difficulty.hear(self.swarm.feedback())
@@ -88,7 +77,7 @@ class Node(Iterating):
         reward = mean_reward(scored)
         if reward is not None:
             self.outbox.add(round_number, reward, best_proposer(scored))
-        metrics: Metrics = {
+        row: Metrics = {
             "iteration": iteration,
             "round": round_number,
             "seconds": time.monotonic() - began,
@@ -97,31 +86,26 @@ class Node(Iterating):
             "difficulty/success": success_at_proposals(scored),
             "tokens/sampled_per_second": count_tokens(groups) / max(sampled, 1e-9),
         }
-        metrics |= learned | self.evaluator.metrics() | self.swarm.metrics()
-        metrics |= self.difficulty.metrics() | self.proposer.metrics() | self.problems.metrics()
-        return metrics, judged
+        row |= learned | self.evaluator.metrics() | self.problems.metrics() | self.shared_metrics()
+        return row, judged
+
+    def measure(self, iteration: int, reason: str) -> Metrics:
+        """The exam when it is due, and at a limit, where it closes the curve."""
+        if self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0)):
+            self.monitor.busy("attempting and executing the held-out problems")
+            with self.tolerate((EvaluatorError, SandboxError), "no exam this time"):
+                return self.exam.sit()
+        return {}
 
     @property
     def parts(self) -> Mapping[str, Persistent]:
-        """What a checkpoint holds."""
-        return {
-            "problems": self.problems,
-            "solver": self.solver,
-            "evaluator": self.evaluator,
-            "difficulty": self.difficulty,
-            "proposer": self.proposer,
-            "swarm": self.swarm,
-            "round": self.known_round,
-        }
+        return {"problems": self.problems, "solver": self.solver, "evaluator": self.evaluator, **super().parts}
 
 
 @dataclass(kw_only=True)
 class ProposerNode(Iterating):
     """The parts of a proposer's service, and its loop."""
 
-    difficulty: Difficulty
-    proposer: Proposer
-    proposals_per_iteration: int
     rest_seconds: float
     """From one iteration's beginning to the next's."""
 
@@ -137,7 +121,7 @@ class ProposerNode(Iterating):
             written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
         with self.tolerate(SwarmError, "nothing offered this iteration"):
             self.swarm.offer(written, round_number)
-        metrics: Metrics = {
+        row: Metrics = {
             "iteration": iteration,
             "round": round_number,
             "seconds": time.monotonic() - began,
@@ -145,42 +129,26 @@ class ProposerNode(Iterating):
             "difficulty/level": self.difficulty.level,
         }
         self.stop.wait(max(0.0, began + self.rest_seconds - time.monotonic()))
-        return metrics | self.swarm.metrics() | self.difficulty.metrics() | self.proposer.metrics(), []
-
-    @property
-    def parts(self) -> Mapping[str, Persistent]:
-        return {
-            "difficulty": self.difficulty,
-            "proposer": self.proposer,
-            "swarm": self.swarm,
-            "round": self.known_round,
-        }
+        return row | self.shared_metrics(), []
 
 
 def mean_reward(scored: Sequence[ScoredGroup]) -> float | None:
     """Mean over every verdict that could be reached; None when there is none."""
-    rewards = [verdict.reward for group in scored for verdict in group.verdicts if verdict.trainable]
-    return sum(rewards) / len(rewards) if rewards else None
+    return mean(verdict.reward for group in scored for verdict in group.trainable)
 
 
 def success_at_proposals(scored: Sequence[ScoredGroup]) -> float | None:
     """Of the attempts at proposals, the share that the judge believes; None where there was no such attempt."""
-    believed = [
-        verdict.correctness >= BELIEF
-        for group in scored
-        if group.group.problem.proposer
-        for verdict in group.verdicts
-        if verdict.trainable
-    ]
-    return sum(believed) / len(believed) if believed else None
+    attempts = [verdict for group in scored if group.group.problem.proposer for verdict in group.trainable]
+    return mean(verdict.correctness >= BELIEF for verdict in attempts)
 
 
 def best_proposer(scored: Sequence[ScoredGroup]) -> str | None:
     """The proposer whose problem taught most: judged success nearest to one half."""
     taught = [
-        (abs(success - 0.5), group.group.problem.proposer)
+        (abs(success - 0.5), proposer)
         for group in scored
-        if group.group.problem.proposer and (success := group.success) is not None
+        if (proposer := group.group.problem.proposer) and (success := group.success) is not None
     ]
     return min(taught)[1] if taught else None
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.errors import ChainError, CodeZeroError, DiskFullError
-from codezero.protocols import Checkpoints, Coordinator, Monitor, Swarm
+from codezero.protocols import Checkpoints, Coordinator, Difficulty, Monitor, Proposer, Swarm
 from codezero.system.signals import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
 from codezero.system.state import KnownRound, Persistent
 from codezero.types import Metrics, ScoredGroup
@@ -26,12 +26,15 @@ LIMITS = ("max_iterations reached", "max_minutes reached")
 
 @dataclass(kw_only=True)
 class Iterating:
-    """A role says what one iteration is."""
+    """What every role has; the role says what one iteration is."""
 
     swarm: Swarm
+    difficulty: Difficulty
+    proposer: Proposer
     coordinator: Coordinator
     monitor: Monitor
     checkpoints: Checkpoints
+    proposals_per_iteration: int
     max_iterations: int = 0
     """Stop after this many in all; 0: no limit."""
     max_seconds: float = 0.0
@@ -57,14 +60,18 @@ class Iterating:
         """One pass; returns what was measured and the judged groups, own and peers'."""
         raise NotImplementedError
 
+    def measure(self, iteration: int, reason: str) -> Metrics:
+        """What is measured beside an iteration (0: before the first), `reason` being why it is the last one."""
+        return {}
+
     @property
     def parts(self) -> Mapping[str, Persistent]:
         """What a checkpoint holds."""
-        raise NotImplementedError
+        shared = {"difficulty": self.difficulty, "proposer": self.proposer, "swarm": self.swarm}
+        return {**shared, "round": self.known_round}
 
-    def look(self, iteration: int, reason: str) -> Metrics:
-        """What is measured beside an iteration (0: before the first), `reason` being why it is the last one."""
-        return {}
+    def shared_metrics(self) -> Metrics:
+        return self.swarm.metrics() | self.difficulty.metrics() | self.proposer.metrics()
 
     def run(self) -> str:
         """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why.
@@ -79,12 +86,8 @@ class Iterating:
                 reason = self.loop(iteration)
         except Overdue:
             reason = CUT
-            logger.warning(
-                "the iteration in flight took longer than %g s after the signal and is left out: the next start goes "
-                "on from iteration %d",
-                self.finishing_seconds,
-                self.kept,
-            )
+            late = "the iteration in flight took over %g s after the signal; the next start goes on from iteration %d"
+            logger.warning(late, self.finishing_seconds, self.kept)
         except Exception:
             logger.info(FAILED, exc_info=True)  # to the log file; whoever called shows it to people
             raise
@@ -95,40 +98,39 @@ class Iterating:
 
     def answer(self, which: signal.Signals, before: int) -> None:
         """Say what a signal brings about; the second ends the process. Runs in a thread of its own."""
-        doing = f"saving iteration {self.in_flight}" if self.in_flight else "finishing what was begun"
         if before:
             leave(which, lambda: self.monitor.cut(INTERRUPTED))
+        doing = f"saving iteration {self.in_flight}" if self.in_flight else "finishing what was begun"
         self.monitor.say(f"stopping: {doing}, up to {self.finishing_seconds:g} s; {again(which)}")
 
     def loop(self, iteration: int) -> str:
         """From `iteration`, the number already done. Returns why it ended."""
         began = saved = time.monotonic()
         round_number = self.open_round()
-        if iteration == 0 and (seen := self.look(0, "")):
-            first: Metrics = {"iteration": 0, "round": round_number} | seen
-            self.write(lambda: self.monitor.observe(0, first, []))
+        if iteration == 0 and (before := self.measure(0, "")):
+            self.write(self.monitor.observe, 0, {"iteration": 0, "round": round_number} | before, [])
         reason = self.reason_to_stop(iteration, began)
         while not reason:
             round_number = self.open_round()
             iteration = self.in_flight = iteration + 1
-            metrics, judged = self.iterate(iteration, round_number)
+            row, judged = self.iterate(iteration, round_number)
             reason = self.reason_to_stop(iteration, began)
-            metrics |= self.look(iteration, reason)
+            row |= self.measure(iteration, reason)
             # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
-            self.write(lambda: self.monitor.observe(iteration, metrics | self.tolerated, judged))  # noqa: B023
+            self.write(self.monitor.observe, iteration, row | self.tolerated, judged)
             if reason or self.stop or time.monotonic() - saved >= self.checkpoint_seconds:
-                self.write(lambda: self.checkpoints.save(iteration, self.parts))  # noqa: B023
+                self.write(self.checkpoints.save, iteration, self.parts)
                 self.kept, saved = iteration, time.monotonic()
                 reason = reason or (ASKED if self.stop else "")
         return reason
 
-    def write(self, what: Callable[[], None]) -> None:
-        """Do it; on a full disk wait until there is room. Raises DiskFullError when asked to stop meanwhile."""
+    def write(self, call: Callable[..., None], *given: object) -> None:
+        """Call it; on a full disk wait until there is room. Raises DiskFullError when asked to stop meanwhile."""
         while not self.stop:
             with self.tolerate(DiskFullError, "waiting for room on the disk"):
-                return what()
+                return call(*given)
             self.stop.wait(ROOM_SECONDS)
-        what()
+        call(*given)
 
     def reason_to_stop(self, iteration: int, began: float) -> str:
         """Empty while there is none."""
@@ -136,9 +138,7 @@ class Iterating:
             return ASKED
         if self.max_iterations and iteration >= self.max_iterations:
             return LIMITS[0]
-        if self.max_seconds and time.monotonic() - began >= self.max_seconds:
-            return LIMITS[1]
-        return ""
+        return LIMITS[1] if self.max_seconds and time.monotonic() - began >= self.max_seconds else ""
 
     def open_round(self) -> int:
         """The round that is open now; the last known one while the coordinator cannot be asked."""
@@ -148,15 +148,10 @@ class Iterating:
 
     @contextlib.contextmanager
     def tolerate(
-        self,
-        errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...],
-        consequence: str,
-        *,
-        most: int = 0,
+        self, errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...], consequence: str, *, most: int = 0
     ) -> Generator[None]:
         """The only place an error is survived: log it, count it, go on.
 
-        The first of a kind has its trace in the log file; of later ones the tenth, hundredth, ... have a line.
         most: failures in a row with this consequence, the last of which is raised; 0: all are survived.
         """
         try:

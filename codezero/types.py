@@ -4,14 +4,12 @@ Legend for shapes: G completions in a group, T tokens in a completion.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 Metrics = dict[str, float | int | str | None]
 """One row of measurements: `name/part` -> value; None means "not measured this time"."""
-
-
 BELIEF = 0.5
 """Correctness from which a judge is taken to say "right"."""
 
@@ -213,13 +211,22 @@ class ScoredGroup:
     """[G]"""
 
     @property
+    def trainable(self) -> list[Verdict]:
+        """Those that could be reached."""
+        return [verdict for verdict in self.verdicts if verdict.trainable]
+
+    @property
     def success(self) -> float | None:
         """Mean judged correctness over the trainable verdicts; None when there is none."""
-        judged = [verdict.correctness for verdict in self.verdicts if verdict.trainable]
-        return sum(judged) / len(judged) if judged else None
+        return mean(verdict.correctness for verdict in self.trainable)
 
     @property
     def believed(self) -> float | None:
         """Share of the trainable verdicts that believe the attempt; None when there is none."""
-        judged = [verdict.correctness >= BELIEF for verdict in self.verdicts if verdict.trainable]
-        return sum(judged) / len(judged) if judged else None
+        return mean(verdict.correctness >= BELIEF for verdict in self.trainable)
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """None of nothing: what was not measured is no 0."""
+    known = list(values)
+    return sum(known) / len(known) if known else None
