@@ -11,7 +11,7 @@ from rich.text import Text
 
 from codezero.errors import ConfigError
 from codezero.monitor.text import clean, count, duration, readable_name
-from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus, PeerLine, read_status
+from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus, read_status
 
 STALE_SECONDS = 30.0
 """Older than this, the file is of a node that does not run any more."""
@@ -37,10 +37,7 @@ def print_peers(status: NetworkStatus) -> None:
     console.print(Text(f"{count(status.neighbours, 'neighbour')}{spread} · {clean(status.reachability, 300)}", "dim"))
     for address in status.addresses:
         console.print(Text(f"  {clean(address, 200)}", "dim"), soft_wrap=True)
-    if not status.peers:
-        console.print("no peer was heard yet")
-        return
-    console.print(_table(status))
+    console.print(_table(status) if status.peers else "no peer was heard yet")
 
 
 def _table(status: NetworkStatus) -> Table:
@@ -55,10 +52,6 @@ def _table(status: NetworkStatus) -> Table:
             str(peer.groups),
             f"{peer.size / 1024:.0f}",
             Text(", ".join(f"{clean(name, 20)} {times}" for name, times in peer.failures.items())),
-            _state(peer),
+            Text(clean(peer.reason, 200), "red") if peer.reason else Text("ok", "green"),
         )
     return table
-
-
-def _state(peer: PeerLine) -> Text:
-    return Text(clean(peer.reason, 200), "red") if peer.reason else Text("ok", "green")

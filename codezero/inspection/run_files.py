@@ -5,7 +5,7 @@ It asks no process. What could not be read is unknown, or a problem, and never z
 
 import contextlib
 import sqlite3
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, number
 from codezero.monitor.monitor import NODE_FILE
-from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, Played, whole
+from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, PeerShare, Played, whole
 from codezero.monitor.run_types import (
     MAX_PEERS,
     ExamView,
@@ -31,131 +31,94 @@ from codezero.monitor.run_types import (
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
-from codezero.system.pidfile import read_process, supervisor_words
+from codezero.system.pidfile import ProcessReport, read_process, supervisor_words
 
 UNKNOWN = "unknown"
 MAX_TEXT = 512
-"""Characters of a text that a run wrote of itself."""
+"""Characters of a text that comes from the chain."""
 MAX_LIST = 32
-"""Facts, addresses, reasons and kinds of errors."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the files of a run say at one moment."""
-
-    peer_id: str
-    running: bool
-    stopped: str
-    supervisor: str
-    began: float | None
-    updated: float | None
-    """When the last row was written, in seconds since 1970."""
-    facts: dict[str, str]
-    stand_ins: str
-    """What stands in for sources of problems, and why; empty: nothing."""
-    fold: Fold
-    """Of the metrics; it goes on changing with the next look."""
-    network: NetworkStatus | None
-    outbox: OutboxStatus | None
-    account: str
-
-    @property
-    def name(self) -> str:
-        return readable_name(self.peer_id) if self.peer_id else UNKNOWN
+"""Addresses, reasons and kinds of errors."""
 
 
 class RunFiles:
     """The files of one run, followed as they grow. For one thread at a time.
 
-    budget: bytes of the metrics that the first look reads, from their beginning and their end. None: all.
+    budget: bytes of the metrics that the first read covers, from their beginning and their end. None: all.
     """
 
     def __init__(self, folder: Path, *, budget: int | None = None) -> None:
         self.folder = folder
+        self.fold = Fold()
+        """Of the metrics; these and what follows are as the newest `view` read them."""
+        self.network: NetworkStatus | None = None
+        self.outbox: OutboxStatus | None = None
+        self.stand_ins = ""
+        """What stands in for sources of problems, and why; empty: nothing."""
         self._history = History(folder, budget=budget)
 
     def unread(self) -> int:
-        """Bytes of the metrics that the next look will read."""
+        """Bytes of the metrics that the next `view` will read."""
         return self._history.unread()
 
-    def look(self) -> Seen:
-        """Raises UnreadableError."""
-        try:
-            fold = self._history.read()
-        except OSError as error:
-            raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
-        node = read_process(self.folder / NODE_FILE)
-        outbox = _newest_outbox(self.folder)
+    def view(self, key: str) -> RunView:
+        """As the page shows it. key: the run's name in the API. Raises UnreadableError."""
+        node, outbox = self._read()
+        fold, last = self.fold, self.fold.last
         updated = _updated(self.folder, fold)
-        begun = bool(fold.last) and (updated or 0.0) >= (node.began or 0.0)
-        return Seen(
+        begun = bool(last) and (updated or 0.0) >= (node.began or 0.0)  # the newest row is of this process
+        self.stand_ins = str(last.get("problems/stand_ins") or "") if begun else node.stand_ins
+        tolerated = {kind: min(times, MAX_WHOLE) for kind, times in islice(fold.survived.items(), MAX_LIST)}
+        return RunView(
+            run=key,
+            name=readable_name(node.peer_id) if node.peer_id else UNKNOWN,
             peer_id=node.peer_id,
+            account=_account(outbox) if outbox else "",
             running=node.alive,
             stopped=node.stopped or "",
             supervisor=supervisor_words(self.folder, node),
             began=node.began,
             updated=updated,
+            iteration=whole(last, "iteration"),
+            round=whole(last, "round"),
+            level=whole(last, "difficulty/level"),
+            reward=fold.newest("reward/mean"),
+            seconds_per_iteration=fold.step_seconds,
+            limit_seconds=limit_seconds(not begun, fold.step_seconds, fold.newest("eval/seconds")),
+            tokens_per_second=fold.newest("tokens/sampled_per_second"),
             facts=node.facts,
-            stand_ins=_text(fold.last.get("problems/stand_ins") if begun else node.stand_ins),
-            fold=fold,
-            network=_network(self.folder),
-            outbox=outbox and _outbox(outbox),
-            account=_account(outbox) if outbox else "",
+            series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
+            latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
+            exams=msgspec.convert(fold.exams.items, list[ExamView], from_attributes=True),
+            difficulty=_skills(fold),
+            judge=_judge(fold),
+            peers=_peers(self.network, fold) if self.network else [],
+            network=self.network and _network_view(self.network),
+            rounds=[_round(played) for played in reversed(fold.rounds.values())],
+            outbox=self.outbox and _outbox_view(self.outbox),
+            tolerated=tolerated,
         )
 
-    def view(self, key: str) -> RunView:
-        """As the page shows it. Raises UnreadableError."""
-        return run_view(key, self.look())
-
-
-def run_view(key: str, seen: Seen) -> RunView:
-    """key: the run's name in the API."""
-    fold, last = seen.fold, seen.fold.last
-    tolerated = {kind[:MAX_TEXT]: min(times, MAX_WHOLE) for kind, times in fold.survived.items()}
-    starting = not last or (seen.began or 0.0) > (seen.updated or 0.0)
-    return RunView(
-        run=key,
-        name=seen.name,
-        peer_id=seen.peer_id,
-        account=seen.account,
-        running=seen.running,
-        stopped=seen.stopped,
-        supervisor=seen.supervisor,
-        began=seen.began,
-        updated=seen.updated,
-        iteration=whole(last, "iteration"),
-        round=whole(last, "round"),
-        level=whole(last, "difficulty/level"),
-        reward=fold.newest("reward/mean"),
-        seconds_per_iteration=fold.step_seconds,
-        limit_seconds=limit_seconds(starting, fold.step_seconds, fold.newest("eval/seconds")),
-        tokens_per_second=fold.newest("tokens/sampled_per_second"),
-        facts=seen.facts,
-        series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
-        latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
-        exams=msgspec.convert(fold.exams.items, list[ExamView], from_attributes=True),
-        difficulty=_skills(fold),
-        judge=_judge(fold),
-        peers=_peers(seen.network, fold),
-        network=seen.network and _network_view(seen.network),
-        rounds=[_round(played) for played in reversed(fold.rounds.values())],
-        outbox=seen.outbox and _outbox_view(seen.outbox),
-        tolerated=dict(list(tolerated.items())[:MAX_LIST]),
-    )
-
-
-def _text(value: object) -> str:
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
+    def _read(self) -> tuple[ProcessReport, Path | None]:
+        """What the node reports of itself, and where its outbox is."""
+        try:
+            self.fold = self._history.read()
+        except OSError as error:
+            raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
+        self.network = None
+        with contextlib.suppress(SwarmError):
+            self.network = read_network(self.folder / FOLDER)
+        outbox = _newest_outbox(self.folder)
+        self.outbox = outbox and _outbox(outbox)
+        return read_process(self.folder / NODE_FILE), outbox
 
 
 def _updated(folder: Path, fold: Fold) -> float | None:
-    if not fold.last:
-        return None
+    """When the last row was written."""
     written = number(fold.last, "time")
-    with contextlib.suppress(OSError):
-        return (folder / FILE_NAME).stat().st_mtime if written is None else written
-    return None
+    if fold.last and written is None:
+        with contextlib.suppress(OSError):
+            return (folder / FILE_NAME).stat().st_mtime
+    return written
 
 
 def _newest_outbox(folder: Path) -> Path | None:
@@ -177,15 +140,8 @@ def _account(path: Path) -> str:
     """Whom the points are for; empty while that cannot be read."""
     with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(path, read_only=True)) as connection:
         row = connection.execute("SELECT value FROM owner WHERE key='account'").fetchone()
-        return _text(row[0]) if row else ""
+        return str(row[0]) if row else ""
     return ""
-
-
-def _network(folder: Path) -> NetworkStatus | None:
-    try:
-        return read_network(folder / FOLDER)
-    except SwarmError:
-        return None
 
 
 def _skills(fold: Fold) -> list[LevelSkill]:
@@ -194,39 +150,38 @@ def _skills(fold: Fold) -> list[LevelSkill]:
     for level in range(1, 6):
         key = f"difficulty/success_{level}"
         values = [number(fold.last, name) for name in (key, f"{key}_low", f"{key}_high", f"difficulty/weight_{level}")]
-        known = [value for value in values if value is not None]
-        if len(known) == len(values):
-            skills.append(LevelSkill(level=level, mean=known[0], low=known[1], high=known[2], weight=known[3]))
+        mean, low, high, weight = values
+        if mean is not None and low is not None and high is not None and weight is not None:
+            skills.append(LevelSkill(level=level, mean=mean, low=low, high=high, weight=weight))
     return skills
 
 
 def _judge(fold: Fold) -> JudgeBelief:
+    shares = (
+        *("auroc", "auroc_low", "false_positive_share", "false_positive_low", "false_positive_high"),
+        "false_negative_share",
+    )
     return JudgeBelief(
         weight=fold.newest("judge/weight"),
-        auroc=fold.newest("judge/canary_auroc"),
-        auroc_low=fold.newest("judge/canary_auroc_low"),
-        false_positive_share=fold.newest("judge/canary_false_positive_share"),
-        false_positive_low=fold.newest("judge/canary_false_positive_low"),
-        false_positive_high=fold.newest("judge/canary_false_positive_high"),
-        false_negative_share=fold.newest("judge/canary_false_negative_share"),
         canaries=whole(fold.last, "judge/canaries"),
         alarm=fold.trouble,
+        **{name: fold.newest(f"judge/canary_{name}") for name in shares},
     )
 
 
-def _peers(network: NetworkStatus | None, fold: Fold) -> list[Peer]:
+def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
     """Those that the network knows, the last heard first."""
     peers: list[Peer] = []
-    for line in () if network is None else network.peers[:MAX_PEERS]:
-        share = fold.shares.get(line.peer)
+    for line in network.peers[:MAX_PEERS]:
+        share = fold.shares.get(line.peer, PeerShare())
         peers.append(
             Peer(
                 peer_id=line.peer,
                 name=readable_name(line.peer),
-                last_seen=0.0 if network is None else network.time - line.heard_seconds_ago,
+                last_seen=network.time - line.heard_seconds_ago,
                 groups=line.groups,
-                judged=share.judged if share else 0,
-                share_used=share.used / share.judged if share and share.judged else None,
+                judged=share.judged,
+                share_used=share.used / share.judged if share.judged else None,
                 penalty=line.penalty,
                 state="quarantined" if line.reason or line.state == "quarantined" else "ok",
                 reason=line.reason,
@@ -236,12 +191,8 @@ def _peers(network: NetworkStatus | None, fold: Fold) -> list[Peer]:
 
 
 def _network_view(network: NetworkStatus) -> NetworkView:
-    return NetworkView(
-        neighbours=network.neighbours,
-        reachable=network.reachable,
-        reachability=network.reachability,
-        addresses=network.addresses[:MAX_LIST],
-    )
+    view = msgspec.convert(network, NetworkView, from_attributes=True)
+    return msgspec.structs.replace(view, addresses=view.addresses[:MAX_LIST])
 
 
 def _round(played: Played) -> Round:
@@ -250,11 +201,6 @@ def _round(played: Played) -> Round:
 
 
 def _outbox_view(outbox: OutboxStatus) -> OutboxView:
-    return OutboxView(
-        collecting=outbox.collecting,
-        pending=outbox.pending,
-        accepted=outbox.accepted,
-        refused=outbox.refused,
-        reasons={reason[:MAX_TEXT]: times for reason, times in list(outbox.reasons.items())[:MAX_LIST]},
-        problem=outbox.problem[:MAX_TEXT],
-    )
+    reasons = {reason[:MAX_TEXT]: times for reason, times in islice(outbox.reasons.items(), MAX_LIST)}
+    view = msgspec.convert(outbox, OutboxView, from_attributes=True)
+    return msgspec.structs.replace(view, reasons=reasons, problem=outbox.problem[:MAX_TEXT])

@@ -3,11 +3,10 @@
 What could not be read is said to be unknown, and never shown as zero.
 """
 
-import json
+import contextlib
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,13 +17,12 @@ from rich.text import Text
 
 from codezero.chain.outbox_db import OutboxStatus
 from codezero.config import NodeConfig
-from codezero.errors import ConfigError, UnreadableError
-from codezero.inspection.run_files import UNKNOWN, RunFiles, Seen, run_view
+from codezero.errors import ConfigError
+from codezero.inspection.run_files import UNKNOWN, RunFiles
 from codezero.monitor.health import health
-from codezero.monitor.metrics_file import number
 from codezero.monitor.plain import print_flushed
 from codezero.monitor.reader import find_runs
-from codezero.monitor.run_state import SILENT, UNAVAILABLE
+from codezero.monitor.run_state import SILENT
 from codezero.monitor.summaries import proposal_lines
 from codezero.monitor.terminal import terminal_console
 from codezero.monitor.text import clean, count, duration, measured, readable_name
@@ -34,23 +32,22 @@ from codezero.system.signals import Stop
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
+MAX_SHOWN = 500
+"""Characters of a line's value."""
 LEAST_SECONDS, MOST_SECONDS = 0.2, 3600.0
 """Between two readings of `--watch`."""
 
 
-@dataclass(frozen=True)
-class RunStatus:
-    """A run at one moment. None: unknown, or not measured yet."""
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at one moment; `RunView` explains what the two share. None: unknown, or not measured yet."""
 
     run: str
     """Its folder."""
     name: str
     peer_id: str
     account: str
-    """Whom the points are for; empty: unknown, or none is counted."""
     running: bool
     stopped: str
-    """Why it ended; empty: it runs, or was killed."""
     problem: str
     """What is wrong; empty: nothing that the files show."""
     iteration: int | None
@@ -58,7 +55,6 @@ class RunStatus:
     seconds_since_step: float | None
     """Since the last iteration was recorded."""
     limit_seconds: float
-    """A step older than this is a stall, of a run that is running."""
     reward: float | None
     executed: float | None
     """Newest average@k of an exam, in [0, 1]."""
@@ -81,16 +77,10 @@ class RunStatus:
     wrong_value_share: float | None
     """Of the expected values in own proposals that were executed, in [0, 1]."""
     tolerated: dict[str, int]
-    """Errors that the run survived, by kind."""
     stand_ins: str
     """What stands in for sources of problems that give nothing now, and why; empty: nothing."""
-    hub: HubState | None = None
+    hub: HubState | None
     """None: this run pushes nothing."""
-
-
-def _silent(seen: Seen) -> str:
-    """Empty: the judge answers, as far as the newest row tells."""
-    return SILENT if seen.running and number(seen.fold.last, UNAVAILABLE) == 1.0 else ""
 
 
 def newest_run(base: Path, name: str) -> Path:
@@ -107,17 +97,18 @@ def newest_run(base: Path, name: str) -> Path:
 
 def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     """From the files alone; `files` of this folder, where they were read before. Raises UnreadableError."""
-    seen = (files or RunFiles(folder, budget=MAX_BYTES)).look()
-    fold, exam, view = seen.fold, seen.fold.exams.newest, run_view(folder.name, seen)
-    state = health(view, time.time())
+    files = files or RunFiles(folder, budget=MAX_BYTES)
+    view = files.view(folder.name)
+    fold, exam, state = files.fold, files.fold.exams.newest, health(view, time.time())
+    silent = SILENT if view.running and view.judge.alarm == SILENT else ""
     return RunStatus(
         run=str(folder),
-        name=seen.name,
-        peer_id=seen.peer_id,
-        account=seen.account,
-        running=seen.running,
-        stopped=seen.stopped,
-        problem="; ".join(filter(None, (full(folder), state.problem or _silent(seen)))),
+        name=view.name,
+        peer_id=view.peer_id,
+        account=view.account,
+        running=view.running,
+        stopped=view.stopped,
+        problem="; ".join(filter(None, (full(folder), state.problem or silent))),
         iteration=view.iteration,
         round=view.round,
         seconds_since_step=state.seconds_since_step,
@@ -130,12 +121,12 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
         executed_source=exam.source if exam else "",
         level=view.level,
         peers=fold.newest("swarm/peers"),
-        quarantined={peer.peer: peer.reason for peer in seen.network.peers if peer.reason} if seen.network else {},
-        submissions=seen.outbox,
+        quarantined={peer.peer: peer.reason for peer in files.network.peers if peer.reason} if files.network else {},
+        submissions=files.outbox,
         problems=dict(proposal_lines(fold.last)),
         wrong_value_share=fold.newest("proposer/wrong_value_share"),
         tolerated=view.tolerated,
-        stand_ins=seen.stand_ins,
+        stand_ins=files.stand_ins,
         hub=read_state(folder),
     )
 
@@ -159,74 +150,61 @@ def headline(status: RunStatus) -> Text:
 def page(status: RunStatus) -> Table:
     table = Table.grid(padding=(0, 2))
     for label, value in _lines(status):
-        table.add_row(Text(label, "dim"), Text(value))
+        table.add_row(Text(label, "dim"), Text(clean(value, MAX_SHOWN)))
     return table
 
 
 def plain_line(status: RunStatus) -> str:
     """All that matters, in one line."""
-    sent = status.submissions
-    ago = "" if status.seconds_since_step is None else f" {duration(status.seconds_since_step)} ago"
     parts = [
         headline(status).plain,
-        f"iteration {_known(status.iteration)}{ago}",
+        f"iteration {_known(status.iteration)}{_ago(status, ' ')}",
         f"round {_known(status.round)}",
         f"reward {_known(status.reward, '.2f')}",
         _executed(status),
         f"level {_known(status.level)}",
         "peers unknown" if status.peers is None else count(status.peers, "peer"),
+        _counts(status.submissions) if status.submissions else "",
+        clean(status.stand_ins, 200),
+        ", ".join(f"{times} {clean(kind, 60)}" for kind, times in status.tolerated.items()),
     ]
-    if sent is not None:
-        parts.append(_counts(sent))
-    if status.stand_ins:
-        parts.append(clean(status.stand_ins, 200))
-    if status.tolerated:
-        parts.append(", ".join(f"{times} {clean(kind, 60)}" for kind, times in status.tolerated.items()))
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 def as_json(status: RunStatus) -> str:
-    return json.dumps({**asdict(status), "hub": None if status.hub is None else msgspec.to_builtins(status.hub)})
+    return msgspec.json.encode(status).decode()
 
 
 def _lines(status: RunStatus) -> list[tuple[str, str]]:
-    ago = "" if status.seconds_since_step is None else f", {duration(status.seconds_since_step)} ago"
+    sent, hub = status.submissions, status.hub
     lines = [
         ("peer id", status.peer_id or UNKNOWN),
         ("account", status.account or "none known"),
-        ("iteration", UNKNOWN if status.iteration is None else f"{status.iteration}{ago}"),
+        ("iteration", f"{_known(status.iteration)}{_ago(status, ', ')}"),
         ("round", _known(status.round)),
         ("reward", _known(status.reward, ".2f")),
         ("truth", _executed(status)),
         ("level", _known(status.level)),
         ("peers", UNKNOWN if status.peers is None else f"{status.peers:.0f} heard lately"),
     ]
-    if status.submissions is None:
+    if sent is None:
         lines.append(("submissions", "none: this run counts no points on a chain"))
     else:
-        sent = status.submissions
         lines.append(("submissions", f"{_counts(sent)}; {count(sent.collecting, 'round')} being collected"))
-        lines += [("", f"{times} times: {clean(reason, 200)}") for reason, times in sent.reasons.items()]
-        if sent.problem:
-            lines.append(("kept back", clean(sent.problem, 300)))
-    if status.stand_ins:
-        lines.append(("problems", clean(status.stand_ins, 500)))
-    lines += [(what, clean(figure, 400)) for what, figure in status.problems.items()]
-    lines += [
-        ("kept away from", f"{readable_name(peer)}: {clean(why, 200)}") for peer, why in status.quarantined.items()
-    ]
-    if status.hub is not None:
-        lines += _pushes(status.hub)
-    lines += [("survived", f"{times} times: {clean(kind, 60)}") for kind, times in status.tolerated.items()]
-    return lines
+        lines += [("", f"{times} times: {reason}") for reason, times in sent.reasons.items()]
+        lines.append(("kept back", sent.problem))
+    lines += [("problems", status.stand_ins), *status.problems.items()]
+    lines += [("kept away from", f"{readable_name(peer)}: {why}") for peer, why in status.quarantined.items()]
+    if hub is not None:
+        pushed = "nothing yet" if hub.round is None else f"round {hub.round}, iteration {hub.iteration}"
+        lines.append(("pushed", f"{pushed}, to {hub.repository}"))
+        lines.append(("not pushed", f"{count(hub.failures, 'failure')}: {hub.problem}" if hub.problem else ""))
+    lines += [("survived", f"{times} times: {kind}") for kind, times in status.tolerated.items()]
+    return [(label, value) for label, value in lines if value]
 
 
-def _pushes(hub: HubState) -> list[tuple[str, str]]:
-    there = "nothing yet" if hub.round is None else f"round {hub.round}, iteration {hub.iteration}"
-    lines = [("pushed", f"{there}, to {clean(hub.repository, 200)}")]
-    if hub.problem:
-        lines.append(("not pushed", f"{count(hub.failures, 'failure')}: {clean(hub.problem, 300)}"))
-    return lines
+def _ago(status: RunStatus, before: str) -> str:
+    return "" if status.seconds_since_step is None else f"{before}{duration(status.seconds_since_step)} ago"
 
 
 def _executed(status: RunStatus) -> str:
@@ -247,44 +225,21 @@ def _known(value: float | None, form: str = "d") -> str:
 def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
     """Show the status until SIGINT or SIGTERM; True when it was SIGINT. `as_lines`: one JSON object a line.
 
-    Raises ConfigError when there is no run to watch, and UnreadableError when it cannot be read at first.
+    Raises ConfigError when there is no run to watch, and UnreadableError.
     """
     if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
         raise ConfigError(f"--every={seconds:g} is out of bounds; it must be {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
-    stop, newest = Stop(), _Newest(config)
-    console = None if as_lines else terminal_console()
-    if console is None:
-        with stop.on_signals():
-            while not stop:
-                status = newest.read()
-                line = as_json(status) if as_lines else f"{time.strftime('%H:%M:%S')} · {plain_line(status)}"
-                print_flushed(line)
-                stop.wait(seconds)
-    else:
-        with stop.on_signals(), Live(console=console, auto_refresh=False) as live:
-            while not stop:
-                status = newest.read()
+    stop, console, files = Stop(), None if as_lines else terminal_console(), None
+    live = console and Live(console=console, auto_refresh=False)
+    with stop.on_signals(), live or contextlib.nullcontext():
+        while not stop:
+            folder = newest_run(Path(config.run.directory), config.run.name)
+            if files is None or files.folder != folder:
+                files = RunFiles(folder, budget=MAX_BYTES)  # what was read once is not read again
+            status = read_run(folder, files)
+            if live is not None:
                 live.update(Group(headline(status), page(status)), refresh=True)
-                stop.wait(seconds)
+            else:
+                print_flushed(as_json(status) if as_lines else f"{time.strftime('%H:%M:%S')} · {plain_line(status)}")
+            stop.wait(seconds)
     return stop.received is signal.SIGINT
-
-
-class _Newest:
-    """The named or newest run; the newest may change. What was read once is not read again."""
-
-    def __init__(self, config: NodeConfig) -> None:
-        self._base, self._name = Path(config.run.directory), config.run.name
-        self._files: RunFiles | None = None
-        self._status: RunStatus | None = None
-
-    def read(self) -> RunStatus:
-        folder = newest_run(self._base, self._name)
-        if self._files is None or self._files.folder != folder:
-            self._files = RunFiles(folder, budget=MAX_BYTES)
-        try:
-            self._status = read_run(folder, self._files)
-        except UnreadableError as error:
-            if self._status is None:
-                raise
-            print(f"codezero: {error}", file=sys.stderr, flush=True)
-        return self._status

@@ -58,8 +58,8 @@ def _is_page(port: int) -> bool:
 def running_network(config: NodeConfig) -> NetworkStatus | None:
     """Of the node that runs here now; None: there is none, or its status is old."""
     with contextlib.suppress(ConfigError):
-        run = RunFiles(newest_run(Path(config.run.directory), config.run.name), budget=1 << 16).look()
-        if run.running and run.network and abs(time.time() - run.network.time) < FRESH_SECONDS:
+        run = RunFiles(newest_run(Path(config.run.directory), config.run.name), budget=1 << 16)
+        if run.view("").running and run.network and abs(time.time() - run.network.time) < FRESH_SECONDS:
             return run.network
     return None
 
