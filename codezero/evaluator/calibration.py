@@ -1,11 +1,7 @@
-"""How far a judge can be believed: known right and wrong solutions ("canaries") turn its scores into a probability.
+"""Calibration: known right and wrong solutions ("canaries") turn a judge's scores into a probability.
 
-Reading many programs with a judge that may be slow: in parts, asking again for what was not answered in time.
-
-A calibration that took the first deadline for the last word would find "no skill" in every judge that is merely slow.
-
-A score enters only with proven skill of its own, and only with positive weight: a judge that is wrong more often than
-not is switched off, never turned round. Nothing here asks a model.
+A score is used only with proven skill of its own, and only with positive weight: a judge that errs more often than not
+is switched off, never inverted.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -25,57 +21,12 @@ from codezero.stats import Array, auroc_interval, brier, ece
 logger = logging.getLogger(__name__)
 
 PART = 64
-"""Programs read at once: each part has the judge's whole deadline, more than once while answers come in."""
+"""Programs in one read; each read has the judge's whole deadline."""
 TRIES = 10
-"""Times that a part is read, at most; a judge that keeps its answers is asked only for the missing ones."""
+"""Most reads of one part; a judge that stores its answers is asked only for the missing ones."""
 TELL_SECONDS = 2.0
-
-
-def read_all(
-    judge: Judge, programs: Sequence[Program], tell: Callable[[str], None] = lambda _: None
-) -> dict[Program, Reading]:
-    """Every score of every program. `tell` hears every other second how far it is.
-
-    Raises EvaluatorError when nothing at all is answered for a part.
-    """
-    readings: dict[Program, Reading] = {}
-    reported_at = time.monotonic()
-    for at in range(0, len(programs), PART):
-        part = programs[at : at + PART]
-        readings |= _read(judge, part)
-        for _ in range(TRIES - 1):
-            if time.monotonic() > reported_at + TELL_SECONDS:
-                reported_at = time.monotonic()
-                read = sum(reading.scores is not None for reading in readings.values())
-                tell(f"calibrating the judge, {read} of {len(programs)} solutions read")
-            missing = [one for one in part if readings[one].scores is None]
-            again = _read_again(judge, missing)
-            readings |= again
-            if all(reading.scores is None for reading in again.values()):
-                break
-    return readings
-
-
-def _read(judge: Judge, programs: Sequence[Program]) -> dict[Program, Reading]:
-    return dict(zip(programs, judge.read(programs, frozenset(judge.names)), strict=True))
-
-
-def _read_again(judge: Judge, missing: Sequence[Program]) -> dict[Program, Reading]:
-    """What is answered now; nothing of a judge that has fallen silent, as what it said before still counts."""
-    if not missing:
-        return {}
-    try:
-        return _read(judge, missing)
-    except EvaluatorError as error:
-        logger.info("%d solutions stay unread: %s", len(missing), error)
-        return {}
-
-
-# numpy.linalg and the reductions used here are only partly typed
-
-
 SKILL = 0.55
-"""Least lower bound of the AUROC with which a judge, or one of its scores, is used."""
+"""Least lower bound of the AUROC of a judge, or of a score, that is used."""
 LEAST_OF_EACH = 20
 """Fewest right and fewest wrong canaries that prove anything."""
 FOLDS = 5
@@ -105,7 +56,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the canaries say of a judge. All figures are of canaries that the fit had not seen (5 folds by problem)."""
+    """The skill of a judge on canaries. All figures are of canaries that the fit had not seen (5 folds by problem)."""
 
     fit: Fit | None
     """None: no score has skill, so the judge has weight 0."""
@@ -115,7 +66,7 @@ class Calibration:
     brier: float | None
     ece: float | None
     threshold: float
-    """Probability that best divides right from wrong (Youden's J)."""
+    """Probability that best separates right from wrong (Youden's J)."""
     canaries: int
     reasons: tuple[str, ...] = ()
     """Why a score, or the whole judge, is not used."""
@@ -128,11 +79,42 @@ class Calibration:
         weights = (0.0,) * len(names) if self.fit is None else self.fit.weights
         return frozenset(name for name, weight in zip(names, weights, strict=True) if weight > 0)
 
-    def told_by(self, scores: Sequence[float | None]) -> bool:
-        """Does any score that is used say something? Otherwise the judge abstains."""
+    def covers(self, scores: Sequence[float | None]) -> bool:
+        """Is any score that is used present? Otherwise the judge abstains."""
         return self.fit is not None and any(
             weight > 0 and score is not None for weight, score in zip(self.fit.weights, scores, strict=True)
         )
+
+
+def read_all(
+    judge: Judge, programs: Sequence[Program], tell: Callable[[str], None] = lambda _: None
+) -> dict[Program, Reading]:
+    """Every score of every program, in parts that are read again for what a slow judge did not answer in time.
+
+    `tell` is called with the progress every two seconds. Raises EvaluatorError when the first read of a part fails.
+    """
+    readings: dict[Program, Reading] = {}
+    reported_at = time.monotonic()
+    for start in range(0, len(programs), PART):
+        missing = programs[start : start + PART]
+        for attempt in range(TRIES):
+            try:
+                answers = dict(zip(missing, judge.read(missing, frozenset(judge.names)), strict=True))
+            except EvaluatorError as error:
+                if not attempt:
+                    raise
+                logger.info("%d solutions stay unread: %s", len(missing), error)
+                break
+            readings |= answers
+            if time.monotonic() > reported_at + TELL_SECONDS:
+                reported_at = time.monotonic()
+                read = sum(reading.scores is not None for reading in readings.values())
+                tell(f"calibrating the judge, {read} of {len(programs)} solutions read")
+            unread = [program for program in missing if readings[program].scores is None]
+            if not unread or (attempt and len(unread) == len(missing)):
+                break
+            missing = unread
+    return readings
 
 
 def calibrate(
@@ -142,7 +124,8 @@ def calibrate(
     labels = np.asarray(right, dtype=np.float64)
     few = min(int(labels.sum()), int((1 - labels).sum()))
     if few < LEAST_OF_EACH:
-        return _unused(len(labels), f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed")
+        reason = f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed"
+        return Calibration(None, None, None, None, None, NO_OPINION, len(labels), (reason,))
     table = np.array([[np.nan if s is None else s for s in row] for row in scores], dtype=np.float64)
     order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
     folds = np.array([order[problem] % FOLDS for problem in problems])
@@ -229,10 +212,6 @@ def best_threshold(probabilities: Array, labels: Array) -> float:
     best = int(np.argmax(np.where(ends, gain, -np.inf)))
     below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
     return float((ranked[best] + below) / 2)
-
-
-def _unused(count: int, reason: str) -> Calibration:
-    return Calibration(None, None, None, None, None, NO_OPINION, count, (reason,))
 
 
 def _optional(row: Array) -> list[float | None]:

@@ -1,8 +1,7 @@
-"""What the bytes of a judge's server mean. Pure functions; nothing here knows the network.
+"""The responses of a judge's server as scores. Pure functions.
 
-Responses are hostile. Whatever the bytes, parsing them gives finite numbers within bounds, an abstention, or
-`InvalidResponse`. Formats: chat and completions of OpenAI as vLLM serves them, `/api/chat` of Ollama. Unknown fields
-are ignored.
+Responses are hostile: parsing any bytes gives finite numbers within bounds, an abstention, or `InvalidResponse`.
+Formats: chat and completions of OpenAI as vLLM serves them, `/api/chat` of Ollama.
 """
 
 import math
@@ -11,16 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from codezero.evaluator.judge_prompts import FLOOR, LEAST_MASS
 from codezero.models.openai_client import InvalidResponse, decode
 
-LEAST_MASS = 0.5
-"""Probability of Yes and No together below which the model has not answered."""
 WIDEST = 30.0
-"""Nats; no margin counts for more, so that no server can outweigh all other scores."""
-FLOOR = -15.0
-"""Nats; a token that is less likely than this is simply not written by this model."""
+"""Nats; the largest margin, so that no server can outweigh all other scores."""
 ROUNDING = 1e-3
-"""How far above zero arithmetic may leave a log-prob; it counts as zero."""
+"""Largest log-probability that counts as zero: arithmetic may leave it above."""
 OLLAMA_LOGPROBS = "0.12.11"
 """Ollama's first version that gives log-probs."""
 YES, NO = (
@@ -47,34 +43,23 @@ class _Position(msgspec.Struct):
 
 
 class _Logprobs(msgspec.Struct):
+    """`content` in a chat, the others in a completion."""
+
     content: list[_Position] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
 
 
 class _Choice(msgspec.Struct):
     logprobs: _Logprobs | None = None
 
 
-class _Chat(msgspec.Struct):
-    choices: list[_Choice]
+class _Response(msgspec.Struct):
+    """`choices` from OpenAI's paths, `logprobs` from Ollama's."""
 
-
-class _OllamaChat(msgspec.Struct):
-    done: bool
+    choices: list[_Choice] = []
     logprobs: list[_Position] | None = None
-
-
-class _TextLogprobs(msgspec.Struct):
-    tokens: list[str]
-    token_logprobs: list[float | None]
-    top_logprobs: list[dict[str, float] | None]
-
-
-class _TextChoice(msgspec.Struct):
-    logprobs: _TextLogprobs | None = None
-
-
-class _Text(msgspec.Struct):
-    choices: list[_TextChoice]
 
 
 def plain(text: str) -> str:
@@ -86,36 +71,41 @@ def plain(text: str) -> str:
 
 
 def chat_margin(body: bytes) -> float | None:
-    """log p(Yes) - log p(No) of the one token; None where the model says neither. Raises InvalidResponse."""
-    choices = decode(body, _Chat).choices
-    return _margin(choices[0].logprobs and choices[0].logprobs.content if choices else None)
+    """log p(Yes) - log p(No) of the first token; None where the model says neither. Raises InvalidResponse."""
+    logprobs = _first(body)
+    return _margin(logprobs and logprobs.content)
 
 
 def ollama_margin(body: bytes) -> float | None:
     """As `chat_margin`."""
-    return _margin(decode(body, _OllamaChat).logprobs)
+    return _margin(decode(body, _Response).logprobs)
 
 
 def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
     """(least, mean) nats of each token of `code` below the likeliest one, where `code` ends the text sent.
 
     Places are counted from the tokens' own spelling: servers differ in whether `text_offset` counts a token that
-    begins the text. Raises InvalidResponse, also for a server that does not repeat what it was sent.
+    begins the text. Raises InvalidResponse, also for a server that does not echo what it was sent.
     """
-    choices = decode(body, _Text).choices
-    echo = choices[0].logprobs if choices else None
-    if echo is None or not len(echo.tokens) == len(echo.token_logprobs) == len(echo.top_logprobs):
+    echo = _first(body)
+    tokens, logprobs, tops = (echo.tokens, echo.token_logprobs, echo.top_logprobs) if echo else (None, None, None)
+    if tokens is None or logprobs is None or tops is None or not len(tokens) == len(logprobs) == len(tops):
         raise InvalidResponse("no log-probabilities for each token")
-    start = "".join(echo.tokens).rfind(code)
+    start = "".join(tokens).rfind(code)
     if start < 0:
         raise NoEcho("its tokens do not spell what it was sent")
     gaps: list[float] = []
     at = 0
-    for token, logprob, top in zip(echo.tokens, echo.token_logprobs, echo.top_logprobs, strict=True):
+    for token, logprob, top in zip(tokens, logprobs, tops, strict=True):
         at += len(token)
         if start < at and at - len(token) < start + len(code):
             gaps.append(_gap(logprob, top))
     return min(gaps), sum(gaps) / len(gaps)
+
+
+def _first(body: bytes) -> _Logprobs | None:
+    choices = decode(body, _Response).choices
+    return choices[0].logprobs if choices else None
 
 
 def _margin(positions: Sequence[_Position] | None) -> float | None:

@@ -1,20 +1,12 @@
-"""The canary buffer and the drift tests on it: the evidence that calibration and alarms rest on.
+"""Evidence about the judge: the canary buffer, executed attempts, and the drift tests on both.
 
-When a judge is found exploited, and what follows. Pure: evidence in, reasons out.
-
-The reward may rise while the truth falls (Gao et al., "Scaling laws for reward model overoptimization", 2023), so a
-run has to look for itself. It looks at canaries, which cost nothing to know, and at whatever was executed beside the
-reward: the exam and the audit.
-
-The newest canaries and what the judge said of them: the evidence that calibration and alarms rest on.
-
-Bounded, and part of the checkpoint: a judge that was found out stays found out after a restart.
+The reward may rise while the truth falls (Gao et al., "Scaling laws for reward model overoptimization", 2023), so a run
+tests its judge all the time. Pure functions: evidence in, reasons out.
 """
 
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from codezero.evaluator.calibration import Calibration, calibrate
 from codezero.evaluator.canaries import CanaryKind
@@ -29,8 +21,8 @@ MOST_LOST = 0.05
 MOST_GAP = 0.05
 """Judged minus executed success that may be certain."""
 LEAST_EXECUTED = 50
-STRIKES = 3
-"""Alarming looks in a row after which a run that tightens gives up."""
+MOST_OF_A_KIND = 0.25
+"""Share of the buffer that transplants, and audited attempts, may each fill: the rest must not be forgotten."""
 
 Pair = tuple[float, bool]
 """(judged correctness, passed when executed)."""
@@ -48,12 +40,12 @@ class EventRate:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one source of evidence showed last."""
+    """The last result of the drift tests on one source of evidence."""
 
     reasons: tuple[str, ...] = ()
-    """Why it is alarming; none when it is not."""
+    """Why it is alarming; empty when it is not."""
     strikes: int = 0
-    """Alarming looks in a row."""
+    """Alarming results in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +56,35 @@ class Gap:
     low: float
     high: float
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCanary:
+    """A canary as the judge sees it."""
+
+    problem: str
+    """Id; canaries of one problem stay in one fold."""
+    program: Program | None
+    """None: the static pass refused it, so it is not believed."""
+    right: bool
+    kind: CanaryKind
+    scores: tuple[float | None, ...] | None = None
+    """In the order of the judge's names; None: not read yet, or unreadable."""
+
+
+def weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
+    """Hájek's estimator: the weighted sum over the sum of the weights; None for nothing."""
+    total = sum(weight for weight, _ in weighted)
+    return sum(weight * value for weight, value in weighted) / total if total else None
+
+
+def event_rate(weighted: Sequence[tuple[float, bool]]) -> EventRate:
+    """The share of (weight, event) by Wilson's interval at Kish's effective number of trials."""
+    share = weighted_mean(weighted)
+    if share is None:
+        return EventRate(None, Interval(0.0, 1.0), 0)
+    effective = sum(weight for weight, _ in weighted) ** 2 / sum(weight**2 for weight, _ in weighted)
+    return EventRate(share, wilson(min(1.0, share), effective), len(weighted))
 
 
 def gap_of(pairs: Sequence[Pair]) -> Gap | None:
@@ -87,116 +108,62 @@ def skill_lost(then: float | None, now: float, high: float) -> str:
     return f"its AUROC on canaries fell from {then:.2f} to {now:.2f}"
 
 
-def gap_open(source: str, gap: Gap | None) -> str:
-    if gap is None or gap.low <= MOST_GAP:
+def gap_open(source: str, gap: Gap) -> str:
+    if gap.low <= MOST_GAP:
         return ""
     return f"believes {gap.mean:.0%} more than the {source} finds true ({gap.count} attempts, 95 % above {gap.low:.0%})"
 
 
-MOST_OF_A_KIND = 0.25
-"""Share of the window that transplants, and audited attempts, may each fill: the rest must not be forgotten."""
+def newest(canaries: Sequence[JudgedCanary], size: int) -> list[JudgedCanary]:
+    """At most `size`, oldest first; a kind that has more than its share loses its oldest first."""
+    kept = list(canaries)
+    most = int(MOST_OF_A_KIND * size)
+    for kind, limit in ((CanaryKind.TRANSPLANT, most), (CanaryKind.AUDITED, most), (None, size)):
+        places = [at for at, canary in enumerate(kept) if kind in (None, canary.kind)]
+        surplus = {*places[: max(0, len(places) - limit)]}
+        kept = [canary for at, canary in enumerate(kept) if at not in surplus]
+    return kept
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCanary:
-    """A canary as the judge sees it."""
-
-    problem: str
-    """Id; canaries of one problem stay in one fold."""
-    program: Program | None
-    """None: the static pass decided against it, so that it is not believed."""
-    right: bool
-    kind: CanaryKind
-    scores: tuple[float | None, ...] | None = None
-    """In the order of the judge's names; None: not read yet, or unreadable."""
-
-    def scored(self, scores: tuple[float | None, ...] | None) -> "JudgedCanary":
-        return replace(self, scores=scores)
-
-    def believed(self, calibration: Calibration) -> bool | None:
-        """None where it is not known."""
-        if self.program is None:
-            return False
-        return None if self.scores is None else calibration.probability(self.scores) >= BELIEF
+def fit_canaries(canaries: Sequence[JudgedCanary], names: Sequence[str]) -> Calibration:
+    """Calibrate on the canaries that were read."""
+    read = [(canary, canary.scores) for canary in canaries if canary.scores is not None]
+    return calibrate(
+        names,
+        [scores for _, scores in read],
+        [canary.right for canary, _ in read],
+        [canary.problem for canary, _ in read],
+    )
 
 
-class Window:
-    """At most `size` canaries, oldest first."""
+def canary_auroc(canaries: Sequence[JudgedCanary], calibration: Calibration) -> tuple[float, float, float]:
+    """(AUROC, low, high) of the present calibration; NaN without both kinds."""
+    read = [(canary.right, canary.scores) for canary in canaries if canary.scores is not None]
+    return auroc_interval([calibration.probability(scores) for _, scores in read], [right for right, _ in read])
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._canaries: deque[JudgedCanary] = deque()
 
-    def __iter__(self) -> Iterator[JudgedCanary]:
-        return iter(self._canaries)
+def believed(canaries: Sequence[JudgedCanary], known: Calibration, *kinds: CanaryKind, right: bool) -> EventRate:
+    """Share of the right (wrong) canaries of these kinds that the judge believes. Unread canaries do not count."""
+    events = [
+        (1.0, canary.scores is not None and known.probability(canary.scores) >= BELIEF)
+        for canary in canaries
+        if canary.kind in kinds and canary.right is right and (canary.program is None or canary.scores is not None)
+    ]
+    return event_rate(events)
 
-    def __len__(self) -> int:
-        return len(self._canaries)
 
-    def add(self, fresh: Sequence[JudgedCanary]) -> None:
-        """Remember them; the oldest go, of a kind that has more than its share first."""
-        self._canaries.extend(fresh)
-        for kind in (CanaryKind.TRANSPLANT, CanaryKind.AUDITED):
-            self._drop(sum(canary.kind is kind for canary in self._canaries) - int(MOST_OF_A_KIND * self._size), kind)
-        self._drop(len(self._canaries) - self._size, None)
+def canary_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> tuple[EventRate, EventRate]:
+    """What was believed of the canaries known to be (wrong, right)."""
+    wrong = (CanaryKind.MUTANT, CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
+    return believed(canaries, known, *wrong, right=False), believed(canaries, known, CanaryKind.REFERENCE, right=True)
 
-    def rescore(self, scores: Sequence[tuple[float | None, ...] | None]) -> None:
-        """New scores of all of them, in order."""
-        self._canaries = deque(canary.scored(new) for canary, new in zip(self._canaries, scores, strict=True))
 
-    def calibrate(self, names: Sequence[str]) -> Calibration:
-        """From those that were read."""
-        read = [(canary, canary.scores) for canary in self._canaries if canary.scores is not None]
-        return calibrate(
-            names,
-            [scores for _, scores in read],
-            [canary.right for canary, _ in read],
-            [canary.problem for canary, _ in read],
-        )
-
-    def believed(self, calibration: Calibration, *kinds: CanaryKind, right: bool) -> EventRate:
-        """Share of the right (wrong) canaries of these kinds that the judge believes."""
-        beliefs = [
-            belief
-            for canary in self._canaries
-            if canary.kind in kinds and canary.right is right and (belief := canary.believed(calibration)) is not None
-        ]
-        if not beliefs:
-            return EventRate(None, Interval(0.0, 1.0), 0)
-        share = sum(beliefs) / len(beliefs)
-        return EventRate(share, wilson(share, len(beliefs)), len(beliefs))
-
-    def of_wrong(self, calibration: Calibration) -> EventRate:
-        """What was believed of those known to be wrong: false positives."""
-        return self.believed(calibration, CanaryKind.MUTANT, CanaryKind.ATTACK, CanaryKind.TRANSPLANT, right=False)
-
-    def of_right(self, calibration: Calibration) -> EventRate:
-        """What was believed of references."""
-        return self.believed(calibration, CanaryKind.REFERENCE, right=True)
-
-    def rates(self, calibration: Calibration) -> JudgeRates | None:
-        """How often the judge is mistaken: (1, 0) for one without weight, which says the same of all; None where that
-        cannot be told."""
-        wrong, right = self.of_wrong(calibration), self.of_right(calibration)
-        if wrong.share is None or right.share is None:
-            return None
-        if calibration.fit is None:
-            return JudgeRates(1.0, 0.0, wrong.count, right.count)
-        return JudgeRates(wrong.share, 1 - right.share, wrong.count, right.count)
-
-    def auroc(self, calibration: Calibration) -> tuple[float, float, float]:
-        """(AUROC, low, high) of the present calibration on all of them; NaN without both kinds."""
-        read = [(canary, canary.scores) for canary in self._canaries if canary.scores is not None]
-        return auroc_interval(
-            [calibration.probability(scores) for _, scores in read], [canary.right for canary, _ in read]
-        )
-
-    def _drop(self, count: int, kind: CanaryKind | None) -> None:
-        """The `count` oldest of a kind."""
-        kept: deque[JudgedCanary] = deque()
-        for canary in self._canaries:
-            if count > 0 and (kind is None or canary.kind is kind):
-                count -= 1
-            else:
-                kept.append(canary)
-        self._canaries = kept
+def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> JudgeRates | None:
+    """How often the judge errs; None where that is unknown. (1, 0) for a judge without weight, which says the same of
+    all."""
+    wrong, right = canary_rates(canaries, known)
+    if wrong.share is None or right.share is None:
+        return None
+    if known.fit is None:
+        return JudgeRates(1.0, 0.0, wrong.count, right.count)
+    return JudgeRates(wrong.share, 1 - right.share, wrong.count, right.count)

@@ -1,62 +1,71 @@
-"""A frozen language model as judge: how likely would it have written this program, and what does it say when asked?
+"""A frozen language model in this process as judge: the likelihood of a program, and answers to questions about it.
 
-Likelihood reads the canonical code once behind the question (teacher forcing). A model pays for every token it would
-not have written itself, which a policy under optimisation finds much harder to exploit than a yes/no question; the
-price is that a correct but unusual program is thought wrong. The questions are follow-ups of the same conversation, so
-that question and code are read once for all. All of it is only scores: `calibration.py` decides what they are worth.
+Likelihood reads the canonical code once behind the question (teacher forcing). A model pays for every token that it
+would not have written itself, which a policy can exploit much less than a yes/no question; the price is that a correct
+but unusual program scores low. Questions are follow-ups of the same conversation, so question and code are read once.
+`calibration.py` decides what the scores are worth.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import hashlib
-import json
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import torch
 
+from codezero.code.parsing import fence
 from codezero.errors import ConfigError, EvaluatorError
 from codezero.evaluator.judge_prompts import (
     CONTENT_FREE,
+    FLOOR,
     LEAST_GAP,
+    LEAST_MASS,
     LIKELIHOOD,
     MEAN_GAP,
     OUTPUT_MATCH,
     PER_TEST,
-    PROMPT_VERSION,
     SCORES,
     YES_MARGIN,
     YES_NO,
     YES_NO_WORDS,
-    Interview,
-    Reply,
-    Spoken,
+    FollowUp,
+    alone,
     follow_ups,
     mean_of_all,
     per_test_scores,
 )
 from codezero.evaluator.types import Program, Reading
-from codezero.models.chat import encode_completions
+from codezero.models.chat import Conversation, encode_completions
 from codezero.models.load import LoadedModel
-from codezero.models.prefix_cache import AskScores
+from codezero.models.logprobs import TokenScores
+from codezero.models.prefix_cache import Ask, AskScores, Ids, PrefixReader, PrefixRow, RowScores
 
 __all__ = ["LEAST_GAP", "MEAN_GAP", "YES_MARGIN", "LikelihoodJudge"]
 
 logger = logging.getLogger(__name__)
 
 CACHED_READINGS = 65_536
-FLOOR = -15.0
-"""Nats; a token that is less likely than this is simply not written by this model."""
+_Answers = dict[str, list[AskScores | None]]
+"""By question; None where a follow-up was too long to read."""
+_Place = tuple[int, int]
+"""(row, number of the ask in it)."""
 
-_LEAST_MASS = 0.5
-"""Probability of Yes and No together below which the model has not answered."""
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """The model's scores of one program."""
+
+    code: TokenScores | None
+    """Of the code, its fence and the end of the answer, without the opening fence, which all programs share. None when
+    not asked for."""
+    answers: _Answers
 
 
 class LikelihoodJudge:
-    """Scores of a program by one model in this process; `questions.SCORES` says which question gives which."""
+    """Scores of a program by one model; `judge_prompts.SCORES` lists those of each question."""
 
     def __init__(
         self,
@@ -69,53 +78,36 @@ class LikelihoodJudge:
         """`share_prefix` False reads every prompt in full. Raises ConfigError for an unknown question."""
         if unknown := sorted(set(questions) - set(SCORES)):
             raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
-        self._loaded = loaded
         self._yes_no = _single_tokens(loaded)
         mute = {YES_NO, PER_TEST} & set(questions) if not self._yes_no else set[str]()
-        self._unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
-        self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
-        self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
-        self._interview = Interview(loaded, most_tokens=self._most_tokens, batch_rows=batch_rows, share=share_prefix)
-        self._cache: OrderedDict[bytes, Reading] = OrderedDict()
-        if self._interview.why_full:
-            logger.info("the judge reads every prompt in full: %s", self._interview.why_full)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for question in self._questions for name in SCORES[question])
-
-    @property
-    def unused(self) -> str:
+        self.unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
         """Why a question that was wanted is not asked; empty when all are."""
-        return self._unused
+        self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
+        self.names = tuple(name for question in self._questions for name in SCORES[question])
+        self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
+        self._conversation = Conversation(loaded.tokenizer)
+        self._reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
+        self._end = loaded.stop_ids[0]
+        self._opening = self._ids([fence("").partition("\n")[0] + "\n"])[0]
+        self._cache: dict[tuple[Program, frozenset[str]], Reading] = {}
+        if why := self._conversation.why_not or (self._reader.why_not if share_prefix else ""):
+            logger.info("the judge reads every prompt in full: %s", why)
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
-        """Same program, same reading. Raises EvaluatorError when the model cannot be asked at all."""
-        keys = [self._key(program, wanted) for program in programs]
-        missing = {key: program for key, program in zip(keys, programs, strict=True) if key not in self._cache}
-        known = {key: self._cache[key] for key in keys if key in self._cache}
-        if missing:
-            try:
-                fresh = self._read(list(missing.values()), wanted)
-            except torch.OutOfMemoryError as error:
-                raise EvaluatorError("the judge ran out of memory; lower evaluator.batch_rows") from error
-            known |= dict(zip(missing, fresh, strict=True))
-        for key in keys:
-            self._cache[key] = known[key]
-            self._cache.move_to_end(key)
-        while len(self._cache) > CACHED_READINGS:
-            self._cache.popitem(last=False)
-        return [known[key] for key in keys]
+        """The same reading for the same program until `forget`. Raises EvaluatorError when memory runs out."""
+        if len(self._cache) > CACHED_READINGS:
+            self._cache.clear()
+        missing = [program for program in dict.fromkeys(programs) if (program, wanted) not in self._cache]
+        try:
+            readings = self._read(missing, wanted) if missing else []
+        except torch.OutOfMemoryError as error:
+            raise EvaluatorError("the judge ran out of memory; lower evaluator.batch_rows") from error
+        self._cache |= {(program, wanted): reading for program, reading in zip(missing, readings, strict=True)}
+        return [self._cache[program, wanted] for program in programs]
 
     def forget(self) -> None:
-        """Rows of one batch are padded to one length, which moves the last digits of a score."""
+        """Rows of one batch are padded to one length, which changes the last digits of a score."""
         self._cache.clear()
-
-    def _key(self, program: Program, wanted: frozenset[str]) -> bytes:
-        model = (self._loaded.name, getattr(self._loaded.model.config, "_commit_hash", None), PROMPT_VERSION)
-        examples = [(example.input, example.output) for example in program.examples]
-        parts = (*model, sorted(wanted), program.question, program.code, examples, program.stdio)
-        return hashlib.sha256(json.dumps(parts).encode()).digest()
 
     def _read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         needed = {question for question in self._questions if wanted & set(SCORES[question])}
@@ -124,25 +116,87 @@ class LikelihoodJudge:
         questions = list(dict.fromkeys(program.question for program in programs)) if YES_NO in needed else []
         empty = [Program(question, code) for question in questions for code in CONTENT_FREE]
         sheets = [follow_ups(program, needed) for program in programs]
-        reply = self._interview.ask(
-            [*programs, *empty],
-            [*sheets, *(follow_ups(program, {YES_NO}) for program in empty)],
-            choices=list(chain(*zip(*self._yes_no, strict=True))),
-            score_code=LIKELIHOOD in needed,
-        )
-        priors = self._priors(questions, reply[len(programs) :])
+        sheets += [follow_ups(program, {YES_NO}) for program in empty]
+        replies = self._ask([*programs, *empty], sheets, LIKELIHOOD in needed)
+        biases = [
+            None if reply is None else mean_of_all(self._next_token_margins(reply.answers[YES_NO]))
+            for reply in replies[len(programs) :]
+        ]
+        each = len(CONTENT_FREE)
+        priors = {question: mean_of_all(biases[at * each :][:each]) for at, question in enumerate(questions)}
         return [
-            self._reading(sheet, one, priors.get(program.question))
-            for program, sheet, one in zip(programs, sheets, reply[: len(programs)], strict=True)
+            self._reading(reply, priors.get(program.question))
+            for program, reply in zip(programs, replies, strict=False)
         ]
 
-    def _priors(self, questions: Sequence[str], reply: Sequence[Reply | None]) -> dict[str, float | None]:
-        """Mean margin of the programs that say nothing, by question."""
-        margins = [None if one is None else mean_of_all(self._next_token_margins(one.answers)) for one in reply]
-        each = len(CONTENT_FREE)
-        return {question: mean_of_all(margins[at * each : (at + 1) * each]) for at, question in enumerate(questions)}
+    def _ask(
+        self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]], score_code: bool
+    ) -> list[_Reply | None]:
+        """The model's scores of each program and of each follow-up on its sheet; None: too long to read."""
+        heads = self._conversation.heads([program.question for program in programs])
+        codes = self._ids([fence(program.code) for program in programs])
+        rows: list[PrefixRow] = []
+        places: list[tuple[int, list[_Place | None]] | None] = []
+        for head, code, asks in zip(heads, codes, self._asks(programs, sheets), strict=True):
+            if len(head) + len(code) + 1 > self._most_tokens:
+                places.append(None)
+            else:
+                places.append((len(rows), self._place(rows, PrefixRow(tuple(head), code), asks)))
+        choices = list(chain(*zip(*self._yes_no, strict=True)))
+        scores = self._reader.read(rows, end=self._end if score_code else None, choices=choices)
+        replies: list[_Reply | None] = []
+        for place, code, sheet in zip(places, codes, sheets, strict=True):
+            if place is None:
+                replies.append(None)
+                continue
+            answers: _Answers = {follow_up.question: [] for follow_up in sheet}
+            for follow_up, spot in zip(sheet, place[1], strict=True):
+                answers[follow_up.question].append(spot and scores[spot[0]].asks[spot[1]])
+            replies.append(_Reply(self._code_scores(scores[place[0]], code), answers))
+        return replies
 
-    def _reading(self, sheet: Sequence[Spoken], reply: Reply | None, prior: float | None) -> Reading:
+    def _place(self, rows: list[PrefixRow], own: PrefixRow, asks: Sequence[tuple[Ids, Ask]]) -> list[_Place | None]:
+        """Append the rows of one program; where each of its asks is among them, None for one that is too long."""
+        at, shared = len(rows), list[Ask]()
+        rows.append(own)
+        places: list[_Place | None] = []
+        for prompt, ask in asks:
+            length = len(prompt) or len(own.head) + len(own.body)
+            if length + len(ask.ids) + len(ask.answer) > self._most_tokens:
+                places.append(None)
+            elif prompt:
+                places.append((len(rows), 0))
+                rows.append(PrefixRow(prompt, (), (ask,)))
+            else:
+                places.append((at, len(shared)))
+                shared.append(ask)
+        rows[at] = replace(own, asks=tuple(shared))
+        return places
+
+    def _asks(self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]]) -> list[list[tuple[Ids, Ask]]]:
+        """Each follow-up as (a prompt of its own, empty where it follows the code; ask)."""
+        distinct = list(dict.fromkeys(chain(*sheets)))
+        begun = dict(zip(distinct, self._ids([follow_up.begun for follow_up in distinct]), strict=True))
+        answer = dict(zip(distinct, self._ids([follow_up.answer for follow_up in distinct]), strict=True))
+        if not self._conversation.why_not:
+            turns = self._conversation.follow_ups([follow_up.ask for follow_up in distinct])
+            asks = {item: Ask((*turn, *begun[item]), answer[item]) for item, turn in zip(distinct, turns, strict=True)}
+            return [[((), asks[item]) for item in sheet] for sheet in sheets]
+        texts = [alone(program, item.ask) for program, sheet in zip(programs, sheets, strict=True) for item in sheet]
+        prompts = iter(self._conversation.heads(texts))
+        return [[(tuple(next(prompts)), Ask(begun[item], answer[item])) for item in sheet] for sheet in sheets]
+
+    def _ids(self, texts: Sequence[str]) -> list[Ids]:
+        return [tuple(ids) for ids in self._conversation.answers(texts)]
+
+    def _code_scores(self, row: RowScores, code: Ids) -> TokenScores | None:
+        if row.body is None:
+            return None
+        pairs = enumerate(zip((*code, self._end), self._opening, strict=False))
+        skip = next((at for at, (own, opening) in pairs if own != opening), len(self._opening))
+        return TokenScores(row.body.logprob[skip:], row.body.gap[skip:])
+
+    def _reading(self, reply: _Reply | None, prior: float | None) -> Reading:
         if reply is None:
             return Reading(None, "longer than the judge can read")
         scores: dict[str, float | None] = {}
@@ -151,15 +205,14 @@ class LikelihoodJudge:
             if not bool(torch.isfinite(reply.code.gap).all()):
                 return Reading(None, "the judge's scores are not finite")
             scores |= zip(SCORES[LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
-        answers: dict[str, list[AskScores | None]] = {spoken.question: [] for spoken in sheet}
-        for spoken, answer in zip(sheet, reply.answers, strict=True):
-            answers[spoken.question].append(answer)
+        answers = reply.answers
         if YES_NO in answers:
-            scores[YES_MARGIN] = _difference(mean_of_all(self._next_token_margins(answers[YES_NO])), prior)
+            margin = mean_of_all(self._next_token_margins(answers[YES_NO]))
+            scores[YES_MARGIN] = None if margin is None or prior is None else margin - prior
         if PER_TEST in answers:
             scores |= zip(SCORES[PER_TEST], per_test_scores(self._next_token_margins(answers[PER_TEST])), strict=True)
         if OUTPUT_MATCH in answers:
-            scores |= zip(SCORES[OUTPUT_MATCH], _of_outputs(answers[OUTPUT_MATCH]), strict=True)
+            scores |= zip(SCORES[OUTPUT_MATCH], _output_scores(answers[OUTPUT_MATCH]), strict=True)
         return Reading(tuple(scores.get(name) for name in self.names))
 
     def _next_token_margins(self, answers: Sequence[AskScores | None]) -> list[float | None]:
@@ -171,21 +224,20 @@ class LikelihoodJudge:
         masses = (yes.exp() + no.exp()).tolist()
         margins = iter(
             [
-                margin if math.isfinite(margin) and mass >= _LEAST_MASS else None
+                margin if math.isfinite(margin) and mass >= LEAST_MASS else None
                 for margin, mass in zip((yes - no).tolist(), masses, strict=True)
             ]
         )
         return [None if answer is None else next(margins) for answer in answers]
 
 
-def _of_outputs(answers: Sequence[AskScores | None]) -> tuple[float | None, float | None]:
-    """(share of outputs that the model would have given token by token, mean log-probability of their tokens)."""
+def _output_scores(answers: Sequence[AskScores | None]) -> tuple[float | None, float | None]:
+    """(share of outputs whose every token is the likeliest, mean log-probability of all their tokens)."""
     known = [answer.answer for answer in answers if answer is not None]
-    if not known or len(known) < len(answers) or not all(bool(torch.isfinite(one.gap).all()) for one in known):
+    if not known or len(known) < len(answers) or not all(bool(torch.isfinite(scores.gap).all()) for scores in known):
         return None, None
-    return sum(bool((one.gap >= 0).all()) for one in known) / len(known), float(
-        torch.cat([one.logprob for one in known]).mean()
-    )
+    share = sum(bool((scores.gap >= 0).all()) for scores in known) / len(known)
+    return share, float(torch.cat([scores.logprob for scores in known]).mean())
 
 
 def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
@@ -193,7 +245,3 @@ def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
     ids = encode_completions(loaded.tokenizer, [word for pair in YES_NO_WORDS for word in pair])
     pairs = zip(ids[::2], ids[1::2], strict=True)
     return [(yes[0], no[0]) for yes, no in pairs if len(yes) == len(no) == 1 and yes != no]
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other

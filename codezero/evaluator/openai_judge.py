@@ -1,16 +1,14 @@
 """A frozen judge behind an HTTP endpoint: vLLM and other OpenAI-compatible servers, or Ollama.
 
-It may be down, slow or hostile. No read takes longer than its deadline, what was not answered is unavailable and never
-wrong, and a server that answers nothing is left alone for a while, so that it costs training almost nothing. The scores
-mean what those of the judge in this process mean (`judge.py`). Not for several threads at once.
+The server may be down, slow or hostile. No read takes longer than its deadline, what was not answered is unavailable
+and never wrong, and a server without answers is left alone for a while, so that it costs training almost nothing. The
+scores mean the same as those of `judge.py`. Not thread-safe.
 """
 
 import hashlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import ClassVar
@@ -50,11 +48,11 @@ logger = logging.getLogger(__name__)
 
 GAPS, TESTS = SCORES[LIKELIHOOD], SCORES[PER_TEST]
 CACHED_ANSWERS = 131_072
-"""To single requests. Model and wording are part of the key, so that no answer outlives a change of either."""
-TRIAL_SECONDS = 1.0
-"""For which a read waits to see whether a server that was down has come back."""
+"""Answers to single requests, which hold the model and the wording."""
+TRIAL_SECONDS = 2.0
+"""Deadline of the one request that tries a server which was down."""
 PROBE = Program("Write a function f(x) that returns x.", "def f(x):\n    return x")
-"""What a judge is asked about to see whether it answers at all."""
+"""The program in requests that only test the server."""
 
 Request = EndpointRequest[Answer]
 
@@ -76,21 +74,15 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         self._model, self._seconds = model, seconds
         self.names = tuple(name for name in self.gives if scores is None or name in scores)
         self._client = EndpointClient[Answer]("judge", "evaluator", url, requests=requests, seconds=seconds)
-        self._trial: Future[Answers[Answer]] | None = None
         self._echoes = True
-        """Does the server repeat what it is sent? `check` finds out."""
-        self._cache: OrderedDict[bytes, Answer] = OrderedDict()
+        """Does the server echo what it is sent? `check` sets it."""
+        self._cache: dict[bytes, Answer] = {}
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """May be called twice."""
-        self._trial = None
         self._client.close()
 
     def check(self) -> None:
-        """A request of each kind. Raises EvaluatorError: one line that says why this judge cannot be used."""
+        """Send a request of each kind. Raises EvaluatorError: one line that says why this judge cannot be used."""
         probe = self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[0]
         echo = self._echo(PROBE) if {*GAPS} & {*self.names} else None
         answers = self._client.ask([probe] if echo is None else [probe, echo])
@@ -107,29 +99,31 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         """Same program, same reading; within the deadline. Raises EvaluatorError when nothing at all was answered."""
         wanted &= {*self.names}
-        requests = self._requests(programs, wanted)
-        answers: Answers[Answer] = {
-            request: self._cache[key] for request in requests if (key := _key(request)) in self._cache
+        requests: dict[Request, None] = {}
+        for program in programs:  # with every answer unknown, the scores ask for all that they need
+            self._scores(program, wanted, requests.setdefault)
+        keys = {request: hashlib.sha256(f"{request.path}\0".encode() + request.body).digest() for request in requests}
+        missing = [request for request, key in keys.items() if key not in self._cache]
+        answers = {request: self._cache[key] for request, key in keys.items() if key in self._cache}
+        fresh = self._ask(missing) if missing else {}
+        self._cache |= {
+            keys[request]: value for request, value in fresh.items() if not isinstance(value, EndpointError)
         }
-        failure = self._ask([request for request in requests if request not in answers], answers)
-        for request, answer in answers.items():
-            if not isinstance(answer, EndpointError):
-                self._cache[_key(request)] = answer
-                self._cache.move_to_end(_key(request))
-        while len(self._cache) > CACHED_ANSWERS:
-            self._cache.popitem(last=False)
-        readings = {program: self._reading(program, wanted, answers) for program in programs}
-        if failure is not None and not any(reading.scores for reading in readings.values()):
-            raise self._error(failure) from failure
+        for key in list(self._cache)[:-CACHED_ANSWERS]:
+            del self._cache[key]
+        readings = {program: self._reading(program, wanted, answers | fresh) for program in programs}
+        failure = self._client.failure if fresh else None
+        if failure and not isinstance(failure, InvalidResponse) and not any(r.scores for r in readings.values()):
+            raise self._error(next(value for value in fresh.values() if isinstance(value, EndpointError))) from failure
         return [readings[program] for program in programs]
 
     def forget(self) -> None:
-        """Nothing: a server gets one question at a time, and what it has answered need not be paid for again."""
+        """Does nothing: a server reads one program at a time, and its answers need not be paid for again."""
 
     # -------------------------------------------------------------- requests
 
     def _chat(self, turns: Sequence[str]) -> Request:
-        """The margin of the one token after `turns`, which user and assistant say in turn, the user first and last."""
+        """The margin of the one token after `turns`, by user and assistant in turn, the user first and last."""
         settings = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 20}
         body = {"model": self._model, "messages": _messages(turns), **settings}
         return EndpointRequest("/v1/chat/completions", msgspec.json.encode(body), chat_margin)
@@ -147,13 +141,6 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         texts = [plain(yes_or_no(about, order)) for order in ORDERS]
         return [self._chat([plain(question), fence(plain(code)), text]) for text in texts]
 
-    def _requests(self, programs: Sequence[Program], wanted: frozenset[str]) -> dict[Request, None]:
-        """Everything that the scores of `programs` need: what they ask for when all of it is unknown."""
-        requests: dict[Request, None] = {}
-        for program in programs:
-            self._scores(program, wanted, requests.setdefault)
-        return requests
-
     def _scores(
         self, program: Program, wanted: frozenset[str], answer: Callable[[Request], Answer]
     ) -> dict[str, float | None]:
@@ -164,9 +151,9 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
             return mean_of_all([value if isinstance(value, float) else None for value in map(answer, requests)])
 
         def margin(about: str) -> float | None:
-            """The mean over both orders, less what the model says of no program at all (`CONTENT_FREE`)."""
-            value, prior = mean([program.code], about), mean(CONTENT_FREE, about)
-            return None if value is None or prior is None else value - prior
+            """The mean over both orders, less the bias: that of programs without content."""
+            value, bias = mean([program.code], about), mean(CONTENT_FREE, about)
+            return None if value is None or bias is None else value - bias
 
         scores: dict[str, float | None] = {}
         if YES_MARGIN in wanted:
@@ -181,28 +168,14 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
 
     # -------------------------------------------------------------- answers
 
-    def _ask(self, requests: Collection[Request], answers: Answers[Answer]) -> EndpointError | None:
-        """Add to `answers`. Returns what is wrong with the server as a whole; None when nothing is."""
+    def _ask(self, requests: Collection[Request]) -> Answers[Answer]:
         until = time.monotonic() + self._seconds
-        failure = self._still_down() if requests and self._client.failure is not None else None
-        answers |= dict.fromkeys(requests, failure) if failure else self._client.ask(requests, until - time.monotonic())
-        failure = failure or (self._client.failure if requests else None)
-        return None if isinstance(failure, InvalidResponse) else failure
-
-    def _still_down(self) -> EndpointError | None:
-        """None when the server answers the probe again. One that takes long over it is met by a later read."""
-        if self._trial is None:
-            if self._client.pause:
-                return UnusableEndpoint(f"{self._client.failure}; next try in {self._client.pause:.0f} s")
-            self._trial = self._client.submit(self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[:1])
-        wait([self._trial], min(TRIAL_SECONDS, self._seconds / 2))
-        if not self._trial.done():
-            return UnusableEndpoint(f"{self._client.failure}; being tried again")
-        trial, self._trial = self._trial, None
-        self._client.collect(trial)
-        if self._client.failure is None:
-            logger.info("the judge at %s answers again", self._client.url)
-        return self._client.failure
+        if self._client.failure is not None and not self._client.pause:
+            trial = self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[:1]
+            self._client.ask(trial, min(TRIAL_SECONDS, self._seconds / 2))
+            if not self._client.pause:
+                logger.info("the judge at %s answers again", self._client.url)
+        return self._client.ask(requests, until - time.monotonic())
 
     def _reading(self, program: Program, wanted: frozenset[str], answers: Answers[Answer]) -> Reading:
         def answer(request: Request) -> Answer:
@@ -224,8 +197,8 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
 
 
 class OllamaJudge(OpenAIJudge):
-    """Ollama by its own `/api/chat`, from `OLLAMA_LOGPROBS` on: its `/v1` cuts a long conversation from the front
-    without a word, and a judge must not read half of it. It gives no likelihood of a text it is sent."""
+    """Ollama by its own `/api/chat`, from `OLLAMA_LOGPROBS` on: its `/v1` silently cuts a long conversation from the
+    front, and a judge must not read half of it. It gives no likelihood of a text."""
 
     gives: ClassVar[tuple[str, ...]] = (YES_MARGIN, *TESTS)
 
@@ -252,7 +225,3 @@ def endpoint_judge(settings: EvaluatorConfig) -> OpenAIJudge:
 
 def _messages(turns: Sequence[str]) -> list[dict[str, str]]:
     return [{"role": "assistant" if at % 2 else "user", "content": turn} for at, turn in enumerate(turns)]
-
-
-def _key(request: Request) -> bytes:
-    return hashlib.sha256(request.path.encode() + b"\0" + request.body).digest()

@@ -1,55 +1,78 @@
-"""The watch over the judge: calibrates it on canaries, goes on testing it while it is being optimised against, and
-raises the alarm when it is found exploited.
+"""The reliability monitor: calibrates the judge on canaries, tests it all the time, and raises alarms.
 
-Fresh canaries are read among the solver's attempts, unmarked, in every iteration. At an alarm the judge is calibrated
-anew on the newest ones, where whatever the policy has found out about it no longer counts as skill; when that does not
-help, the run ends with its last good checkpoint.
+Fresh canaries are read among the solver's attempts, unmarked, in every iteration. After an alarm the judge is
+calibrated anew on the newest ones, where a score that the policy exploits shows no skill. Where that does not help, the
+run ends with its last good checkpoint.
 """
 
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from random import Random
+from typing import Annotated
+
+import msgspec
 
 from codezero.code.parsing import fence
+from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.errors import AlarmError
 from codezero.evaluator import evidence
-from codezero.evaluator.audit import AuditedAttempt, Auditor, audit_metrics
+from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt, report
 from codezero.evaluator.calibration import Calibration, read_all
-from codezero.evaluator.canaries import Canary, CanaryKind, CanarySource, transplants
-from codezero.evaluator.evidence import STRIKES, Gap, JudgedCanary, Look, Pair, Window, gap_of
-from codezero.evaluator.memory import Memory
-from codezero.evaluator.types import Guard, Judge, Program, Reading, program, request, unread
+from codezero.evaluator.canaries import Canary, CanaryKind, draw_canaries, transplants
+from codezero.evaluator.evidence import Gap, JudgedCanary, Look, Pair
+from codezero.evaluator.types import Judge, Program, Reading, program, request, unread
 from codezero.system.state import StateFile
-from codezero.types import BELIEF, JudgeRates, Metrics
+from codezero.types import BELIEF, JudgeRates, Metrics, Worked
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 10
-"""Iterations between two looks at the canaries alone."""
+"""Iterations between two drift tests on the canaries alone."""
 AUDIT_BATCH = 100
-"""Executed attempts that make the audit worth another look."""
+"""Executed attempts between two drift tests on the audit."""
 FOREIGN_SHARE = 4
 """Transplants are at most this fraction of an iteration's canaries."""
+STRIKES = 3
+"""Alarming results in a row after which a run that tightens gives up."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-@dataclass(frozen=True, slots=True)
-class Reviewed:
-    """An attempt that was scored, and what the judge saw of it."""
+class Memory(msgspec.Struct, forbid_unknown_fields=True):
+    """The state of a `Watch`, as it is in the checkpoint: a judge found out stays found out after a restart."""
 
-    attempt: AuditedAttempt
-    program: Program | None
+    identity: str
+    """Of the judge: another judge starts without memory."""
+    calibration: Calibration | None = None
+    first_auroc: float | None = None
+    refits: int = 0
+    canaries: list[JudgedCanary] = []
+    """The newest ones that were read, oldest first."""
+    waiting: list[JudgedCanary] = []
+    """Canaries to be read among the next attempts."""
+    looks: dict[str, Look] = {}
+    """The last result of the drift tests, by source of evidence."""
+    gaps: dict[str, Gap] = {}
+    tighten: bool = False
+    """An alarm waits for a new calibration."""
+    audited: list[Audited] = []
+    drawn: _Count = 0
+    """Attempts executed in all."""
+    looked_at: _Count = 0
+    """`drawn` at the last drift test on the audit."""
 
 
 class Watch(StateFile[Memory], file="watch.json", schema=Memory):
-    """How far one judge can be believed, and the evidence for it. `identity` says which judge, for the checkpoint."""
+    """How far one judge can be believed, and the evidence for it."""
 
     def __init__(
         self,
         judge: Judge,
-        guard: Guard,
-        source: CanarySource,
+        guard: StaticGuard,
+        worked: Callable[[Random], Worked],
         settings: EvaluatorConfig,
         *,
         identity: str,
@@ -57,86 +80,76 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         auditor: Auditor | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`tell` hears every other second how far a calibration is."""
-        self._judge = judge
-        self._guard = guard
-        self._source = source
-        self._settings = settings
-        self._identity = identity
-        self._seed = seed
-        self._auditor = auditor
-        self._tell = tell
-        self._window = Window(settings.canaries)
-        self._calibration: Calibration | None = None
-        self._first_auroc: float | None = None
-        self._waiting: list[JudgedCanary] = []
-        """Canaries that the next attempts are mixed with."""
-        self._looks: dict[str, Look] = {}
-        """The last look at each source of evidence."""
-        self._gaps: dict[str, Gap] = {}
-        self._audited = 0
-        """Attempts executed when the audit was last looked at."""
-        self._refits = 0
-        self._tighten = False
-        """An alarm waits for its answer."""
+        """`worked`: see `draw_canaries`. `identity`: of the judge. `tell`: called with a calibration's progress."""
+        self._judge, self._guard, self._worked, self._settings = judge, guard, worked, settings
+        self._seed, self._auditor, self._tell = seed, auditor, tell
+        self._memory = Memory(identity)
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What is wrong with the judge just now."""
-        return tuple(reason for look in self._looks.values() for reason in look.reasons)
+        """What is wrong with the judge at present."""
+        return tuple(reason for look in self._memory.looks.values() for reason in look.reasons)
 
     def calibrated(self) -> Calibration:
         """The present calibration; the first call makes one. Raises EvaluatorError."""
-        if self._calibration is None:
-            self._window.add(self._stand(self._source.draw(self._settings.canaries, f"{self._seed} start")))
-            self._calibration = self._refit()
-            self._first_auroc = self._calibration.auroc
-        return self._calibration
+        known = self._memory.calibration
+        if known is None:
+            self._add(self._checked(draw_canaries(self._worked, self._settings.canaries, f"{self._seed} start")))
+            known = self._refit()
+            self._memory.first_auroc = known.auroc
+        return known
 
     def pending(self) -> set[Program]:
-        """What is to be read besides, now."""
-        return {canary.program for canary in self._waiting if canary.program is not None}
+        """The canaries to be read with the next attempts."""
+        return {canary.program for canary in self._memory.waiting if canary.program is not None}
 
     def absorb(self, readings: Mapping[Program, Reading]) -> None:
-        """Take the scores of pending canaries; those that were not asked go on waiting."""
-        read = [one for one in self._waiting if one.program is None or one.program in readings]
-        self._waiting = [one for one in self._waiting if one.program is not None and one.program not in readings]
-        self._window.add([one if one.program is None else one.scored(readings[one.program].scores) for one in read])
+        """Take the scores of pending canaries; those that were not read keep waiting."""
+        waiting, read = list[JudgedCanary](), list[JudgedCanary]()
+        for canary in self._memory.waiting:
+            if canary.program is None:
+                read.append(canary)
+            elif canary.program in readings:
+                read.append(replace(canary, scores=readings[canary.program].scores))
+            else:
+                waiting.append(canary)
+        self._memory.waiting = waiting
+        self._add(read)
 
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward. It never enters calibration."""
         self._judge.forget()
-        self._look_at_gap("exam", gap_of(executed))
+        self._test_gap("exam", evidence.gap_of(executed))
 
-    def review(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
-        """Audit, prepare the next canaries, look for alarms, calibrate anew when that is due.
+    def review(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
+        """Prepare the next canaries, audit, test for drift, and calibrate anew when that is due.
 
         Raises EvaluatorError, SandboxError, and AlarmError when the run should end.
         """
         self.calibrated()
         self._judge.forget()
-        self._prepare(iteration, reviewed)
+        self._prepare(iteration, attempts)
         if self._auditor is not None:
-            self._audit(self._auditor, iteration, reviewed)
+            self._audit(self._auditor, iteration, attempts)
         if iteration % LOOK_EVERY == 0:
-            self._look("canaries", self._canary_alarms())
+            self._note("canaries", self._canary_alarms())
         self._give_up_if_hopeless()
         every = self._settings.refit_every
-        if self._tighten or (every and iteration % every == 0):
-            self._tighten = False
-            self._calibration = self._refit()
-            if self.alarms and self._calibration.fit is None and self._settings.on_alarm != "warn":
+        if self._memory.tighten or (every and iteration % every == 0):
+            self._memory.tighten = False
+            if self._refit().fit is None and self.alarms and self._settings.on_alarm != "warn":
                 raise AlarmError(
                     f"calibrated anew, the judge has no skill left; before, it {'; it '.join(self.alarms)}"
                 )
 
     def rates(self) -> JudgeRates | None:
-        """How often the judge was mistaken about the newest canaries; None before it was calibrated."""
-        return self._calibration and self._window.rates(self._calibration)
+        """How often the judge erred about the newest canaries; None before it was calibrated."""
+        known = self._memory.calibration
+        return known and evidence.judge_rates(self._memory.canaries, known)
 
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
-        known = self._calibration
+        memory, known = self._memory, self._memory.calibration
         measured: Metrics = {
             "judge/canary_auroc": known and known.auroc,
             "judge/canary_auroc_low": known and known.auroc_low,
@@ -144,133 +157,125 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             "judge/canary_ece": known and known.ece,
             "judge/weight": known and float(known.fit is not None),
             "judge/threshold": known and known.threshold,
-            "judge/calibrations": self._refits,
-            "judge/canaries": len(self._window),
-            "judge/identity": self._identity,
+            "judge/calibrations": memory.refits,
+            "judge/canaries": len(memory.canaries),
+            "judge/identity": memory.identity,
             "judge/alarm": "; ".join(self.alarms) or None,
-        } | ({} if known is None else self._beliefs(known))
-        return measured if self._auditor is None else measured | audit_metrics(self._auditor.report())
+        }
+        if known is not None:
+            measured |= self._beliefs(known)
+            measured |= {f"judge/{source}_gap": gap.mean for source, gap in memory.gaps.items()}
+        return measured if self._auditor is None else measured | report(memory.audited).metrics()
 
     def state(self) -> Memory:
-        return Memory(
-            identity=self._identity,
-            calibration=self._calibration,
-            first_auroc=self._first_auroc,
-            refits=self._refits,
-            canaries=list(self._window),
-            waiting=self._waiting,
-            looks=self._looks,
-            gaps=self._gaps,
-            tighten=self._tighten,
-            audited=[] if self._auditor is None else list(self._auditor.done),
-            drawn=0 if self._auditor is None else self._auditor.drawn,
-            looked_at=self._audited,
-        )
+        return self._memory
 
     def restore(self, state: Memory) -> None:
-        """Of another judge nothing is taken over."""
-        if state.identity != self._identity:
+        if state.identity != self._memory.identity:
             logger.info("the checkpoint was of another judge; this one is calibrated from the beginning")
             return
-        self._calibration, self._first_auroc, self._refits = state.calibration, state.first_auroc, state.refits
-        self._looks, self._gaps, self._tighten = state.looks, state.gaps, state.tighten
-        self._window = Window(self._settings.canaries)
-        self._window.add(state.canaries)
-        self._waiting = list(state.waiting)
-        self._judge.forget()  # what calibrating it at the start has read
-        if self._auditor is not None:
-            self._auditor.become(state.audited, state.drawn)
-            self._audited = state.looked_at
+        self._memory = state
+        self._add([])
+        self._judge.forget()  # readings of a calibration at the start
 
-    def _prepare(self, iteration: int, reviewed: Sequence[Reviewed]) -> None:
-        """The canaries that the next attempts are mixed with."""
+    def _add(self, canaries: Sequence[JudgedCanary]) -> None:
+        self._memory.canaries = evidence.newest([*self._memory.canaries, *canaries], self._settings.canaries)
+
+    def _prepare(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
+        """Draw the canaries that the next attempts are mixed with."""
         count = self._settings.canaries_per_iteration
         believed = [
-            (one.attempt.problem, one.program.code)
-            for one in reviewed
-            if one.program is not None and one.attempt.correctness >= BELIEF
+            (attempt.problem, attempt.program.code)
+            for attempt in attempts
+            if attempt.program is not None and attempt.correctness >= BELIEF
         ]
-        foreign = transplants(believed, count // FOREIGN_SHARE)
-        codes = self._guard.transplant_many([(one.code, one.old_entry, one.problem.entry_point) for one in foreign])
+        moves = transplants(believed, count // FOREIGN_SHARE)
+        codes = self._guard.transplant_many([(code, home.entry_point, away.entry_point) for home, code, away in moves])
         carried = [
-            Canary(one.problem, code, right=False, kind=CanaryKind.TRANSPLANT)
-            for one, code in zip(foreign, codes, strict=True)
+            Canary(away, code, right=False, kind=CanaryKind.TRANSPLANT)
+            for (_, _, away), code in zip(moves, codes, strict=True)
             if code is not None
         ]
-        drawn = self._source.draw(count - len(carried), f"{self._seed} {iteration}")
-        self._waiting = self._stand([*drawn, *carried])
+        drawn = draw_canaries(self._worked, count - len(carried), f"{self._seed} {iteration}")
+        self._memory.waiting = self._checked([*drawn, *carried])
 
-    def _stand(self, canaries: Sequence[Canary]) -> list[JudgedCanary]:
-        """Canaries go the way of completions, through the static pass."""
-        requests = [request(canary.problem, fence(canary.code)) for canary in canaries]
+    def _checked(self, canaries: Sequence[Canary]) -> list[JudgedCanary]:
+        """Canaries pass the static pass like completions."""
+        reports = self._guard.check_many([request(canary.problem, fence(canary.code)) for canary in canaries])
         return [
-            JudgedCanary(canary.problem.id, program(canary.problem, report), canary.right, canary.kind)
-            for canary, report in zip(canaries, self._guard.check_many(requests), strict=True)
-            if not report.unavailable
+            JudgedCanary(canary.problem.id, program(canary.problem, checked), canary.right, canary.kind)
+            for canary, checked in zip(canaries, reports, strict=True)
+            if not checked.unavailable
         ]
 
     def _refit(self) -> Calibration:
-        """Read every canary of the window with every score, and fit. Raises EvaluatorError."""
-        programs = list(dict.fromkeys(one.program for one in self._window if one.program is not None))
+        """Read every canary with every score, and fit. Raises EvaluatorError."""
+        memory = self._memory
+        programs = list(dict.fromkeys(canary.program for canary in memory.canaries if canary.program is not None))
         readings = read_all(self._judge, programs, self._tell)
-        self._window.rescore([None if one.program is None else readings[one.program].scores for one in self._window])
-        made = self._window.calibrate(self._judge.names)
-        self._refits += 1
-        for reason in made.reasons:
+        memory.canaries = [
+            canary if canary.program is None else replace(canary, scores=readings[canary.program].scores)
+            for canary in memory.canaries
+        ]
+        fitted = memory.calibration = evidence.fit_canaries(memory.canaries, self._judge.names)
+        memory.refits += 1
+        for reason in fitted.reasons:
             logger.info("judge: %s", reason)
-        if made.fit is None:
+        if fitted.fit is None:
             logger.warning(
                 "the judge has no proven skill and gets weight 0; rewards rest on the static pass alone (%s)",
-                "; ".join([*made.reasons, *unread(list(readings.values()))]),
+                "; ".join([*fitted.reasons, *unread(list(readings.values()))]),
             )
-        return made
+        return fitted
 
-    def _audit(self, auditor: Auditor, iteration: int, reviewed: Sequence[Reviewed]) -> None:
-        """Execute a sample; what it shows joins the canaries, and is looked at once it is much."""
-        seen = {id(one.attempt): one.program for one in reviewed}
-        audited = auditor.audit([one.attempt for one in reviewed], iteration)
-        self._waiting += [
-            JudgedCanary(attempt.problem.id, seen[id(attempt)], row.passed, CanaryKind.AUDITED)
-            for attempt, row in audited
-            if row.passed is not None
+    def _audit(self, auditor: Auditor, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
+        """Execute a sample; the results join the canaries, and are tested once they are many."""
+        memory, results = self._memory, auditor.audit(attempts, iteration)
+        memory.audited = [*memory.audited, *(result for _, result in results)][-auditor.window :]
+        memory.drawn += len(results)
+        memory.waiting += [
+            JudgedCanary(attempt.problem.id, attempt.program, result.passed, CanaryKind.AUDITED)
+            for attempt, result in results
+            if result.passed is not None
         ]
-        if auditor.drawn - self._audited >= AUDIT_BATCH:
-            self._audited = auditor.drawn
-            self._look_at_gap("audit", auditor.report().gap)
+        if memory.drawn - memory.looked_at >= AUDIT_BATCH:
+            memory.looked_at = memory.drawn
+            self._test_gap("audit", report(memory.audited).gap)
 
-    def _look_at_gap(self, source: str, gap: Gap | None) -> None:
+    def _test_gap(self, source: str, gap: Gap | None) -> None:
         if gap is not None:
-            self._gaps[source] = gap
-            self._look(source, [evidence.gap_open(source, gap)])
+            self._memory.gaps[source] = gap
+            self._note(source, [evidence.gap_open(source, gap)])
 
     def _canary_alarms(self) -> list[str]:
-        known = self.calibrated()
+        known, canaries = self.calibrated(), self._memory.canaries
         if known.fit is None:
             return []
+        now, _, high = evidence.canary_auroc(canaries, known)
         attacks, foreign = (
-            self._window.believed(known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
+            evidence.believed(canaries, known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
         )
-        now, _, high = self._window.auroc(known)
         return [
             evidence.too_much_believed("wrong answers dressed up to please", attacks),
             evidence.too_much_believed("its policy's answers to other questions", foreign),
-            evidence.skill_lost(self._first_auroc, now, high),
+            evidence.skill_lost(self._memory.first_auroc, now, high),
         ]
 
-    def _look(self, source: str, found: Sequence[str]) -> None:
-        """Note what one source of evidence shows."""
-        reasons = tuple(filter(None, found))
-        before = self._looks.get(source, Look())
-        self._looks[source] = Look(reasons, before.strikes + 1 if reasons else 0)
+    def _note(self, source: str, results: Sequence[str]) -> None:
+        """Store and log the results of the drift tests on one source of evidence; an empty one is no alarm."""
+        reasons = tuple(filter(None, results))
+        before = self._memory.looks.get(source, Look())
+        self._memory.looks[source] = Look(reasons, before.strikes + 1 if reasons else 0)
         for reason in reasons:
             logger.warning("ALARM: the judge %s", reason)
         if before.reasons and not reasons:
             logger.warning("the judge can be believed again: nothing alarming in the %s", source)
-        self._tighten = self._tighten or (bool(reasons) and self._settings.on_alarm == "tighten")
+        if reasons and self._settings.on_alarm == "tighten":
+            self._memory.tighten = True
 
     def _give_up_if_hopeless(self) -> None:
         most = {"warn": math.inf, "stop": 1, "tighten": STRIKES}[self._settings.on_alarm]
-        for look in self._looks.values():
+        for look in self._memory.looks.values():
             if look.strikes >= most:
                 raise AlarmError(
                     f"the judge {'; it '.join(look.reasons)}; learning on would only exploit it further. The last "
@@ -278,18 +283,21 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
                 )
 
     def _beliefs(self, known: Calibration) -> Metrics:
-        """What the judge believes of the newest canaries; nothing of a judge without weight, which believes nothing."""
+        """Beliefs about the newest canaries; none of a judge without weight."""
         if known.fit is None:
-            return {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}
-        wrong, right = self._window.of_wrong(known), self._window.of_right(known)
-        measured: Metrics = {
+            return {}
+        canaries = self._memory.canaries
+        wrong, right = evidence.canary_rates(canaries, known)
+        attacks, foreign = (
+            evidence.believed(canaries, known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
+        )
+        return {
             "judge/canary_false_positive_share": wrong.share,
             "judge/canary_false_positive_low": wrong.interval.low,
             "judge/canary_false_positive_high": wrong.interval.high,
             "judge/canary_false_negative_share": None if right.share is None else 1 - right.share,
             "judge/canary_false_negative_low": 1 - right.interval.high,
             "judge/canary_false_negative_high": 1 - right.interval.low,
-            "judge/attacks_believed_share": self._window.believed(known, CanaryKind.ATTACK, right=False).share,
-            "judge/transplants_believed_share": self._window.believed(known, CanaryKind.TRANSPLANT, right=False).share,
+            "judge/attacks_believed_share": attacks.share,
+            "judge/transplants_believed_share": foreign.share,
         }
-        return measured | {f"judge/{source}_gap": gap.mean for source, gap in self._gaps.items()}

@@ -1,15 +1,24 @@
-"""Static findings and a probability -> one reward in [0, 1], with its parts and reasons. Pure functions.
+"""Static findings and a probability of correctness -> one reward in [0, 1], with its parts and reasons.
 
 R = cap * (0.70 C + 0.15 S + 0.10 A + 0.05 F) by default. Correctness dominates on purpose: structure, adherence and
 format saturate within a few rounds and would otherwise be what is learned.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Annotated
+
+import msgspec
 
 from codezero.code.report import StaticReport
+from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
-from codezero.types import Status, Verdict
+from codezero.evaluator.types import request
+from codezero.system.state import StateFile
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Status, Verdict
 
 DEFAULT = RewardConfig()
 
@@ -30,9 +39,8 @@ def verdict(
 ) -> Verdict:
     """The verdict on one completion; its reward is finite and in [0, 1] whatever comes in.
 
-    `correctness`: calibrated probability in [0, 1]; None, or anything else, when it is not known (`why_not` says
-    why). It is ignored where the static pass has decided. `finished`: EOS was generated. `source`: where `correctness`
-    comes from, for the reasons.
+    `correctness`: calibrated probability in [0, 1]; None, or anything else, when it is unknown (`why_not` says why). It
+    is ignored where the static pass has decided. `finished`: EOS was generated. `source` of it, for the reasons.
     """
     if report.unavailable:
         return unavailable(report.unavailable)
@@ -117,7 +125,7 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
     """Every milder finding, worst first."""
     if not report.parses or not report.entry_defined:
         return ()
-    found: list[tuple[object, str]] = [
+    findings: list[tuple[object, str]] = [
         (report.stub, "does nothing"),
         (not report.returns_value, "returns no value"),
         (report.degenerate, ", ".join(report.degenerate)),
@@ -129,7 +137,7 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
         (report.hardcode_ratio > 0, f"answers of {report.hardcode_ratio:.0%} of the tests stand in the code"),
         (not report.closed, "the fence is not closed"),
     ]
-    return tuple(text for applies, text in found if applies)
+    return tuple(text for applies, text in findings if applies)
 
 
 def unavailable(why: str) -> Verdict:
@@ -145,3 +153,55 @@ def _without_gradient(status: Status, reasons: tuple[str, ...]) -> Verdict:
     return Verdict(
         reward=0.0, correctness=0.0, structure=0.0, adherence=0.0, format=0.0, cap=0.0, status=status, reasons=reasons
     )
+
+
+Attempt = tuple[Problem, Completion]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Verdicts since the last row of metrics, and how often the judge could not be asked."""
+
+    statuses: dict[Status, _Count]
+    outages: _Count
+
+
+class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
+    """The static pass and the tally of the verdicts. A subclass decides correctness in `judge`."""
+
+    def __init__(self, guard: StaticGuard, weights: RewardConfig) -> None:
+        self._guard, self._weights = guard, weights
+        self._statuses: Counter[Status] = Counter()
+        self._outages: int = 0
+
+    def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
+        """A verdict per attempt, in order."""
+        raise NotImplementedError
+
+    def reports(self, attempts: Sequence[Attempt]) -> list[StaticReport]:
+        """Of the static pass, in order. Raises EvaluatorError when it cannot be started."""
+        return self._guard.check_many([request(problem, completion.text) for problem, completion in attempts])
+
+    def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
+        """A verdict per completion, in order. Raises EvaluatorError and, where attempts are executed, SandboxError."""
+        attempts = [(group.problem, completion) for group in groups for completion in group.completions]
+        verdicts = self.judge(attempts, self.reports(attempts))
+        self._statuses.update(verdict.status for verdict in verdicts)
+        rest = iter(verdicts)
+        return [ScoredGroup(group, tuple(islice(rest, len(group.completions)))) for group in groups]
+
+    def metrics(self) -> Metrics:
+        """`judge/...`: shares of the verdicts since the last call."""
+        total = sum(self._statuses.values())
+        shares: Metrics = {
+            f"judge/{status.value}_share": self._statuses[status] / total if total else None
+            for status in (Status.CERTAIN_FAILURE, Status.QUARANTINED, Status.UNAVAILABLE)
+        }
+        self._statuses.clear()
+        return shares
+
+    def state(self) -> Counts:
+        return Counts(dict(self._statuses), self._outages)
+
+    def restore(self, state: Counts) -> None:
+        self._statuses, self._outages = Counter(state.statuses), state.outages

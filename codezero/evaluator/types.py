@@ -1,4 +1,4 @@
-"""What a judge reads and what it answers."""
+"""A judge's input, its output and its protocol."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from codezero.types import Problem, Standing, Style
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a judge reads: nothing of a completion but its canonical code."""
+    """A judge's input: of a completion only the canonical code."""
 
     question: str
     code: str
@@ -25,10 +25,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A judge's scores of one program, in the order of its `names`; higher speaks for correct."""
+    """A judge's scores of one program, in the order of its `names`; higher is more likely correct."""
 
     scores: tuple[float | None, ...] | None
-    """None: the judge could not read this program. A single None: it abstained in that score."""
+    """None: the judge could not read this program. A None within: it abstained in that score."""
     why_not: str = ""
 
 
@@ -41,30 +41,22 @@ class Judge(Protocol):
         ...
 
     def forget(self) -> None:
-        """An iteration is over. Drop remembered readings whose last digits depend on what was read beside them.
+        """Drop cached readings whose last digits depend on the rest of their batch: a restart has none either.
 
-        A restart has none of them either, and has to read the same.
+        Called at the end of an iteration.
         """
         ...
 
 
-class Guard(Protocol):
-    def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]: ...
-
-    def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
-        """For each (source, old entry point, new entry point) the renamed source; None where it cannot be."""
-        ...
-
-
 def request(problem: Problem, text: str) -> StaticRequest:
-    """What the static pass is asked about a completion."""
+    """The static pass's input for a completion."""
     return StaticRequest(text, problem.tests, problem.entry_point, problem.question)
 
 
 def program(problem: Problem, report: StaticReport) -> Program | None:
-    """What there is to judge; None where the static pass has decided or could not tell.
+    """The judge's input; None where the static pass has decided or could not tell.
 
-    A proposer's expected values are inventions, so a judge never sees them.
+    A judge never sees the expected values that a proposer only claims.
     """
     if report.unavailable or report.quarantine or report.certain_failure or report.canonical is None:
         return None
@@ -73,6 +65,6 @@ def program(problem: Problem, report: StaticReport) -> Program | None:
 
 
 def unread(readings: Sequence[Reading]) -> list[str]:
-    """Why a judge could not read some, where it could not."""
+    """How many could not be read, and why the first."""
     why = [reading.why_not for reading in readings if reading.scores is None]
     return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []

@@ -1,14 +1,13 @@
 """openai's client with bounds: many small requests to one server at once, within one deadline that nothing can stretch.
 
-The caller waits in its own thread; the requests run on an event loop in a private one, so that whatever hangs, a name
-look-up included, can be left behind. Retries and status errors are openai's; connections, headers and sizes are ours.
+The requests run on an event loop in a private thread, so that whatever hangs, a name look-up included, is left behind.
+Retries and status errors are openai's; connections, headers and sizes are ours.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from threading import Thread
@@ -26,9 +25,9 @@ logger = logging.getLogger(__name__)
 MAX_BODY = 1 << 20
 """Bytes of one response; an honest one has some kilobytes."""
 RETRIES = 2
-"""Of a request that failed to connect or met a passing status; openai doubles its pause of half a second."""
+"""Of a request that failed to connect or got a passing status; openai doubles its pause of half a second."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
-"""Seconds for which a server that gave no answer is left alone."""
+"""Seconds without requests after a server gave no answer; doubled by each further failure."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SENT_HEADERS = ("Host", "Content-Length", "Transfer-Encoding")
@@ -52,20 +51,36 @@ def decode(body: bytes, schema: type[Schema]) -> Schema:
 
 
 class RejectedRequest(EndpointError):
-    """The server does not answer this request; others it may."""
+    """The server refuses this request; others it may answer."""
 
 
 class UnusableEndpoint(EndpointError):
-    """The server answers no request, now or as it is configured. The message reads on after "the judge"."""
+    """The server answers no request, now or as it is configured."""
 
 
 class UnavailableEndpoint(UnusableEndpoint):
-    """It cannot be reached, fails, or has too much to do; later it may answer."""
+    """It cannot be reached, fails, or is overloaded; later it may answer."""
+
+
+_STATUSES = (
+    ((400, 413, 422), RejectedRequest, "refused to read it {code}"),
+    ((401, 403), UnusableEndpoint, "refuses the key {code}; set {key}"),
+    ((429,), UnavailableEndpoint, "is asked too often {code}; lower {section}.requests"),
+    ((501,), UnusableEndpoint, "fails {code}; see its own log"),
+    (range(300, 400), UnusableEndpoint, "points elsewhere {code}; give the final address as {section}.url"),
+    (
+        range(400, 500),
+        UnusableEndpoint,
+        "does not know the address or the model {code}; correct {section}.url or {section}.model",
+    ),
+    (range(1000), UnavailableEndpoint, "fails {code}; see its own log"),
+)
+"""HTTP statuses and their errors, to be read after "the judge"; the first match counts."""
 
 
 @dataclass(frozen=True)
 class EndpointRequest(Generic[Answer]):
-    """Equal ones have the same answer. Not slotted: Python 3.11 makes no frozen, slotted generic."""
+    """Equal requests have the same answer. Not slotted: Python 3.11 makes no frozen, slotted generic."""
 
     path: str
     body: bytes
@@ -106,30 +121,32 @@ class EndpointClient(Generic[Answer]):
 
     @property
     def pause(self) -> float:
-        """Seconds for which the server is left alone: about 2 after a failure, doubled by each next one up to 60."""
+        """Seconds until the server is asked again; 0 after an answer."""
         return self._backoff.left
 
     def ask(self, requests: Collection[EndpointRequest[Answer]], seconds: float | None = None) -> Answers[Answer]:
-        """An answer or its error for each, within `seconds` in all; early when the server proves unusable at once."""
-        answers = self.collect(self.submit(requests, seconds)) if requests else {}
-        return {request: answers.get(request, self.failure or self._too_late) for request in requests}
+        """An answer or its error for each, within `seconds` in all; early when the server proves unusable at once.
 
-    def submit(
-        self, requests: Collection[EndpointRequest[Answer]], seconds: float | None = None
-    ) -> "Future[Answers[Answer]]":
-        """Begin; `collect` returns the answers."""
+        Sends nothing during the `pause` after a failure.
+        """
+        if self.pause:
+            return dict.fromkeys(requests, UnusableEndpoint(f"{self.failure}; next try in {self.pause:.0f} s"))
+        if not requests:
+            return {}
         if self._thread is None:
             self._loop = asyncio.new_event_loop()
             self._thread = Thread(target=self._loop.run_forever, name=f"{self._role} endpoint", daemon=True)
             self._thread.start()
-        return asyncio.run_coroutine_threadsafe(self._send_all(requests, seconds or self._seconds), self._loop)
-
-    def collect(self, future: "Future[Answers[Answer]]") -> Answers[Answer]:
-        """Wait for the answers, and record whether the server is alive."""
+        sending = asyncio.run_coroutine_threadsafe(self._send_all(requests, seconds or self._seconds), self._loop)
         try:
-            answers = future.result()
+            answers = sending.result()
         finally:
-            future.cancel()
+            sending.cancel()
+        self._record(answers)
+        return {request: answers.get(request, self.failure or self._too_late) for request in requests}
+
+    def _record(self, answers: Answers[Answer]) -> None:
+        """Note whether the server is alive."""
         failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
         if len(failures) < len(answers) or any(isinstance(failure, RejectedRequest) for failure in failures):
             self.failure = None
@@ -137,7 +154,6 @@ class EndpointClient(Generic[Answer]):
         else:
             self.failure = failures[0] if failures else self._too_late
             self._backoff.failed()
-        return answers
 
     def close(self) -> None:
         """Drop what is under way and end the thread. May be called twice."""
@@ -189,25 +205,13 @@ class EndpointClient(Generic[Answer]):
         return response.content
 
     def _explain(self, status: int) -> EndpointError:
-        code, section = f"(HTTP {status})", self._section
-        if status in (400, 413, 422):
-            return RejectedRequest(f"refused to read it {code}")
-        if status in (401, 403):
-            return UnusableEndpoint(f"refuses the key {code}; set {_key_variable(self._role)}")
-        if status == 429:
-            return UnavailableEndpoint(f"is asked too often {code}; lower {section}.requests")
-        if 300 <= status < 400:
-            return UnusableEndpoint(f"points elsewhere {code}; give the final address as {section}.url")
-        if 400 <= status < 500:
-            return UnusableEndpoint(
-                f"does not know the address or the model {code}; correct {section}.url or {section}.model"
-            )
-        return (UnusableEndpoint if status == 501 else UnavailableEndpoint)(f"fails {code}; see its own log")
+        kind, text = next((kind, text) for statuses, kind, text in _STATUSES if status in statuses)
+        return kind(text.format(code=f"(HTTP {status})", key=_key_variable(self._role), section=self._section))
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """Sends the headers that it is given and no others. Of a response it takes the status and the body of a 200: no
-    cookie, redirect or content encoding gets through."""
+    """Sends only the headers that it is given. Of a response it takes the status and the body of a 200: no cookie,
+    redirect or content encoding gets through."""
 
     def __init__(self, headers: Mapping[str, str], limits: httpx2.Limits) -> None:
         super().__init__(limits=limits, trust_env=False)

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.problems.rows import read_rows
 from codezero.problems.synthetic.tasks import parse_question, worked
 from codezero.protocols import Evaluator
-from codezero.types import Problem
+from codezero.types import Problem, Worked
 
 if TYPE_CHECKING:
     from codezero.evaluator.audit import Auditor
-    from codezero.evaluator.canaries import CanarySource
     from codezero.evaluator.types import Judge
     from codezero.models.load import LoadedModel
 
@@ -53,7 +53,7 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
     watch = Watch(
         judge,
         guard,
-        canary_source(settings),
+        canary_problems(settings),
         settings,
         identity=judge_identity(settings),
         seed=config.seed,
@@ -83,15 +83,15 @@ def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say
     return judge
 
 
-def canary_source(settings: EvaluatorConfig) -> "CanarySource":
+def canary_problems(settings: EvaluatorConfig) -> Callable[[Random], Worked]:
     """Synthetic problems and their mutants, or a file of MBPP or CodeContests rows. Raises ProblemError."""
-    from codezero.evaluator.canaries import CanaryLibrary, CanarySource
+    from codezero.evaluator.canaries import CanaryLibrary
 
     if not settings.canaries_from:
-        return CanarySource(worked)
+        return worked
     library = CanaryLibrary(read_rows(Path(settings.canaries_from)))
     logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
-    return CanarySource(library)
+    return library
 
 
 @dataclass(frozen=True, slots=True)

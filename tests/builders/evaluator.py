@@ -7,7 +7,7 @@ from typing import Any
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.evaluator.audit import Auditor
-from codezero.evaluator.canaries import Canary, CanaryKind, CanarySource
+from codezero.evaluator.canaries import Canary, CanaryKind
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.types import Judge, Program, Reading
@@ -31,7 +31,7 @@ def build_watch(
     judge: Judge, guard: StaticGuard, *, auditor: Auditor | None = None, identity: str = "test", **settings: Any
 ) -> Watch:
     made = EvaluatorConfig(**{"canaries": 200, "canaries_per_iteration": 0, **settings})
-    return Watch(judge, guard, CanarySource(worked), made, identity=identity, seed=1, auditor=auditor)
+    return Watch(judge, guard, worked, made, identity=identity, seed=1, auditor=auditor)
 
 
 def build_evaluator(judge: Judge, guard: StaticGuard, **settings: Any) -> FrozenEvaluator:

@@ -17,9 +17,10 @@ from codezero.code.assertions import Example
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import EvaluatorError
-from codezero.evaluator.canaries import CanarySource
-from codezero.evaluator.evaluator import FrozenEvaluator, Program, Reading
+from codezero.evaluator.canaries import draw_canaries
+from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, LikelihoodJudge
+from codezero.evaluator.types import Program, Reading
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
 from codezero.problems.synthetic.tasks import Split, corrupt_text, make_task, worked
@@ -29,7 +30,7 @@ from codezero.types import Problem, Standing, Status, Verdict
 
 def oracle() -> ToldJudge:
     """Right about everything in these tests."""
-    right = {canary.code for canary in CanarySource(worked).draw(400, "1 start") if canary.right} | {RIGHT}
+    right = {canary.code for canary in draw_canaries(worked, 400, "1 start") if canary.right} | {RIGHT}
     return ToldJudge(lambda program: 1.0 if program.code in right else -1.0)
 
 

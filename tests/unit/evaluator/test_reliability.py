@@ -10,11 +10,11 @@ from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, gro
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import AlarmError, CheckpointError, EvaluatorError
-from codezero.evaluator.audit import AuditedAttempt, Auditor
-from codezero.evaluator.canaries import CanaryKind, CanarySource, dressed_up, transplants
+from codezero.evaluator.audit import Auditor, JudgedAttempt
+from codezero.evaluator.canaries import CanaryKind, draw_canaries, dressed_up, transplants
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.evidence import STRIKES, EventRate, Gap, gap_of, gap_open, skill_lost, too_much_believed
-from codezero.evaluator.reliability import LOOK_EVERY, Reviewed
+from codezero.evaluator.evidence import EventRate, Gap, gap_of, gap_open, skill_lost, too_much_believed
+from codezero.evaluator.reliability import LOOK_EVERY, STRIKES
 from codezero.evaluator.types import Program, Reading
 from codezero.problems.synthetic.tasks import make_task, worked
 from codezero.sandbox.monty import MontySandbox
@@ -34,7 +34,7 @@ def guard() -> Iterator[StaticGuard]:
 def right_codes(count: int = 6_000) -> frozenset[str]:
     """Canonical references of everything that the first canaries of seed 1 ask for."""
     seeds = ["1 start", *(f"1 {iteration}" for iteration in range(60))]
-    return frozenset(one.code for seed in seeds for one in CanarySource(worked).draw(200, seed) if one.right)
+    return frozenset(one.code for seed in seeds for one in draw_canaries(worked, 200, seed) if one.right)
 
 
 RIGHTS = right_codes()
@@ -44,8 +44,8 @@ def honest(program: Program) -> float:
     return 1.0 if program.code in RIGHTS else -1.0
 
 
-def reviewed(problem: Problem, code: str, correctness: float) -> Reviewed:
-    return Reviewed(AuditedAttempt(problem, code, "peer", correctness), Program(problem.question, code))
+def reviewed(problem: Problem, code: str, correctness: float) -> JudgedAttempt:
+    return JudgedAttempt(problem, code, "peer", correctness, Program(problem.question, code))
 
 
 # ------------------------------------------------------------------ evidence
@@ -71,9 +71,8 @@ def test_only_what_is_certain_is_alarming():
 
 
 def test_canaries_are_half_right_and_the_same_for_the_same_seed():
-    source = CanarySource(worked)
-    drawn = source.draw(41, "a")
-    assert len(drawn) == 41 and drawn == source.draw(41, "a") != source.draw(41, "b")
+    drawn = draw_canaries(worked, 41, "a")
+    assert len(drawn) == 41 and drawn == draw_canaries(worked, 41, "a") != draw_canaries(worked, 41, "b")
     assert sum(one.right for one in drawn) in (20, 21)
     assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
 
@@ -91,7 +90,7 @@ def test_a_source_without_wrong_solutions_says_so():
     from dataclasses import replace
 
     with pytest.raises(EvaluatorError, match="no wrong solutions"):
-        CanarySource(lambda random: replace(worked(random), wrong=())).draw(4, "x")
+        draw_canaries(lambda random: replace(worked(random), wrong=()), 4, "x")
 
 
 def test_a_transplant_goes_to_a_problem_that_asks_for_something_else():
@@ -100,7 +99,7 @@ def test_a_transplant_goes_to_a_problem_that_asks_for_something_else():
     assert transplants([(one, "a")], 4) == []
     assert transplants([(one, "a"), (renamed, "b")], 4) == []
     made = transplants([(one, "a"), (renamed, "b"), (other, "c"), (one, "d")], 4)
-    assert [(item.code, item.problem) for item in made] == [("a", other), ("b", other), ("c", one)]
+    assert made == [(one, "a", other), (renamed, "b", other), (other, "c", one)]
 
 
 # ------------------------------------------------------------------ the run
@@ -211,6 +210,14 @@ def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: Stati
     after = watch.calibrated().fit
     assert before is not None and before.weights[1] > 0
     assert after is None or after.probability((-1.0, 9.0)) < before.probability((-1.0, 9.0))
+
+
+def test_the_audit_is_of_the_newest_attempts(guard: StaticGuard):
+    with MontySandbox() as sandbox:
+        watch = build_watch(ToldJudge(honest), guard, auditor=Auditor(sandbox, share=1.0, window=4, seed=0))
+        for iteration in (1, 2):
+            watch.review(iteration, [reviewed(FILTER, code, 0.9) for code in (RIGHT, WRONG, RIGHT)])
+    assert watch.metrics()["audit/count"] == 4 and watch.metrics()["audit/success"] == 0.75
 
 
 # ------------------------------------------------------------------ memory

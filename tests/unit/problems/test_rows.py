@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
-from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, CanarySource
+from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, draw_canaries
 from codezero.problems.rows import read_row, read_rows
 from codezero.types import Source, Style
 
@@ -99,11 +99,10 @@ def test_any_bytes_are_a_row_or_refused(data: bytes):
 
 def test_canaries_from_rows_have_wrong_ones_even_where_the_rows_have_none():
     other = line(MBPP, text="Add one.", code="def inc(n):\n    return n + 1", test_list=["assert inc(1) == 2"] * 2)
-    source = CanarySource(CanaryLibrary(map(read_row, (line(MBPP), other))))
-    drawn = source.draw(40, "x")
+    drawn = draw_canaries(CanaryLibrary(map(read_row, (line(MBPP), other))), 40, "x")
     assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.SUSPECT}
     assert all(one.code not in (MBPP["code"],) for one in drawn if not one.right)
-    contest = CanarySource(CanaryLibrary([read_row(line(CONTEST))])).draw(40, "x")
+    contest = draw_canaries(CanaryLibrary([read_row(line(CONTEST))]), 40, "x")
     assert {one.kind for one in contest} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
 
 
