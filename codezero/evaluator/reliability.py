@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Annotated
 
@@ -248,16 +249,14 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             self._note(source, [evidence.gap_open(source, gap)])
 
     def _canary_alarms(self) -> list[str]:
-        known, canaries = self.calibrated(), self._memory.canaries
+        known = self.calibrated()
         if known.fit is None:
             return []
-        now, _, high = evidence.canary_auroc(canaries, known)
-        attacks, foreign = (
-            evidence.believed(canaries, known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
-        )
+        now, _, high = evidence.canary_auroc(self._memory.canaries, known)
+        believed = partial(evidence.believed, self._memory.canaries, known, right=False)
         return [
-            evidence.too_much_believed("wrong answers dressed up to please", attacks),
-            evidence.too_much_believed("its policy's answers to other questions", foreign),
+            evidence.too_much_believed("wrong answers dressed up to please", believed(CanaryKind.ATTACK)),
+            evidence.too_much_believed("its policy's answers to other questions", believed(CanaryKind.TRANSPLANT)),
             evidence.skill_lost(self._memory.first_auroc, now, high),
         ]
 
@@ -286,11 +285,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         """Beliefs about the newest canaries; none of a judge without weight."""
         if known.fit is None:
             return {}
-        canaries = self._memory.canaries
-        wrong, right = evidence.canary_rates(canaries, known)
-        attacks, foreign = (
-            evidence.believed(canaries, known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
-        )
+        wrong, right = evidence.canary_rates(self._memory.canaries, known)
+        believed = partial(evidence.believed, self._memory.canaries, known, right=False)
         return {
             "judge/canary_false_positive_share": wrong.share,
             "judge/canary_false_positive_low": wrong.interval.low,
@@ -298,6 +294,6 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             "judge/canary_false_negative_share": None if right.share is None else 1 - right.share,
             "judge/canary_false_negative_low": 1 - right.interval.high,
             "judge/canary_false_negative_high": 1 - right.interval.low,
-            "judge/attacks_believed_share": attacks.share,
-            "judge/transplants_believed_share": foreign.share,
+            "judge/attacks_believed_share": believed(CanaryKind.ATTACK).share,
+            "judge/transplants_believed_share": believed(CanaryKind.TRANSPLANT).share,
         }
