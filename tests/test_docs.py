@@ -74,7 +74,7 @@ def test_every_command_of_a_page_is_one_with_its_settings(name: str) -> None:
     for words in calls:
         config = composed(words)
         if name in RUN_HERE and config.swarm.kind != "local":
-            network_settings(config.swarm, None)
+            network_settings(config.swarm)
     assert calls or name in WITHOUT_CALLS
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from codezero.swarm.proposals import LocalSwarm
 from codezero.swarm.schema import MAX_ITEMS, WireRefusal
-from codezero.swarm.wire import claimed, decode_body, decode_feedback, encode_body, encode_feedback
+from codezero.swarm.wire import claimed, decode_body, encode_body, encode_feedback
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
 
@@ -53,10 +53,7 @@ class HubSwarm(LocalSwarm):
         self._inbox.extend(groups)
 
     def _receive_feedback(self, peer: str, data: bytes) -> None:
-        for outcome in decode_feedback(data).outcomes:
-            problem = self._own.report(outcome.problem.hex(), peer)
-            if problem is not None:
-                self._feedback.append(Feedback(peer, problem.id, problem.level, outcome.attempts, outcome.success))
+        self._feedback.extend(self.kept.feedback(peer, data))
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups since the last call; those of rounds before the last one are dropped."""
@@ -75,7 +72,7 @@ class HubSwarm(LocalSwarm):
         super().offer(problems, round_number)
         for swarm in self._members.values():
             if swarm is not self:
-                swarm._proposals.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
+                swarm.kept.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
 
     def metrics(self) -> Metrics:
         counts: Metrics = {f"swarm/{name}": count for name, count in self._counts.items()}

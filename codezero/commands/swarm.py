@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,7 +114,9 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
     from codezero.swarm.supervisor import NetworkProcess
     from codezero.system.signals import Stop
 
-    network = NetworkProcess(network_settings(config.swarm, Path(config.run.directory) / BOOTNODE, pull_groups=0))
+    network = NetworkProcess(
+        network_settings(replace(config.swarm, pull_groups=0)), Path(config.run.directory) / BOOTNODE
+    )
     Identity.load_or_create(Path(config.swarm.identity))
     stop = Stop()
     with stop.on_signals():

@@ -68,7 +68,7 @@ def p2p_port(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
     """`network`: of a node of this machine that runs now. Raises ConfigError for settings no network can have."""
     if config.kind == "local":
         return ok("a swarm of one uses no port")
-    network_settings(config, None)
+    network_settings(config)
     if not config.port:
         return warn(
             "swarm.port=0: any port that is free, so others who come later may not find it",

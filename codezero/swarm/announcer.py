@@ -1,15 +1,16 @@
 """Own side of the gossip: queued groups and problems become a body that is served and a header where others read it."""
 
+import functools
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from codezero.swarm.messages import Publish
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, RecordPlace, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind, WireRefusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind
 from codezero.swarm.serving import BodyServer
 from codezero.swarm.transport import UNANSWERED, Transport
 from codezero.swarm.wire import (
@@ -19,6 +20,7 @@ from codezero.swarm.wire import (
     encode_body,
     encode_header,
     encode_proposals,
+    largest,
 )
 from codezero.system.signals import backoff
 from codezero.types import Problem, RolloutGroup
@@ -50,8 +52,7 @@ class AnnouncementQueue:
         if waiting and waiting[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             waiting.clear()
         if message.kind == GROUPS:
-            rewards = message.rewards
-            for content, reward in zip(decode_body(message.body), rewards, strict=True):
+            for content, reward in zip(decode_body(message.body), message.rewards, strict=True):
                 waiting.append(QueuedItem(content, reward, message.tokenizer))
         else:
             problems = decode_proposals(message.body)[2]
@@ -62,34 +63,16 @@ class AnnouncementQueue:
         self._items = {key: items for key, items in self._items.items() if key[1] >= before}
 
     def pack(self, kind: Kind, *, most: int = MAX_BODY) -> tuple[Header, bytes] | None:
-        """Header (its time still open) and body of the oldest round that waits; None when nothing does.
-
-        The older half is left out until the rest has at most `most` bytes; None when the newest alone has more.
-        """
+        """Header (its time still open) and a body of at most `most` bytes: the newest items of the oldest round that
+        waits. None when nothing waits or fits."""
         rounds = [key[1] for key in self._items if key[0] == kind]
         if not rounds:
             return None
-        items = list(self._items.pop((kind, min(rounds))))
-        while True:
-            try:
-                header, body = self._pack(kind, min(rounds), items)
-            except WireRefusal as refusal:
-                if refusal.reason != "size" or len(items) == 1:
-                    raise
-            else:
-                if len(body) <= most:
-                    return header, body
-                if len(items) == 1:
-                    return None
-            items = items[len(items) // 2 :]
-
-    def _pack(self, kind: Kind, round_number: int, items: list[QueuedItem]) -> tuple[Header, bytes]:
-        if kind == PROPOSALS:
-            problems = [item.content for item in items if isinstance(item.content, Problem)]
-            body = encode_proposals(problems, peer=self._peer, round_number=round_number)
-        else:
-            groups = [item.content for item in items if isinstance(item.content, RolloutGroup)]
-            body = encode_body(groups, peer=self._peer, round_number=round_number)
+        round_number = min(rounds)
+        waiting = list(reversed(self._items.pop((kind, round_number))))
+        items, body = largest(waiting, functools.partial(self._encode, round_number), most)
+        if not items:
+            return None
         rewards = [item.reward for item in items if item.reward is not None]
         header = Header(
             v=VERSION,
@@ -98,13 +81,20 @@ class AnnouncementQueue:
             digest=body_digest(body),
             size=len(body),
             codec="zlib",
-            tokenizer=items[-1].tokenizer,
+            tokenizer=items[0].tokenizer,
             count=len(items),
             problems=[bytes.fromhex(item.problem_id)[:16] for item in items[:16]],
             reward=sum(rewards) / len(rewards) if rewards else None,
             time=0.0,
         )
         return header, body
+
+    def _encode(self, round_number: int, items: Sequence[QueuedItem]) -> bytes:
+        groups = [item.content for item in items if isinstance(item.content, RolloutGroup)]
+        if groups:
+            return encode_body(groups, peer=self._peer, round_number=round_number)
+        problems = [item.content for item in items if isinstance(item.content, Problem)]
+        return encode_proposals(problems, peer=self._peer, round_number=round_number)
 
 
 logger = logging.getLogger(__name__)

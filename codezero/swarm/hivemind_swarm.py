@@ -8,27 +8,25 @@ import functools
 import hashlib
 import statistics
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import OpenRound, Publish, ReceivedFeedback, SendFeedback, network_settings
-from codezero.swarm.proposals import SEEN_GROUPS, OwnProposals, Proposals, SwarmState
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, WireRefusal
+from codezero.swarm.messages import OpenRound, Publish, SendFeedback, network_settings
+from codezero.swarm.proposals import SEEN_GROUPS, ProposalStore, SwarmState
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Newest
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import (
     decode_body,
-    decode_feedback,
     decode_proposals,
     encode_body,
     encode_feedback,
     encode_proposals,
-    own_offer,
+    largest,
     tokenizer_bytes,
 )
 from codezero.system.state import StateFile
@@ -42,8 +40,6 @@ ARRIVED_GROUPS = 1024
 PEER_SECONDS = 300.0
 """How long a peer counts as there after it was heard."""
 UNKNOWN_TOKENIZER = "0" * 64
-
-Item = TypeVar("Item")
 
 
 class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
@@ -67,11 +63,10 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         self.peer_id = identity.peer_id
         self.tokenizer_digest = tokenizer_digest
         self._identity_path = Path(config.identity).resolve()
-        self._network = NetworkProcess(network_settings(config, state))
+        self._network = NetworkProcess(network_settings(config), state)
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
-        self._proposals = Proposals()
-        self._own = OwnProposals()
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._kept = ProposalStore(identity.peer_id)
+        self._seen = Newest[bytes, None](SEEN_GROUPS)
         self._last_received: dict[str, float] = {}
         self._counts: Counter[str] = Counter()
 
@@ -90,16 +85,16 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""
         self._play(round_number)
         chosen = sorted(groups, key=_spread, reverse=True)[:MAX_ITEMS]
-
-        def encode(some: Sequence[ScoredGroup]) -> bytes:
-            return encode_body([scored.group for scored in some], peer=self.peer_id, round_number=round_number)
-
-        sent, body = self._largest(chosen, encode)
+        sent, body = largest(chosen, functools.partial(self._encode, round_number))
+        self._counts["unpublished"] += len(chosen) - len(sent)
         if sent:
             tokenizer = tokenizer_bytes(self.tokenizer_digest)
             rewards = list(map(_mean_reward, sent))
             self._network.send(Publish(GROUPS, round_number, body, rewards, tokenizer))
         self._report(groups, round_number)
+
+    def _encode(self, round_number: int, groups: Sequence[ScoredGroup]) -> bytes:
+        return encode_body([scored.group for scored in groups], peer=self.peer_id, round_number=round_number)
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups that arrived since the last call. Raises SwarmError."""
@@ -114,11 +109,10 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         """Announce own proposals; they come back from `proposals` too. Raises SwarmError."""
         self._play(round_number)
         encode = functools.partial(encode_proposals, peer=self.peer_id, round_number=round_number)
-        sent, body = self._largest(problems[:MAX_ITEMS], encode)
+        sent, body = largest(problems[:MAX_ITEMS], encode)
+        self._counts["unpublished"] += len(problems[:MAX_ITEMS]) - len(sent)
         if sent:
-            own = [own_offer(problem, self.peer_id) for problem in sent]
-            self._proposals.keep(own)
-            self._own.add(own)
+            self._kept.offer(sent)
             self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
 
     def feedback(self) -> list[Feedback]:
@@ -127,13 +121,14 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         Raises SwarmError.
         """
         self._network.check()
-        return [feedback for message in self._network.take_feedback() for feedback in self._believable(message)]
+        received = self._network.take_feedback()
+        return [item for it in received for item in self._kept.feedback(it.peer, it.feedback, it.trust)]
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Everybody's proposals, newest first. Raises SwarmError."""
         self._play(round_number)
         self._receive()
-        return self._proposals.newest_first()
+        return self._kept.newest_first()
 
     def metrics(self) -> Metrics:
         """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
@@ -151,12 +146,12 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
 
     def state(self) -> SwarmState:
         """Proposals and which groups were handed on; the totals of `metrics` are of a process."""
-        return SwarmState(offers=self._proposals.state(), own=self._own.state(), seen=list(self._seen))
+        return self._kept.state(self._seen)
 
     def restore(self, state: SwarmState) -> None:
-        self._proposals.restore(state.offers)
-        self._own.restore(state.own)
-        self._seen = OrderedDict.fromkeys(state.seen)
+        self._kept.restore(state)
+        self._seen.clear()
+        self._seen.update(dict.fromkeys(state.seen))
 
     def close(self) -> None:
         """End the network process."""
@@ -176,32 +171,12 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         for proposer, some in by_proposer.items():
             self._network.send(SendFeedback(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
 
-    def _believable(self, message: ReceivedFeedback) -> Iterator[Feedback]:
-        for outcome in decode_feedback(message.feedback).outcomes:
-            problem = self._own.report(outcome.problem.hex(), message.peer)
-            if problem is not None:
-                attempts, success = outcome.attempts, outcome.success
-                yield Feedback(message.peer, problem.id, problem.level, attempts, success, message.trust)
-
-    def _largest(
-        self, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
-    ) -> tuple[Sequence[Item], bytes]:
-        """The first of `items` that fit into one body, and the body. What fits in none is left out and counted."""
-        while items:
-            try:
-                return items, encode(items)
-            except WireRefusal:
-                sendable = [item for item in items if _encodes(item, encode)]
-                self._counts["unpublished"] += len(items) - len(sendable)
-                items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
-        return (), b""
-
     def _receive(self) -> None:
         """Everything the network process received since the last time."""
         for message in self._network.take_bodies():
             self._last_received[message.peer] = time.monotonic()
             if message.kind == PROPOSALS:
-                self._proposals.keep(decode_proposals(message.body)[2])
+                self._kept.keep(decode_proposals(message.body)[2])
             else:
                 self._arrived.extend(self._distrusted(group, message.tokenizer) for group in decode_body(message.body))
 
@@ -216,45 +191,31 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         return group
 
     def _is_fresh(self, group: RolloutGroup, round_number: int) -> bool:
-        """Neither ours, nor of a round long gone, nor told before, by whomever."""
-        mark = _fingerprint(group)
+        """Neither own, nor of a round long gone, nor a duplicate of anybody's."""
+        fingerprint = _fingerprint(group)
         if group.peer_id == self.peer_id:
             reason = "own"
         elif group.round < round_number - ROUNDS_KEPT:
             reason = "stale"
-        elif mark in self._seen:
+        elif fingerprint in self._seen:
             reason = "duplicate"
         else:
-            self._seen[mark] = None
-            while len(self._seen) > SEEN_GROUPS:
-                self._seen.popitem(last=False)
+            self._seen[fingerprint] = None
             return True
         self._counts[f"refused_{reason}"] += 1
         return False
 
 
-def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
-    try:
-        encode([item])
-    except WireRefusal:
-        return False
-    return True
-
-
-def _rewards(group: ScoredGroup) -> list[float]:
-    return [verdict.reward for verdict in group.verdicts if verdict.trainable]
-
-
 def _mean_reward(group: ScoredGroup) -> float | None:
     """None where there is none, or none within the header's bounds."""
-    rewards = _rewards(group)
+    rewards = [verdict.reward for verdict in group.verdicts if verdict.trainable]
     mean = statistics.fmean(rewards) if rewards else -1.0
     return mean if 0 <= mean <= 1 else None
 
 
 def _spread(group: ScoredGroup) -> float:
     """Standard deviation of the rewards: where they are all equal, nobody learns anything."""
-    rewards = _rewards(group)
+    rewards = [verdict.reward for verdict in group.verdicts if verdict.trainable]
     return statistics.pstdev(rewards) if rewards else -1.0
 
 

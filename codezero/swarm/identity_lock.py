@@ -16,6 +16,7 @@ import msgspec
 
 from codezero.errors import IdentityError
 from codezero.swarm.messages import NetworkReady
+from codezero.swarm.network_status import read_json, replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +49,16 @@ class IdentityLock:
             ) from error
         except OSError as error:  # a file system without locks
             logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
-        self._ready = self._read()
+        if self._file is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._ready = read_json(self._file, NetworkReady, MAX_FILE)
         self.clean()
 
     def note(self, ready: NetworkReady) -> None:
         """This daemon is ours now."""
         self._ready = ready
         if self._file is not None:
-            try:
-                self._file.write_bytes(msgspec.json.encode(ready))
-            except OSError as error:
-                logger.warning("%s cannot be written: %s", self._file, error.strerror)
+            replace_file(self._file, msgspec.json.encode(ready))
 
     def clean(self) -> None:
         """Kill the daemon of a dead network process and remove its sockets, if they are still there.
@@ -85,12 +85,3 @@ class IdentityLock:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _read(self) -> NetworkReady | None:
-        if self._file is None:
-            return None
-        try:
-            with self._file.open("rb") as file:
-                return msgspec.json.decode(file.read(MAX_FILE), type=NetworkReady)
-        except (OSError, msgspec.MsgspecError, UnicodeError):
-            return None

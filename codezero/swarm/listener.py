@@ -5,7 +5,7 @@ A stranger's header or body that breaks a rule costs nothing but a count, and it
 
 import asyncio
 import contextlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -14,7 +14,7 @@ import msgspec
 
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import RecordPlace
-from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, WireRefusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Transport, within
@@ -78,7 +78,7 @@ class Listener:
         self.counts: Counter[str] = Counter()
         self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
         self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
-        self._attempts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
+        self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
         """Pulls begun, by peer and digest; PULL_ATTEMPTS: done with it. Without the peer, one who announces another's
         body and serves nothing would keep us from it."""
         self._polls = self._idle = 0
@@ -267,8 +267,6 @@ class Listener:
 
     def _begin(self, peer: str, digest: bytes) -> None:
         self._attempts[peer, digest] = self._attempts.get((peer, digest), 0) + 1
-        while len(self._attempts) > SEEN_DIGESTS:
-            self._attempts.popitem(last=False)
 
     def _refuse(self, peer: str, refusal: WireRefusal) -> None:
         self.counts[f"refused_{refusal.reason}"] += 1

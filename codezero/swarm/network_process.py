@@ -21,8 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
 from codezero.swarm.identity import Identity
 from codezero.swarm.members import AllowList, open_to_all
@@ -33,7 +32,6 @@ from codezero.swarm.messages import (
     Message,
     MessagePipe,
     NetworkReady,
-    NetworkSettings,
     OpenRound,
     Publish,
     SendFeedback,
@@ -64,23 +62,21 @@ class Stopped(Exception):
     """The trainer asked for it, or is gone."""
 
 
-def run(connection: Connection, settings: bytes) -> None:
-    """Entry point of the process. `settings` is an encoded `NetworkSettings`."""
+def run(connection: Connection, settings: SwarmConfig, state: Path | None) -> None:
+    """Entry point of the process. `state`: folder for what outlives it."""
     os.setpgid(0, 0)  # Ctrl-C is for the trainer, which finishes its iteration
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    inbox = Inbox()
-    pipe = MessagePipe(connection, inbox.put, inbox.trainer_is_gone)
-    pipe.start()
-    logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(pipe)], force=True)
+    node = NetworkNode(connection, settings, state)
+    logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(node.pipe)], force=True)
     code = 0
     try:
-        asyncio.run(NetworkNode(pipe, inbox, msgspec.msgpack.decode(settings, type=NetworkSettings)).run())
+        asyncio.run(node.run())
     except* Stopped:
         pass
     except* Exception as errors:  # noqa: BLE001 - the process ends; the supervisor reports and restarts
-        pipe.send(Failed(_innermost(errors)))
+        node.pipe.send(Failed(_innermost(errors)))
         code = 1
-    pipe.flush(LAST_SECONDS)
+    node.pipe.flush(LAST_SECONDS)
     sys.stdout.flush()
     os._exit(code)  # torch, loaded by hivemind, takes its time to leave
 
@@ -89,43 +85,6 @@ def _innermost(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"[:500]
-
-
-class Inbox:
-    """Messages of the trainer, from the reading thread to the event loop."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._early: list[Message] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.stop = asyncio.Event()
-        self.messages: asyncio.Queue[Message] = asyncio.Queue()
-
-    def put(self, message: Message) -> None:
-        """Called in the reading thread."""
-        with self._lock:
-            if self._loop is None:
-                self._early.append(message)
-            else:
-                self._loop.call_soon_threadsafe(self._deliver, message)
-
-    def trainer_is_gone(self) -> None:
-        """Called in the reading thread: end in good order if there is time, and end in any case."""
-        threading.Timer(LAST_SECONDS, os._exit, (1,)).start()
-        self.put(StopNetwork())
-
-    def attach(self) -> None:
-        """From now on messages arrive in the running loop, those that came before it first."""
-        with self._lock:
-            self._loop = asyncio.get_running_loop()
-            for message in self._early:
-                self._deliver(message)
-
-    def _deliver(self, message: Message) -> None:
-        if isinstance(message, StopNetwork):
-            self.stop.set()
-        else:
-            self.messages.put_nowait(message)
 
 
 class PipeHandler(logging.Handler):
@@ -144,20 +103,39 @@ class PipeHandler(logging.Handler):
 class NetworkNode:
     """The daemon, the DHT node and the exchange, from start to end."""
 
-    def __init__(self, pipe: MessagePipe, inbox: Inbox, settings: NetworkSettings) -> None:
-        self._pipe, self._inbox, self._settings = pipe, inbox, settings
+    def __init__(self, connection: Connection, settings: SwarmConfig, state: Path | None) -> None:
+        self.pipe = MessagePipe(connection, self._on_message, self._on_trainer_gone)
+        self._settings, self._state = settings, state
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._messages: asyncio.Queue[Message] = asyncio.Queue()
 
     async def run(self) -> None:
         """Raises `Stopped`, in an exception group with what else went wrong."""
-        self._inbox.attach()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._inbox.stop.set)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        self.pipe.start()
         _load_hivemind()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._until_stopped())
             tasks.create_task(self._live())
 
+    def _on_message(self, message: Message) -> None:
+        """Called in the reading thread."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            if isinstance(message, StopNetwork):
+                self._loop.call_soon_threadsafe(self._stop.set)
+            else:
+                self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+
+    def _on_trainer_gone(self) -> None:
+        """Called in the reading thread: end in good order if there is time, and end in any case."""
+        threading.Timer(LAST_SECONDS, os._exit, (1,)).start()
+        self._on_message(StopNetwork())
+
     async def _until_stopped(self) -> None:
-        await self._inbox.stop.wait()
+        await self._stop.wait()
         raise Stopped
 
     async def _live(self) -> None:
@@ -186,17 +164,17 @@ class NetworkNode:
 
         settings = self._settings
         members = AllowList(Path(settings.members)) if settings.members else open_to_all()
-        validator = PeerRecordValidator(Identity.load(Path(settings.identity)), settings.swarm, member=members)
+        validator = PeerRecordValidator(Identity.load(Path(settings.identity)), settings.name, member=members)
         trust = PeerTrust(members)
         node = await create_node(daemon, validator)
         exchange = Exchange(
-            HivemindTransport(node, validator, settings.swarm),
+            HivemindTransport(node, validator, settings.name),
             validator,
             trust,
-            swarm=settings.swarm,
+            swarm=settings.name,
             pull_groups=settings.pull_groups,
-            on_body=self._pipe.send,
-            on_feedback=self._pipe.send,
+            on_body=self.pipe.send,
+            on_feedback=self.pipe.send,
         )
         peer_store = PeerStore(node, settings.bootstrap)
         monitor = NetworkMonitor(
@@ -204,8 +182,8 @@ class NetworkNode:
             exchange,
             peer_store,
             trust,
-            swarm=settings.swarm,
-            folder=Path(settings.state) if settings.state else None,
+            swarm=settings.name,
+            folder=self._state,
             reachable=settings.reachable,
         )
         monitor.load()
@@ -227,12 +205,12 @@ class NetworkNode:
         async with asyncio.timeout(LAST_SECONDS):
             addresses = [str(address) for address in await daemon.get_visible_maddrs(latest=True)]
         sockets = [str(path["unix"]) for path in (daemon._daemon_listen_maddr, daemon._client_listen_maddr)]
-        self._pipe.send(NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
+        self.pipe.send(NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
         return addresses
 
     async def _receive(self, exchange: "Exchange") -> None:
         while True:
-            match await self._inbox.messages.get():
+            match await self._messages.get():
                 case OpenRound(round=round_number, hungry=hungry):
                     exchange.open_round(round_number, hungry=hungry)
                 case Publish() as message:
@@ -246,7 +224,7 @@ class NetworkNode:
         while True:
             async with asyncio.timeout(POLL_SECONDS):
                 await exchange.poll()
-            self._pipe.send(Counted(exchange.take_counts(), peer_store.size))
+            self.pipe.send(Counted(exchange.take_counts(), peer_store.size))
             await asyncio.sleep(exchange.pause(self._settings.poll_seconds))
 
 

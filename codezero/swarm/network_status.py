@@ -1,10 +1,11 @@
 """What the network process tells people: a small file that it writes anew every few seconds, and its reader."""
 
 import logging
+import os
 import re
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +25,7 @@ MAX_FILE = 4 << 20
 MAX_PEERS = 500
 """In the file, the last heard first."""
 
+Schema = TypeVar("Schema", bound=msgspec.Struct)
 Text = Annotated[str, Meta(max_length=512)]
 
 
@@ -78,15 +80,23 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
         logger.warning("%s cannot be written: %s", path, error.strerror)
 
 
+def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
+    """What a file of at most `limit` bytes holds. Raises OSError or ValueError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        raw = file.read(limit + 1)
+    if len(raw) > limit:
+        raise ValueError(f"larger than {limit} bytes")
+    return msgspec.json.decode(raw, type=schema)
+
+
 def read_status(folder: Path) -> NetworkStatus:
     """Raises SwarmError that says what is missing or broken."""
     path = folder / FILE
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_FILE), type=NetworkStatus)
+        return read_json(path, NetworkStatus, MAX_FILE)
     except FileNotFoundError as error:
         raise SwarmError(f"{path} is not there: no node with a network runs, or ran, in this folder") from error
-    except (OSError, msgspec.MsgspecError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         raise SwarmError(f"{path} cannot be read: {error}") from error
 
 

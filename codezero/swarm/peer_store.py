@@ -17,7 +17,7 @@ from hivemind.utils.multiaddr import Multiaddr
 from msgspec import Meta
 
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
-from codezero.swarm.network_status import replace_file
+from codezero.swarm.network_status import read_json, replace_file
 from codezero.swarm.schema import PeerId
 from codezero.swarm.transport import within
 
@@ -68,8 +68,7 @@ class PeerStore:
     def recall(self, path: Path) -> None:
         """Dial, besides the bootstraps, whom `remember` wrote down. A file that is broken counts as none."""
         try:
-            with path.open("rb") as file:
-                saved = msgspec.json.decode(file.read(MAX_FILE), type=KnownPeers)
+            saved = read_json(path, KnownPeers, MAX_FILE)
             known = {PeerID.from_base58(entry.peer): list(map(Multiaddr, entry.addresses)) for entry in saved.peers}
         except FileNotFoundError:
             return

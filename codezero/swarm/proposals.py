@@ -1,17 +1,15 @@
 """The proposals a node keeps, own ones and others', with their place in a checkpoint; and the swarm of one.
 
-A checkpoint holds only what the learning rests on. Trust and the way to others are kept by the network process in the
-run's folder, and what was under way is lost with the process, as it may be on any network.
+A checkpoint holds only what the learning rests on. The network process keeps trust and addresses in the run's folder.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
 
-from codezero.swarm.schema import MAX_ITEMS
-from codezero.swarm.wire import own_offer
+from codezero.swarm.schema import MAX_ITEMS, Newest
+from codezero.swarm.wire import decode_feedback, own_offer
 from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
 
@@ -21,61 +19,6 @@ REPORTERS_EACH = 64
 """Peers whose feedback on one problem is taken."""
 SEEN_GROUPS = 8192
 """Fingerprints of peers' groups that were handed on."""
-
-
-class OwnProposals:
-    """The newest OWN_KEPT own proposals, and which peers gave feedback on them."""
-
-    def __init__(self) -> None:
-        self._reporters: OrderedDict[str, tuple[Problem, set[str]]] = OrderedDict()
-        """By problem id."""
-
-    def add(self, problems: Iterable[Problem]) -> None:
-        """The oldest are forgotten."""
-        for problem in problems:
-            self._reporters.setdefault(problem.id, (problem, set()))
-        while len(self._reporters) > OWN_KEPT:
-            self._reporters.popitem(last=False)
-
-    def state(self) -> list[tuple[Problem, list[str]]]:
-        """Oldest first, each with the peers that gave feedback on it."""
-        return [(problem, sorted(peers)) for problem, peers in self._reporters.values()]
-
-    def restore(self, state: Sequence[tuple[Problem, Sequence[str]]]) -> None:
-        self._reporters = OrderedDict((problem.id, (problem, set(peers))) for problem, peers in state)
-
-    def report(self, problem_id: str, peer: str) -> Problem | None:
-        """The problem, at the first feedback of `peer` on it; None when it is not ours or has enough feedback."""
-        problem, peers = self._reporters.get(problem_id, (None, set[str]()))
-        if problem is None or peer in peers or len(peers) >= REPORTERS_EACH:
-            return None
-        peers.add(peer)
-        return problem
-
-
-class Proposals:
-    """Everybody's, the newest PROPOSALS_KEPT."""
-
-    def __init__(self) -> None:
-        self._proposals: OrderedDict[tuple[str | None, str], Problem] = OrderedDict()
-        """By author and problem id, oldest first."""
-
-    def keep(self, problems: Iterable[Problem]) -> None:
-        """The oldest are forgotten."""
-        for problem in problems:
-            self._proposals.setdefault((problem.proposer, problem.id), problem)
-        while len(self._proposals) > PROPOSALS_KEPT:
-            self._proposals.popitem(last=False)
-
-    def newest_first(self) -> list[Problem]:
-        return list(reversed(self._proposals.values()))
-
-    def state(self) -> list[Problem]:
-        """Oldest first."""
-        return list(self._proposals.values())
-
-    def restore(self, proposals: Sequence[Problem]) -> None:
-        self._proposals = OrderedDict(((problem.proposer, problem.id), problem) for problem in proposals)
 
 
 class SwarmState(msgspec.Struct, frozen=True):
@@ -89,17 +32,60 @@ class SwarmState(msgspec.Struct, frozen=True):
     """Fingerprints of the groups that were handed on."""
 
 
+class ProposalStore:
+    """Everybody's newest PROPOSALS_KEPT proposals, and which peers gave feedback on the newest OWN_KEPT own ones."""
+
+    def __init__(self, peer_id: str) -> None:
+        self._peer_id = peer_id
+        self._kept = Newest[tuple[str | None, str], Problem](PROPOSALS_KEPT)
+        """By author and problem id."""
+        self._own = Newest[str, tuple[Problem, set[str]]](OWN_KEPT)
+        """By problem id."""
+
+    def offer(self, problems: Iterable[Problem]) -> None:
+        """Keep own problems."""
+        own = [own_offer(problem, self._peer_id) for problem in problems]
+        self.keep(own)
+        self._own.update({problem.id: (problem, set()) for problem in own if problem.id not in self._own})
+
+    def keep(self, problems: Iterable[Problem]) -> None:
+        """Keep anybody's. A known one stays in its place."""
+        for problem in problems:
+            if (key := (problem.proposer, problem.id)) not in self._kept:
+                self._kept[key] = problem
+
+    def newest_first(self) -> list[Problem]:
+        return list(reversed(self._kept.values()))
+
+    def feedback(self, peer: str, data: bytes, trust: float = 1.0) -> Iterator[Feedback]:
+        """What `peer` reports of own problems, its first report of each. Raises WireRefusal."""
+        for outcome in decode_feedback(data).outcomes:
+            problem, peers = self._own.get(outcome.problem.hex(), (None, set[str]()))
+            if problem is not None and peer not in peers and len(peers) < REPORTERS_EACH:
+                peers.add(peer)
+                yield Feedback(peer, problem.id, problem.level, outcome.attempts, outcome.success, trust)
+
+    def state(self, seen: Iterable[bytes] = ()) -> SwarmState:
+        own = [(problem, sorted(peers)) for problem, peers in self._own.values()]
+        return SwarmState(offers=list(self._kept.values()), own=own, seen=list(seen))
+
+    def restore(self, state: SwarmState) -> None:
+        self._kept.clear()
+        self.keep(state.offers)
+        self._own.clear()
+        self._own.update({problem.id: (problem, set(peers)) for problem, peers in state.own})
+
+
 class LocalSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
     """A swarm of one, without a network: own offers come back as proposals, and there are no peers."""
 
     def __init__(self, peer_id: str) -> None:
         self.peer_id = peer_id
-        self._proposals = Proposals()
-        self._own = OwnProposals()
+        self.kept = ProposalStore(peer_id)
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Newest first."""
-        return self._proposals.newest_first()
+        return self.kept.newest_first()
 
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Nobody is there."""
@@ -112,19 +98,16 @@ class LocalSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """They are proposals from now on."""
-        offered = problems[:MAX_ITEMS]
-        self._own.add(offered)
-        self._proposals.keep(own_offer(problem, self.peer_id) for problem in offered)
+        self.kept.offer(problems[:MAX_ITEMS])
 
     def metrics(self) -> Metrics:
         """`swarm/...`, the names of the real swarm."""
         return {f"swarm/{name}": 0 for name in ("peers", "refused", "groups_received", "bytes_in", "bytes_out")}
 
     def state(self) -> SwarmState:
-        return SwarmState(offers=self._proposals.state(), own=self._own.state())
+        return self.kept.state()
 
     def restore(self, state: SwarmState) -> None:
-        self._proposals.restore(state.offers)
-        self._own.restore(state.own)
+        self.kept.restore(state)
 
     def close(self) -> None: ...

@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Protocol
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, Kind, WireRefusal
+from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, Kind, Newest, WireRefusal
 from codezero.swarm.wire import UNDECODABLE
 
 LIFETIME = 300.0
@@ -44,6 +44,8 @@ CROWDS = 1024
 """Places whose peers are counted."""
 VERIFIED = 4096
 """Signatures remembered as verified."""
+DECLARED = 64
+"""Own places remembered."""
 NO_SUBKEY = (b"", b"\xc0")
 """How hivemind marks a whole dictionary and a plain value: a record of nobody."""
 
@@ -165,18 +167,16 @@ class PeerRecordValidator:
         """Refusals by reason."""
         self.swarm, self.member = swarm, member
         self._identity, self._clock = identity, clock
-        self._keys: dict[bytes, str] = {}
-        self._verified: OrderedDict[tuple[bytes, bytes, float, bytes], None] = OrderedDict()
-        self._deposits: OrderedDict[str, dict[bytes, float]] = OrderedDict()
+        self._keys = Newest[bytes, str](DECLARED)
+        self._verified = Newest[tuple[bytes, bytes, float, bytes], None](VERIFIED)
+        self._deposits = Newest[str, dict[bytes, float]](DEPOSITORS)
         """By author: digest -> expiry."""
-        self._crowds: OrderedDict[bytes, set[str]] = OrderedDict()
+        self._crowds = Newest[bytes, set[str]](CROWDS)
         """By place: who is there."""
 
     def declare(self, place: RecordPlace | BodyPlace) -> None:
         """Name a place before storing there: hivemind shows `sign_value` only the hash of a key."""
         self._keys[place.id] = place.key
-        while len(self._keys) > 64:
-            self._keys.pop(next(iter(self._keys)))
 
     def sign_value(self, record: DHTRecord) -> bytes:
         """The record's value in an envelope with our key and signature. The place must have been declared."""
@@ -232,19 +232,13 @@ class PeerRecordValidator:
 
     def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
         now = self._clock()
-        kept = {known: end for known, end in self._deposits.pop(peer, {}).items() if end > now}
+        kept = {known: end for known, end in self._deposits.get(peer, {}).items() if end > now}
         if digest not in kept and len(kept) >= DEPOSITS:
-            self._deposits[peer] = kept
             raise WireRefusal("quota", "too many bodies of one author")
         self._deposits[peer] = kept | {digest: expiry}
-        while len(self._deposits) > DEPOSITORS:
-            self._deposits.popitem(last=False)
 
     def _check_crowd(self, place: bytes, peer: str) -> None:
-        crowd = self._crowds.pop(place, set())
-        self._crowds[place] = crowd
-        while len(self._crowds) > CROWDS:
-            self._crowds.popitem(last=False)
+        crowd = self._crowds[place] = self._crowds.get(place, set())
         if peer not in crowd and len(crowd) >= MAX_CROWD:
             raise WireRefusal("crowd", "too many peers in one place")
         crowd.add(peer)
@@ -260,15 +254,11 @@ class PeerRecordValidator:
 
     def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
         mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())
-        if mark in self._verified:
-            self._verified.move_to_end(mark)
-            return
-        message = signed_message(self.swarm, envelope.key, record, envelope.payload)
-        if not verify(envelope.public_key, envelope.signature, message):
-            raise WireRefusal("signature")
+        if mark not in self._verified:
+            message = signed_message(self.swarm, envelope.key, record, envelope.payload)
+            if not verify(envelope.public_key, envelope.signature, message):
+                raise WireRefusal("signature")
         self._verified[mark] = None
-        if len(self._verified) > VERIFIED:
-            self._verified.popitem(last=False)
 
 
 def _owner(subkey: bytes) -> str:

@@ -4,7 +4,8 @@ Everything is MessagePack. A *header* is small, signed, and lies in the DHT; the
 and pulled from the peer that signed. Verdicts and reference solutions have no field here: they are never sent.
 """
 
-from typing import Annotated, Literal
+from collections import OrderedDict
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +35,24 @@ GROUPS: Literal["h"] = "h"
 PROPOSALS: Literal["p"] = "p"
 FEEDBACK: Literal["f"] = "f"
 Kind = Literal["h", "p"]
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Newest(OrderedDict[Key, Value]):
+    """The `most` entries that were set last, oldest first."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._most:
+            self.popitem(last=False)
 
 
 class WireRefusal(WireError):

@@ -5,7 +5,7 @@ advice and no record: sent once, lost when the peer is not there, and bounded in
 """
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated
 
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
-from codezero.swarm.schema import MAX_BODY, Digest, WireRefusal
+from codezero.swarm.schema import MAX_BODY, Digest, Newest, WireRefusal
 from codezero.swarm.transport import UNANSWERED, Call, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import UNDECODABLE, body_digest, decode_feedback
@@ -34,7 +34,7 @@ class BodyServer:
     """The bodies this node announced, by digest."""
 
     def __init__(self, trust: PeerTrust) -> None:
-        self.bodies: OrderedDict[bytes, bytes] = OrderedDict()
+        self.bodies = Newest[bytes, bytes](KEPT_BODIES)
         self.counts: Counter[str] = Counter()
         self._trust = trust
 
@@ -42,8 +42,6 @@ class BodyServer:
         """Serve `body` until KEPT_BODIES newer ones came. Returns its digest."""
         digest = body_digest(body)
         self.bodies[digest] = body
-        while len(self.bodies) > KEPT_BODIES:
-            self.bodies.popitem(last=False)
         return digest
 
     def answer(self, call: Call, peer: str, request: bytes) -> bytes:
@@ -80,14 +78,11 @@ class FeedbackExchange:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._transport, self._trust, self._on_feedback = transport, trust, on_feedback
-        self._waiting: OrderedDict[str, bytes] = OrderedDict()
+        self._waiting = Newest[str, bytes](WAITING)
 
     def add(self, message: SendFeedback) -> None:
         """Queue the newest feedback for a peer; it replaces an older one that was not sent yet."""
         self._waiting[message.peer] = message.feedback
-        self._waiting.move_to_end(message.peer)
-        while len(self._waiting) > WAITING:
-            self._waiting.popitem(last=False)
 
     async def send(self) -> None:
         """Some of what waits, each peer called once and for SEND_SECONDS at most."""

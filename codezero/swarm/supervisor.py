@@ -10,13 +10,13 @@ import signal
 import threading
 import time
 from collections import Counter, deque
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
+from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
 from codezero.swarm.identity_lock import IdentityLock
 from codezero.swarm.messages import (
@@ -26,7 +26,6 @@ from codezero.swarm.messages import (
     Message,
     MessagePipe,
     NetworkReady,
-    NetworkSettings,
     OpenRound,
     Publish,
     ReceivedBody,
@@ -58,17 +57,18 @@ Arrived = TypeVar("Arrived", ReceivedBody, ReceivedFeedback)
 class NetworkProcess:
     """The trainer's side of the network process. `start` acts; everything else returns at once."""
 
-    def __init__(self, settings: NetworkSettings) -> None:
+    def __init__(self, settings: SwarmConfig, state: Path | None) -> None:
+        """`settings` as `network_settings` returns them. `state`: folder for what outlives the process; None: nothing
+        does."""
         self.counts: Counter[str] = Counter()
         self.neighbours = 0
         self.restarts = 0
         self.pid: int | None = None
         """Process id of the network process; None while there is none."""
-        self._settings, self._port = settings, settings.port
+        self._settings, self._port, self._state = settings, settings.port, state.resolve() if state else None
         self._bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
         self._feedback: deque[ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
-        state = Path(self._settings.state) if self._settings.state else None
-        self._identity_lock = IdentityLock(Path(self._settings.identity), state)
+        self._identity_lock = IdentityLock(Path(settings.identity), self._state)
         self._playing: OpenRound | None = None
         self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
         self._changed = threading.Condition()
@@ -156,8 +156,8 @@ class NetworkProcess:
         """One process, from its start to its end."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        settings = msgspec.msgpack.encode(msgspec.structs.replace(self._settings, port=self._port))
-        process = context.Process(target=run, args=(theirs, settings), name="swarm-network", daemon=True)
+        settings = replace(self._settings, port=self._port)
+        process = context.Process(target=run, args=(theirs, settings, self._state), name="swarm-network", daemon=True)
         process.start()
         theirs.close()
         self._attach(ours, process.pid)

@@ -9,7 +9,6 @@ import logging
 import math
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,8 +19,8 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.members import Members
-from codezero.swarm.network_status import PeerLine, replace_file
-from codezero.swarm.schema import Digest, PeerId
+from codezero.swarm.network_status import PeerLine, read_json, replace_file
+from codezero.swarm.schema import Digest, Newest, PeerId
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +40,7 @@ class Offence(StrEnum):
     FORGED = "forged"
     DIGEST = "false digest"
     MALFORMED = "malformed"
-    STALE = "stale"
     DUPLICATE = "duplicate"
-    REPLAY = "replay"
-    SLOW = "slow"
     SILENT = "silent"
     TIMEOUT = "timeout"
 
@@ -78,8 +74,6 @@ class Limits:
 Time = Annotated[float, Meta(ge=0, le=2**53)]
 """Seconds since 1970, so that a penalty fades while the node is down."""
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-Use = Literal["serving", "pulling"]
-"""What a peer asks of us, and what we ask of it."""
 
 
 class PeerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename={"seen": "heard"}):
@@ -98,7 +92,7 @@ class PeerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True,
     groups: Count = 0
     size: Count = 0
     failures: dict[Offence, Count] = {}
-    full: dict[Use, tuple[Time, Time]] = {}
+    full: dict[Literal["serving"], tuple[Time, Time]] = {}
     """When its allowances of requests and of bytes are full again; what is left of them follows."""
 
 
@@ -122,7 +116,7 @@ class PeerTrust:
     def __init__(self, member: Members, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
         self._member, self._clock, self._limits = member, clock, limits or Limits()
         self._records: dict[str, PeerRecord] = {}
-        self._used: OrderedDict[bytes, None] = OrderedDict()
+        self._used = Newest[bytes, None](min(self._limits.digests, MAX_DIGESTS))
 
     def refusal(self, peer: str) -> str:
         """Why `peer` is neither served nor pulled from, in words; empty when it may be dealt with."""
@@ -134,19 +128,19 @@ class PeerTrust:
         minutes = math.ceil((record.until - now) / 60)
         return f"quarantined for another {minutes} min: {record.cause} (quarantine number {record.quarantines})"
 
-    def spend(self, peer: str, requests: int = 1, size: int = 0, *, use: Use = "serving") -> bool:
+    def spend(self, peer: str, requests: int = 1, size: int = 0) -> bool:
         """Take requests and bytes (>= 0) of the peer's allowance. False: too little is left, or the peer is refused."""
         if self.refusal(peer):
             return False
         limits, now = self._limits, self._clock()
         record = self._remember(peer, now)
-        by_requests, by_bytes = record.full.get(use, (now, now))
+        by_requests, by_bytes = record.full.get("serving", (now, now))
         by_requests = _pay(by_requests, requests, limits.requests_per_second, limits.requests_burst, now)
         by_bytes = _pay(by_bytes, size, limits.bytes_per_second, limits.bytes_burst, now)
         if math.inf in (by_requests, by_bytes):
             return False
-        record.full[use] = by_requests, by_bytes
-        record.seen = now if use == "serving" else record.seen
+        record.full["serving"] = by_requests, by_bytes
+        record.seen = now
         return True
 
     def blame(self, peer: str, offence: Offence) -> None:
@@ -190,9 +184,6 @@ class PeerTrust:
         """
         first = digest not in self._used
         self._used[digest] = None
-        self._used.move_to_end(digest)
-        while len(self._used) > min(self._limits.digests, MAX_DIGESTS):
-            self._used.popitem(last=False)
         return first
 
     def report(self) -> list[PeerLine]:
@@ -211,7 +202,9 @@ class PeerTrust:
         One that is broken, too large or from the future becomes NAME.broken, and a warning says so.
         """
         try:
-            saved = _read(path, self._clock())
+            saved = read_json(path, Saved, MAX_FILE)
+            if saved.saved > self._clock() + CLOCK_ERROR:
+                raise ValueError("from the future; is the clock of this machine right?")
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:  # msgspec raises nothing but ValueError
@@ -221,7 +214,8 @@ class PeerTrust:
                 os.replace(path, aside)
             return
         self._records = {record.peer: record for record in saved.peers}
-        self._used = OrderedDict.fromkeys(saved.digests[-self._limits.digests :])
+        self._used.clear()
+        self._used.update(dict.fromkeys(saved.digests))
         while len(self._records) > self._limits.peers:
             self._forget_some(self._clock())
 
@@ -274,14 +268,3 @@ def _pay(full: float, cost: float, rate: float, burst: float, now: float) -> flo
     # Further ahead than an empty one: the clock was set back, and the peer must not be locked out until it catches up.
     full = (full if now < full <= empty else now) + cost / rate
     return full if full <= empty else math.inf
-
-
-def _read(path: Path, now: float) -> Saved:
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        raw = file.read(MAX_FILE + 1)
-    if len(raw) > MAX_FILE:
-        raise ValueError(f"larger than {MAX_FILE} bytes")
-    saved = msgspec.json.decode(raw, type=Saved)
-    if saved.saved > now + CLOCK_ERROR:
-        raise ValueError("from the future; is the clock of this machine right?")
-    return saved

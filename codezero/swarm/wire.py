@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from codezero.swarm.schema import (
     FEEDBACK,
@@ -40,6 +41,7 @@ from codezero.swarm.schema import (
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 Schema = TypeVar("Schema", bound=msgspec.Struct)
+Item = TypeVar("Item")
 ROUNDING = 1e-3
 """How far above zero arithmetic may leave a log-prob; it is sent as zero."""
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -50,7 +52,14 @@ def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int)
     """The body of 1..MAX_ITEMS groups of `peer`. The sender is held to the bounds too: raises WireRefusal."""
     if any(group.peer_id != peer for group in groups):
         raise WireRefusal("owner", "a node publishes only what it sampled")
-    wired = [_wire_group(group) for group in groups]
+    wired = [
+        WireGroup(
+            problem=_wire_problem(group.problem),
+            policy_step=group.policy_step,
+            completions=[_wire_completion(completion) for completion in group.completions],
+        )
+        for group in groups
+    ]
     return _deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
 
 
@@ -109,6 +118,32 @@ def decode_feedback(data: bytes) -> FeedbackBody:
     return _decode(data, FeedbackBody)
 
 
+def largest(
+    items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes], most: int = MAX_BODY
+) -> tuple[Sequence[Item], bytes]:
+    """The first of `items` that fit into one body of at most `most` bytes, and the body. Leaves out what cannot be sent
+    at all; returns nothing when not one item fits."""
+    while items:
+        try:
+            body = encode(items)
+        except WireRefusal:
+            sendable = [item for item in items if _encodes(item, encode)]
+            items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
+        else:
+            if len(body) <= most:
+                return items, body
+            items = items[: len(items) // 2]
+    return (), b""
+
+
+def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
+    try:
+        encode([item])
+    except WireRefusal:
+        return False
+    return True
+
+
 def own_offer(problem: Problem, proposer: str) -> Problem:
     """As its proposer keeps it itself: what it has confirmed, it believes."""
     own = claimed(problem, proposer)
@@ -117,16 +152,7 @@ def own_offer(problem: Problem, proposer: str) -> Problem:
 
 def claimed(problem: Problem, proposer: str) -> Problem:
     """The problem as a proposer's invention: its expected values are claims and its reference stays at home."""
-    return Problem(
-        id=problem.id,
-        question=problem.question,
-        tests=problem.tests,
-        entry_point=problem.entry_point,
-        source=Source.PROPOSER,
-        standing=Standing.CLAIMED,
-        level=problem.level,
-        proposer=proposer,
-    )
+    return replace(problem, source=Source.PROPOSER, standing=Standing.CLAIMED, reference=None, proposer=proposer)
 
 
 def encode_header(header: Header) -> bytes:
@@ -197,40 +223,15 @@ def _inflate(data: bytes) -> bytes:
 def _wire_problem(problem: Problem) -> WireProblem:
     if not re.fullmatch("[0-9a-f]{64}", problem.id):
         raise WireRefusal("problem", "an id is 64 hex digits")
-    return WireProblem(
-        id=bytes.fromhex(problem.id),
-        question=problem.question,
-        tests=list(problem.tests),
-        entry_point=problem.entry_point,
-        source=problem.source,
-        standing=problem.standing,
-        level=problem.level,
-        proposer=problem.proposer,
-    )
+    fields = {name: getattr(problem, name) for name in WireProblem.__struct_fields__}
+    return WireProblem(**fields | {"id": bytes.fromhex(problem.id), "tests": list(problem.tests)})
 
 
 def _problem(wire: WireProblem) -> Problem:
     _check_text(wire.question, *wire.tests)
     if wire.id.hex() != problem_id(wire.question, wire.tests):
         raise WireRefusal("problem", "the id is not that of the question and tests")
-    return Problem(
-        id=wire.id.hex(),
-        question=wire.question,
-        tests=tuple(wire.tests),
-        entry_point=wire.entry_point,
-        source=wire.source,
-        standing=wire.standing,
-        level=wire.level,
-        proposer=wire.proposer,
-    )
-
-
-def _wire_group(group: RolloutGroup) -> WireGroup:
-    return WireGroup(
-        problem=_wire_problem(group.problem),
-        policy_step=group.policy_step,
-        completions=[_wire_completion(completion) for completion in group.completions],
-    )
+    return Problem(**structs.asdict(wire) | {"id": wire.id.hex(), "tests": tuple(wire.tests)})
 
 
 def _wire_completion(completion: Completion) -> WireCompletion:

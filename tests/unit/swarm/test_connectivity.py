@@ -136,7 +136,7 @@ def test_a_port_that_nobody_listens_on_is_told_from_one_that_is_open() -> None:
 )
 def test_what_cannot_be_used_is_named_before_anything_starts(settings: dict[str, object], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        network_settings(SwarmConfig(**settings), None)  # pyright: ignore[reportArgumentType]
+        network_settings(SwarmConfig(**settings))  # pyright: ignore[reportArgumentType]
 
 
 def status(**change: object) -> NetworkStatus:

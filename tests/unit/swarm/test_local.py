@@ -8,7 +8,7 @@ import pytest
 from builders.swarm import fast_identity, group, problem, scored
 from simulation.hub import HubSwarm, LocalHub
 
-from codezero.swarm.proposals import PROPOSALS_KEPT, LocalSwarm, Proposals
+from codezero.swarm.proposals import PROPOSALS_KEPT, LocalSwarm, ProposalStore
 from codezero.types import Source, Standing
 
 A, B, C = (fast_identity().peer_id for _ in range(3))
@@ -91,7 +91,7 @@ def test_who_left_is_sent_nothing() -> None:
 
 
 def test_offers_stay_bounded() -> None:
-    offers = Proposals()
+    offers = ProposalStore(B)
     offers.keep(replace(problem(f"question {number}"), proposer=A) for number in range(PROPOSALS_KEPT + 9))
     assert len(offers.newest_first()) == PROPOSALS_KEPT
     assert offers.newest_first()[-1].question == "question 9"

@@ -77,23 +77,23 @@ def test_an_empty_list_admits_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "fault"),
+    "line",
     [
-        (f"/ip4/10.0.0.1/tcp/38331/p2p/{ALICE}", "write only what follows /p2p/"),
-        (f"{ALICE} {BOB}", "one peer id a line"),
-        ("12D3KooW0000000000000000000000000000000000000000", "not base58"),
-        (CAROL[:-1], "missing, added or mistyped"),
-        (ALICE[:-1], "missing, added or mistyped"),
-        (ALICE + "1", "missing, added or mistyped"),
-        ("11", "it has 2 characters"),
-        ("z" * 100_000, "it has 100000 characters"),
-        (base58.b58encode(b"\x12\x14" + bytes(32)).decode(), "missing, added or mistyped"),
-        (base58.b58encode(b"\x00\x2b" + bytes(43)).decode(), "missing, added or mistyped"),
+        f"/ip4/10.0.0.1/tcp/38331/p2p/{ALICE}",
+        f"{ALICE} {BOB}",
+        "12D3KooW0000000000000000000000000000000000000000",
+        CAROL[:-1],
+        ALICE[:-1],
+        ALICE + "1",
+        "11",
+        "z" * 100_000,
+        base58.b58encode(b"\x12\x14" + bytes(32)).decode(),
+        base58.b58encode(b"\x00\x2b" + bytes(43)).decode(),
     ],
 )
-def test_a_bad_line_is_named_by_file_number_and_fault(tmp_path: Path, line: str, fault: str) -> None:
+def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path, line: str) -> None:
     message = complaint(listing(tmp_path, f"# first\n{BOB}\n{line}\n"))
-    assert message.startswith(f"{tmp_path / 'peers.txt'}, line 3: ") and fault in message
+    assert message.startswith(f"{tmp_path / 'peers.txt'}, line 3: ") and "is no peer id" in message
     assert len(message) < len(str(tmp_path)) + 250
 
 
@@ -190,4 +190,4 @@ def test_any_bytes_are_a_list_or_one_clear_error(tmp_path_factory: pytest.TempPa
 
 @given(st.binary(min_size=32, max_size=400))
 def test_every_peer_id_that_a_key_has_may_be_named(key: bytes) -> None:
-    assert members._fault(peer_id_of(key)) == "" and open_to_all()(peer_id_of(key))
+    assert members._is_peer_id(peer_id_of(key)) and open_to_all()(peer_id_of(key))

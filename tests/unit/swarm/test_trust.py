@@ -27,7 +27,7 @@ from codezero.swarm.trust import MAX_DIGESTS, MAX_FILE, MAX_PEERS, Limits, Offen
 NOW = 1_700_000_000.0
 LIMITS = Limits()
 HEAVY = [Offence.FORGED, Offence.DIGEST, Offence.MALFORMED]
-LIGHT = [Offence.STALE, Offence.DUPLICATE, Offence.REPLAY, Offence.SLOW, Offence.SILENT]
+LIGHT = [Offence.DUPLICATE, Offence.SILENT]
 
 
 def peer(number: int) -> str:
@@ -89,12 +89,11 @@ def test_bytes_are_limited_as_well_as_requests() -> None:
     assert made.spend(MALLORY, size=int(LIMITS.bytes_per_second))
 
 
-@pytest.mark.parametrize("use", ["serving", "pulling"])
-def test_an_honest_peer_pulls_32_of_the_largest_bodies_at_once(use: trust.Use) -> None:
+def test_an_honest_peer_pulls_32_of_the_largest_bodies_at_once() -> None:
     made, _ = node()
     chunks = MAX_ITEMS * MAX_BODY // CHUNK
-    assert all(made.spend(ALICE, size=CHUNK, use=use) for _ in range(chunks))
-    assert all(made.spend(ALICE, use=use) for _ in range(3 * chunks))  # each asked for again, in vain
+    assert all(made.spend(ALICE, size=CHUNK) for _ in range(chunks))
+    assert all(made.spend(ALICE) for _ in range(3 * chunks))  # each asked for again, in vain
 
 
 def test_a_refused_request_takes_nothing() -> None:
@@ -105,10 +104,10 @@ def test_a_refused_request_takes_nothing() -> None:
     assert made.spend(ALICE, requests=int(LIMITS.requests_burst), size=int(LIMITS.bytes_burst))
 
 
-def test_allowances_are_each_peers_own_and_each_uses_own() -> None:
+def test_allowances_are_each_peers_own() -> None:
     made, _ = node()
     assert made.spend(MALLORY, requests=256) and not made.spend(MALLORY)
-    assert made.spend(ALICE) and made.spend(MALLORY, use="pulling")
+    assert made.spend(ALICE)
 
 
 def test_waiting_buys_no_more_than_one_burst() -> None:
@@ -150,7 +149,7 @@ def test_a_few_heavy_offences_are_a_quarantine(offence: Offence) -> None:
     for _ in range(2):
         made.blame(MALLORY, offence)
     assert f"for another 2 min: {offence} (" in made.refusal(MALLORY)
-    assert not made.spend(MALLORY) and not made.spend(MALLORY, use="pulling")
+    assert not made.spend(MALLORY)
 
 
 @pytest.mark.parametrize("offence", LIGHT)
@@ -167,7 +166,7 @@ def test_one_light_offence_a_round_is_lived_with_when_bodies_come() -> None:
     made, clock = node()
     for _ in range(1000):
         clock.now += 60
-        made.blame(ALICE, Offence.SLOW)
+        made.blame(ALICE, Offence.SILENT)
         made.praise(ALICE)
         assert made.refusal(ALICE) == ""
 
@@ -239,7 +238,7 @@ def test_a_peer_that_served_its_time_needs_a_new_offence_to_go_back() -> None:
     made, clock = node()
     cheat(made)
     clock.now += LIMITS.quarantine_seconds
-    made.blame(MALLORY, Offence.STALE)
+    made.blame(MALLORY, Offence.DUPLICATE)
     assert made.refusal(MALLORY) == "" and seen(made).penalty < LIMITS.threshold
 
 
@@ -249,7 +248,7 @@ def test_a_penalty_halves_in_a_half_life() -> None:
     before = seen(made).penalty
     clock.now += LIMITS.half_life_seconds
     assert seen(made).penalty == pytest.approx(before / 2)
-    made.blame(MALLORY, Offence.STALE)
+    made.blame(MALLORY, Offence.DUPLICATE)
     assert seen(made).penalty == pytest.approx(before / 2 + 1)
 
 
@@ -290,7 +289,7 @@ def test_praise_does_not_shorten_a_quarantine() -> None:
 def test_a_refused_peer_has_the_least_chance_and_an_unknown_one_a_full_one() -> None:
     made, _ = node()
     for _ in range(9):
-        made.blame(BOB, Offence.STALE)
+        made.blame(BOB, Offence.DUPLICATE)
     cheat(made)
     assert 0 < made.chance(MALLORY) < made.chance(BOB) < made.chance(ALICE) == 1.0
 
@@ -437,7 +436,7 @@ def test_limits_beyond_what_a_file_holds_are_cut_to_it(monkeypatch: pytest.Monke
 
 
 ACTIONS = st.tuples(
-    st.sampled_from(["spend", "pull", "blame", "praise", "use"]),
+    st.sampled_from(["spend", "blame", "praise", "use"]),
     st.integers(0, 12),
     st.sampled_from(list(Offence)),
     st.floats(-100, 5000),
@@ -449,8 +448,6 @@ def play(made: PeerTrust, clock: Clock, action: tuple[str, int, Offence, float])
     clock.now += pause
     if name == "spend":
         made.spend(peer(number), number, number * 1000)
-    elif name == "pull":
-        made.spend(peer(number), use="pulling")
     elif name == "blame":
         made.blame(peer(number), offence)
     elif name == "praise":
@@ -499,10 +496,10 @@ def test_the_report_says_what_a_peer_did() -> None:
 
 def test_a_report_is_not_the_memory_itself() -> None:
     made, _ = node()
-    made.blame(MALLORY, Offence.STALE)
+    made.blame(MALLORY, Offence.DUPLICATE)
     before = made.report()
-    made.blame(MALLORY, Offence.STALE)
-    assert before[0].failures == {Offence.STALE: 1}
+    made.blame(MALLORY, Offence.DUPLICATE)
+    assert before[0].failures == {Offence.DUPLICATE: 1}
 
 
 def test_a_timeout_is_not_hearing_from_a_peer() -> None:
@@ -510,12 +507,11 @@ def test_a_timeout_is_not_hearing_from_a_peer() -> None:
     made.praise(ALICE)
     clock.now += 50
     made.blame(ALICE, Offence.TIMEOUT)
-    made.spend(ALICE, use="pulling")
     assert seen(made, ALICE).heard_seconds_ago == 50
     made.spend(ALICE)
     assert seen(made, ALICE).heard_seconds_ago == 0
     clock.now += 50
-    made.blame(ALICE, Offence.STALE)
+    made.blame(ALICE, Offence.DUPLICATE)
     assert seen(made, ALICE).heard_seconds_ago == 0
 
 
@@ -680,7 +676,7 @@ def test_what_is_no_file_does_not_hang_or_stop_the_node(tmp_path: Path, caplog: 
 
 def test_a_full_memory_fits_into_the_file() -> None:
     count, late = 2**53 - 1, NOW + 0.1234567
-    failures, full = dict.fromkeys(Offence, count), {"serving": (late, late), "pulling": (late, late)}
+    failures, full = dict.fromkeys(Offence, count), {"serving": (late, late)}
     numbers = (late, late, 19.999999999999996, late, Offence.DIGEST, count, count, count, count)
     record = PeerRecord("1" * 64, *numbers, failures, full)
     one, digest = len(msgspec.json.encode(record)) + 1, len(msgspec.json.encode(b"a" * 32)) + 1
