@@ -127,7 +127,7 @@ def largest(
         try:
             body = encode(items)
         except WireRefusal:
-            sendable = [item for item in items if _encodes(item, encode)]
+            sendable: list[Item] = [item for item in items if _encodes(item, encode)]
             items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
         else:
             if len(body) <= most:
@@ -223,15 +223,17 @@ def _inflate(data: bytes) -> bytes:
 def _wire_problem(problem: Problem) -> WireProblem:
     if not re.fullmatch("[0-9a-f]{64}", problem.id):
         raise WireRefusal("problem", "an id is 64 hex digits")
-    fields = {name: getattr(problem, name) for name in WireProblem.__struct_fields__}
-    return WireProblem(**fields | {"id": bytes.fromhex(problem.id), "tests": list(problem.tests)})
+    fields: dict[str, Any] = {name: getattr(problem, name) for name in WireProblem.__struct_fields__}
+    fields |= {"id": bytes.fromhex(problem.id), "tests": list(problem.tests)}
+    return WireProblem(**fields)
 
 
 def _problem(wire: WireProblem) -> Problem:
     _check_text(wire.question, *wire.tests)
     if wire.id.hex() != problem_id(wire.question, wire.tests):
         raise WireRefusal("problem", "the id is not that of the question and tests")
-    return Problem(**structs.asdict(wire) | {"id": wire.id.hex(), "tests": tuple(wire.tests)})
+    fields: dict[str, Any] = structs.asdict(wire) | {"id": wire.id.hex(), "tests": tuple(wire.tests)}
+    return Problem(**fields)
 
 
 def _wire_completion(completion: Completion) -> WireCompletion:
