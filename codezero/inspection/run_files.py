@@ -34,6 +34,8 @@ from codezero.swarm.network_status import read_status as read_network
 from codezero.system.pidfile import ProcessReport, read_process, supervisor_words
 
 UNKNOWN = "unknown"
+MAX_BYTES = 256 << 20
+"""Of the metrics, that are read at first; some 2 s."""
 MAX_TEXT = 512
 """Characters of a text that comes from the chain."""
 MAX_LIST = 32
@@ -43,10 +45,10 @@ MAX_LIST = 32
 class RunFiles:
     """The files of one run, followed as they grow. For one thread at a time.
 
-    budget: bytes of the metrics that the first read covers, from their beginning and their end. None: all.
+    budget: bytes of the metrics that the first read covers, from their beginning and their end.
     """
 
-    def __init__(self, folder: Path, *, budget: int | None = None) -> None:
+    def __init__(self, folder: Path, *, budget: int = MAX_BYTES) -> None:
         self.folder = folder
         self.fold = Fold()
         """Of the metrics; these and what follows are as the newest `view` read them."""
@@ -55,10 +57,6 @@ class RunFiles:
         self.stand_ins = ""
         """What stands in for sources of problems, and why; empty: nothing."""
         self._history = History(folder, budget=budget)
-
-    def unread(self) -> int:
-        """Bytes of the metrics that the next `view` will read."""
-        return self._history.unread()
 
     def view(self, key: str) -> RunView:
         """As the page shows it. key: the run's name in the API. Raises UnreadableError."""

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 
 from aiohttp import web
 
+from codezero.errors import HttpRefusal
+
 Answer = TypeVar("Answer")
 MAX_QUESTIONS = 64
 """Whose answers are held at one time; the oldest is let go."""
@@ -27,25 +29,23 @@ class Shared:
 
     async def get(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> Answer:
         """Raises what `read` raises; a failure is forgotten at once. One asker who leaves disturbs no other."""
-        task = self._reads.get(question)
-        if task is None:
-            task = self._begin(question, read)
-        return cast(Answer, await asyncio.shield(task))
+        return cast(Answer, await asyncio.shield(self._reads.get(question) or self._begin(question, read)))
 
     def _begin(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> asyncio.Future[Any]:
         while len(self._reads) >= MAX_QUESTIONS:
             del self._reads[next(iter(self._reads))]
         task = self._reads[question] = asyncio.ensure_future(read())
-        task.add_done_callback(lambda done: self._keep(question, done))
+
+        def keep(_: asyncio.Future[Any]) -> None:
+            failed = task.cancelled() or task.exception() is not None
+            asyncio.get_running_loop().call_later(0.0 if failed else self._seconds, forget)
+
+        def forget() -> None:
+            if self._reads.get(question) is task:
+                del self._reads[question]
+
+        task.add_done_callback(keep)
         return task
-
-    def _keep(self, question: Hashable, done: asyncio.Future[Any]) -> None:
-        failed = done.cancelled() or done.exception() is not None
-        asyncio.get_running_loop().call_later(0.0 if failed else self._seconds, self._forget, question, done)
-
-    def _forget(self, question: Hashable, done: asyncio.Future[Any]) -> None:
-        if self._reads.get(question) is done:
-            del self._reads[question]
 
 
 MAX_STREAMS = 16
@@ -64,24 +64,22 @@ class Streams:
         self._open = 0
         self._closing = asyncio.Event()
 
-    @property
-    def full(self) -> bool:
-        return self._open >= MAX_STREAMS
-
     def close(self) -> None:
         """All come to their end now."""
         self._closing.set()
 
-    async def serve(self, request: web.Request, read: Callable[[], Awaitable[bytes | None]]) -> web.StreamResponse:
-        """Tell what `read` gives whenever it has changed, until the reader leaves, `close`, or there is nothing more.
+    async def serve(self, request: web.Request, read: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
+        """Send what `read` gives whenever it has changed, until the page leaves or `close`.
 
-        Raises what `read` raises.
+        Raises HttpRefusal when there are MAX_STREAMS, and what `read` raises.
         """
+        if self._open >= MAX_STREAMS:
+            raise HttpRefusal(503, "too many pages are open; close some of them", retry_after=15)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         self._open += 1
         try:
             await response.prepare(request)
-            await self._tell(request, response, read)
+            await self._send(request, response, read)
         except ConnectionResetError:
             pass  # the reader left
         except TimeoutError:
@@ -91,14 +89,12 @@ class Streams:
             self._open -= 1
         return response
 
-    async def _tell(
-        self, request: web.Request, response: web.StreamResponse, read: Callable[[], Awaitable[bytes | None]]
+    async def _send(
+        self, request: web.Request, response: web.StreamResponse, read: Callable[[], Awaitable[bytes]]
     ) -> None:
         sent, sent_at = b"", time.monotonic()
         while not self._closing.is_set() and request.transport is not None and not request.transport.is_closing():
             now = await read()
-            if now is None:
-                return
             silent = time.monotonic() - sent_at >= self._silence
             if now != sent or silent:
                 line = b": nothing new\n\n" if now == sent else b"event: view\ndata: " + now + b"\n\n"

@@ -234,10 +234,6 @@ class History:
         self._tail = Tail(folder / FILE_NAME, budget=budget)
         self.fold = Fold()
 
-    def unread(self) -> int:
-        """Bytes that the next `read` will read."""
-        return self._tail.unread()
-
     def read(self) -> Fold:
         """Fold all rows so far. Raises OSError."""
         anew, lines = self._tail.look()

@@ -18,6 +18,9 @@ from rich.text import Text
 
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
+from codezero.monitor.run_state import MAX_WHOLE
+from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
+from codezero.monitor.run_types import BoardLine, Leaderboard
 from codezero.monitor.text import clean, readable_name
 from codezero.system.files import write_atomic
 from codezero.wiring.chain import chain_place
@@ -95,6 +98,25 @@ def print_board(board: PointsBoard, most: int = 50) -> None:
 
 def ranked(board: PointsBoard) -> list[tuple[str, PeerPoints]]:
     return sorted(board.peers.items(), key=lambda entry: (-entry[1].points, -entry[1].votes, entry[0]))
+
+
+def board_page(board: PointsBoard) -> Leaderboard:
+    """As the page shows it, without an own peer. A claim beyond MAX_WHOLE is shown as that."""
+    lines = [
+        BoardLine(
+            peer_id=peer,
+            name=readable_name(peer),
+            owner=score.owner,
+            points=max(-MAX_WHOLE, min(score.points, MAX_WHOLE)),
+            rounds=score.rounds,
+            votes=score.votes,
+            last_round=min(score.last_round, MAX_WHOLE),
+            own=False,
+        )
+        for peer, score in ranked(board)[:MAX_SHOWN]
+    ]
+    current = min(board.round, MAX_WHOLE)
+    return Leaderboard(chain_id=board.chain_id, contract=board.contract, round=current, peers=lines, problem="")
 
 
 def _count(board: PointsBoard, name: str, values: Mapping[str, Any]) -> None:

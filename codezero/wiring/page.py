@@ -25,7 +25,7 @@ from codezero.monitor.api import DataApi
 from codezero.monitor.reader import RunReader
 from codezero.system.signals import Stop, end_with_parent
 from codezero.wiring.chain import connect, is_ephemeral, open_wallet, usual_recursion_limit
-from codezero.wiring.leaderboard import read_board
+from codezero.wiring.leaderboard import board_page, read_board
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -93,7 +93,11 @@ async def _serve(
 def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contextlib.ExitStack) -> "web.Application":
     """The whole server; what holds a connection is closed by `stack`."""
     base = Path(config.run.directory)
-    reader = RunReader(run or base, RunFiles, lambda: read_board(config.chain, base, lambda _: None))
+    reader = RunReader(
+        run or base,
+        lambda folder: RunFiles(folder).view,
+        lambda: board_page(read_board(config.chain, base, lambda _: None)),
+    )
     data = DataApi(reader)
     legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
     gateway = ContractGateway(lambda: connect(config.chain, stack, NodeWallet(config, login)))

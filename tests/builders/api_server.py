@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from builders.monitor import PEER, exam_row, group, row
 
-from codezero.errors import ChainError
+from codezero.errors import ChainError, HttpRefusal
 from codezero.inspection.run_files import RunFiles
+from codezero.login.guard import error as refused
 from codezero.monitor.api import DataApi
 from codezero.monitor.api_streams import Streams
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.reader import ChainStandings, RunReader
+from codezero.monitor.reader import RunReader
+from codezero.monitor.run_types import Leaderboard
 from codezero.types import Metrics
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -59,7 +62,7 @@ def played(folder: Path, upto: int = 20, *texts: str) -> RunMonitor:
     return made
 
 
-def no_chain() -> ChainStandings:
+def no_chain() -> Leaderboard:
     raise ChainError("there is no chain here")
 
 
@@ -99,9 +102,19 @@ class Served:
             connection.close()
 
 
+@web.middleware
+async def answer_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """As the login's guard does it."""
+    try:
+        return await handler(request)
+    except HttpRefusal as refusal:
+        headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
+        return refused(refusal.status, refusal.text, **headers)
+
+
 @contextlib.contextmanager
 def served(
-    base: Path, *, board: Callable[[], ChainStandings] = no_chain, pause: float = 0.05, silence: float = 15.0
+    base: Path, *, board: Callable[[], Leaderboard] = no_chain, pause: float = 0.05, silence: float = 15.0
 ) -> Generator[Served]:
     """While this lasts; `stop` ends it earlier."""
     loop = asyncio.new_event_loop()
@@ -109,8 +122,9 @@ def served(
     thread.start()
 
     async def start() -> tuple[web.AppRunner, int]:
-        api = DataApi(RunReader(base, RunFiles, board), streams=Streams(pause=pause, silence=silence))
-        app = web.Application()
+        reader = RunReader(base, lambda folder: RunFiles(folder).view, board)
+        api = DataApi(reader, streams=Streams(pause=pause, silence=silence))
+        app = web.Application(middlewares=[answer_refusals])
         app.add_routes([*api.data, *api.probes])
         api.end_with(app)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)

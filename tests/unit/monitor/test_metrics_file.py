@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from builders.monitor import exam_row, row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.inspection.run_files import RunFiles
-from codezero.monitor import reader
 from codezero.monitor import run_state as history
 from codezero.monitor.metrics_file import CHUNK, FILE_NAME, MAX_LINE, MetricsFile, Tail
-from codezero.monitor.run_state import Fold, History
+from codezero.monitor.run_state import History
 from codezero.monitor.run_types import MAX_POINTS
 from codezero.monitor.series import Averaged, Thinned
 
@@ -215,24 +212,3 @@ def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) ->
     iteration, points, memory = map(int, done.stdout.split())
     assert iteration == 200_000 and MAX_POINTS // 2 <= points <= MAX_POINTS
     assert size > 150 << 20 and memory < 32 << 20
-
-
-def test_a_long_run_is_shown_before_all_of_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "GLANCE", 40_000)
-    monkeypatch.setattr(reader, "PATIENCE", 0.0)
-    write(tmp_path, *rows(1, 2_000))
-    may_go_on, read = threading.Event(), History.read
-
-    def slowly(self: History) -> Fold:
-        assert self._tail._budget is not None or may_go_on.wait(60)
-        return read(self)
-
-    monkeypatch.setattr(History, "read", slowly)
-    followed = reader.Followed(tmp_path, RunFiles)
-    glance = followed.view("one")
-    assert glance.iteration == 2_000 and glance.rounds[0].number == 200
-    may_go_on.set()
-    assert followed._caught_up.wait(60)
-    whole = followed.view("one")
-    assert [played.iterations for played in whole.rounds[1:]] == [10] * 39
-    assert whole.series["reward"] != glance.series["reward"]
