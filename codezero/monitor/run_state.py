@@ -1,20 +1,21 @@
 """The one fold of `metrics.jsonl` that all views of a run show. Its size is fixed, however long the run.
 
-The first read covers the whole file, later ones only what was appended. It starts over when the file was replaced, as
-by a run that resumes from a checkpoint.
+A read covers what was appended since the last one. The fold starts over when the file was replaced, as by a run that
+resumes from a checkpoint.
 """
 
+import contextlib
 import re
 import statistics
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, cast
 
 import msgspec
 
-from codezero.monitor.metrics_file import FILE_NAME, Tail, number, parse
+from codezero.monitor.metrics_file import FILE_NAME, MAX_BYTES, UNUSABLE, Tail, number, parse
 from codezero.monitor.run_types import MAX_EXAMS, MAX_ROUNDS, ExamResult
 from codezero.monitor.series import Averaged, Thinned
 from codezero.monitor.text import clean
@@ -38,8 +39,12 @@ CURVES = {
 """Name in the page's view, and key in a row."""
 UNAVAILABLE = "judge/unavailable_share"
 AVERAGED = CURVES | {"seconds": "seconds", "tokens": "tokens/sampled_per_second"}
-NUMBERS = AVERAGED | {"time": "time", "average": "eval/average_at_8", "unavailable": UNAVAILABLE}
-TEXTS = {"source": "eval/source", "alarm": "judge/alarm"}
+NAMES = AVERAGED | {
+    "average": "eval/average_at_8",
+    "source": "eval/source",
+    "unavailable": UNAVAILABLE,
+    "alarm": "judge/alarm",
+}
 AVERAGE_KEY = re.compile(r"eval/average_at_(\d{1,4})")
 TOLERATED = "tolerated/"
 JUDGED, USED = "swarm/external_judged/", "swarm/external_used/"
@@ -56,36 +61,24 @@ SILENT_SHARE = 0.999
 SILENT = "the judge does not answer: nothing is learned until it does"
 
 
-class MetricsRow(msgspec.Struct, frozen=True, gc=False, rename=NUMBERS | TEXTS):
-    """What is decoded of every row. Leaving out the rest halves the time."""
+class NamedFields(msgspec.Struct, frozen=True, gc=False, rename=NAMES):
+    """What the fold reads of a row by name."""
 
     iteration: Whole
     time: float | None = None
     round: Whole | None = None
     seconds: float | None = None
-    tokens: float | None = None
     reward: float | None = None
-    loss: float | None = None
-    entropy: float | None = None
-    zero_spread_share: float | None = None
-    level: float | None = None
-    judge_auroc: float | None = None
-    judge_false_positive_share: float | None = None
     unavailable: float | msgspec.UnsetType | None = msgspec.UNSET
     alarm: str | None = None
-    peers: float | None = None
-    external_share: float | None = None
-    wrong_value_share: float | None = None
-    success_1: float | None = None
-    success_2: float | None = None
-    success_3: float | None = None
-    success_4: float | None = None
-    success_5: float | None = None
     source: str | None = None
     average: float | None = None
 
 
-_decoder = msgspec.json.Decoder(MetricsRow)
+_curves = [(name, float | None, None) for name in AVERAGED if name not in NamedFields.__struct_fields__]
+_row = msgspec.defstruct("MetricsRow", _curves, bases=(NamedFields,), frozen=True, gc=False, rename=NAMES)
+_decoder = msgspec.json.Decoder(cast("type[NamedFields]", _row))
+"""Of the named fields and the curves. Leaving out the rest of a row halves the time."""
 
 
 @dataclass(slots=True)
@@ -134,9 +127,8 @@ class Fold:
         """Add rows as they were written. Lines that are no row are skipped."""
         newest: deque[bytes] = deque(maxlen=RECENT)
         for line in lines:
-            row = _row(line)
-            if row is not None:
-                self._add(row, line)
+            with contextlib.suppress(*UNUSABLE):
+                self._add(_decoder.decode(line), line)
                 newest.append(line)
         self.recent.extend(parse(line) or {} for line in newest)
         return self
@@ -147,7 +139,7 @@ class Fold:
 
     @property
     def last(self) -> Metrics:
-        """The last row; empty when there is none."""
+        """Empty when there is none."""
         return self.recent[-1] if self.recent else {}
 
     @property
@@ -166,16 +158,13 @@ class Fold:
         """What is wrong with the judge now; empty when nothing is."""
         return judge_trouble(number(self.judge, UNAVAILABLE), str(self.judge.get("judge/alarm") or ""))
 
-    def _add(self, row: MetricsRow, line: bytes) -> None:
+    def _add(self, row: NamedFields, line: bytes) -> None:
         """line: the row as it was written."""
         for name, curve in self.series.items():
-            value = getattr(row, name)
-            if value is not None:
+            if (value := getattr(row, name)) is not None:
                 curve.add(row.iteration, value)
-        if row.source is not None or row.average is not None:
-            exam = read_exam(parse(line) or {})
-            if exam is not None:
-                self.exams.add(exam)
+        if (row.source is not None or row.average is not None) and (exam := read_exam(parse(line) or {})) is not None:
+            self.exams.add(exam)
         if row.iteration > 0 and row.round is not None:
             self._play(row, row.round)
         if row.unavailable is not msgspec.UNSET:
@@ -190,19 +179,14 @@ class Fold:
 
     def _survive(self, row: Metrics) -> None:
         """A counter that falls belongs to a new process."""
-        counters = {
-            key.removeprefix(TOLERATED): int(value)
-            for key in row
-            if key.startswith(TOLERATED) and (value := number(row, key)) is not None
-        }
+        counters = {key.removeprefix(TOLERATED): whole(row, key) or 0 for key in row if key.startswith(TOLERATED)}
         for name, times in counters.items():
             before = self._counters.get(name, 0)
-            new = times - before if times >= before else times
-            if new:
+            if new := times - before if times >= before else times:
                 self.survived[name] = self.survived.get(name, 0) + new
         self._counters = counters
 
-    def _play(self, row: MetricsRow, round_number: int) -> None:
+    def _play(self, row: NamedFields, round_number: int) -> None:
         played = self.rounds.get(round_number)
         if played is None:
             began = max(0.0, (row.time or 0.0) - (row.seconds or 0.0))
@@ -229,7 +213,7 @@ class Fold:
 class History:
     """The fold of one run's file, brought up to date by `read`. For one thread at a time."""
 
-    def __init__(self, folder: Path, *, budget: int | None = None) -> None:
+    def __init__(self, folder: Path, *, budget: int = MAX_BYTES) -> None:
         """budget: bytes of a longer file that the first read covers, half from its beginning, half from its end."""
         self._tail = Tail(folder / FILE_NAME, budget=budget)
         self.fold = Fold()
@@ -279,17 +263,3 @@ def read_exam(row: Metrics) -> ExamResult | None:
         false_positive_share=number(row, "judge/false_positive_share"),
         false_negative_share=number(row, "judge/false_negative_share"),
     )
-
-
-def _row(line: bytes) -> MetricsRow | None:
-    """None for what is no row. A run's own rows take the fast way; of others, whatever can be used is taken."""
-    try:
-        return _decoder.decode(line)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        row = parse(line) or {}
-    iteration = whole(row, "iteration")
-    if iteration is None:
-        return None
-    numbers = {key: number(row, key) for key in NUMBERS.values() if key in row}
-    texts = {key: value for key in TEXTS.values() if isinstance(value := row.get(key), str)}
-    return msgspec.convert(numbers | texts | {"iteration": iteration, "round": whole(row, "round")}, MetricsRow)
