@@ -108,7 +108,7 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
     from codezero.settings import compose
 
     config = compose(["network=peer", *options.overrides])
-    from codezero.monitor.plain import print_flushed
+    from codezero.monitor.text import print_flushed
     from codezero.swarm.identity import Identity
     from codezero.swarm.messages import network_settings
     from codezero.swarm.supervisor import NetworkProcess
@@ -134,8 +134,7 @@ def _watch(network: "NetworkProcess", stop: "Stop") -> None:
     """A line a minute, and one when the network process died."""
     import time
 
-    from codezero.monitor.plain import print_flushed
-    from codezero.monitor.text import count
+    from codezero.monitor.text import count, print_flushed
 
     printed = -LINE_SECONDS
     while not stop:

@@ -20,12 +20,11 @@ from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 from codezero.inspection.run_files import UNKNOWN, RunFiles
 from codezero.monitor.health import health
-from codezero.monitor.plain import print_flushed
 from codezero.monitor.reader import find_runs
 from codezero.monitor.run_state import SILENT
 from codezero.monitor.summaries import proposal_lines
 from codezero.monitor.terminal import terminal_console
-from codezero.monitor.text import clean, count, duration, measured, readable_name
+from codezero.monitor.text import clean, count, duration, measured, print_flushed, readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.system.files import full
 from codezero.system.signals import Stop

@@ -7,18 +7,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
+
+from rich.console import Console
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
-from codezero.monitor.metrics_file import FILE_NAME, MAX_BYTES, MetricsFile
-from codezero.monitor.plain import PlainView, print_flushed
+from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import History
 from codezero.monitor.sinks import BackgroundSink, close_all
-from codezero.monitor.summaries import RunState
+from codezero.monitor.summaries import PlainView, RunState
 from codezero.monitor.terminal import LiveView, save_picture, terminal_console
-from codezero.monitor.text import readable_name
+from codezero.monitor.text import print_flushed, readable_name
 from codezero.system.pidfile import write_process
 from codezero.types import Metrics, ScoredGroup
 
@@ -35,30 +36,16 @@ MAX_FACT = 300
 """Characters of a fact in it."""
 
 
-class RunDisplay(Protocol):
-    def show(self, state: RunState) -> None: ...
-
-    def busy(self, state: RunState) -> None: ...
-
-    def say(self, line: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def no_view() -> PlainView:
-    """`monitor.view=off`: lines that go nowhere."""
-    return PlainView(lambda _: None)
-
-
-def choose_view(view: str) -> RunDisplay:
-    """auto: live on a terminal that can redraw, plain lines elsewhere."""
+def choose_view(view: str) -> LiveView | PlainView:
+    """auto: live on a terminal that can redraw, plain lines elsewhere. off: lines that go nowhere."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
     if view == "off":
-        return no_view()
+        return PlainView(lambda _: None)
     console = terminal_console()
-    return LiveView(console) if view == "live" or (view == "auto" and console is not None) else PlainView()
+    live = view == "live" or (view == "auto" and console is not None)
+    return LiveView(console or Console()) if live else PlainView()
 
 
 class RunMonitor:
@@ -78,19 +65,17 @@ class RunMonitor:
 
         sinks: where rows go besides metrics.jsonl.
         """
-        self.folder = folder
-        self.view_kind = view
-        self._sinks = sinks
+        self.folder, self.view_kind, self._sinks = folder, view, sinks
         self.stand_ins = ""
         """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
         self._file: MetricsFile | None = None
-        self._history = History(folder, budget=MAX_BYTES)
+        self._history = History(folder)
         self._stage: Literal["starting", "running", "ended"] = "starting"
         self._reason = ""
         """Why it ended, from the beginning of its end on."""
         self._rollouts = RolloutStore(folder, identity)
-        self._view: RunDisplay = no_view() if view == "off" else PlainView()
+        self._view = choose_view("off" if view == "off" else "plain")
         """Plain lines until `started`: what is loaded then scrolls away above the live view."""
 
     def started(self, iteration: int) -> None:
@@ -166,7 +151,7 @@ class RunMonitor:
             if self._stage == "running" or self.state.busy:  # else nobody was told of this process
                 self._write_node_file(stopped=reason)
             if self._stage == "running":
-                fold = History(self.folder, budget=MAX_BYTES).read()  # the other one may be in use by its thread
+                fold = History(self.folder).read()  # the other one may be in use by its thread
                 page = write_report(self.folder, fold, self.state, reason, picture=False)
         if self._stage == "running":
             self._say_farewell(reason, page)
@@ -177,8 +162,10 @@ class RunMonitor:
         self._stage = "ended"
         logger.info("ended after iteration %d: %s", self.state.iteration, reason)
         if self.view_kind != "off":
-            for line in farewell(self.state, reason, page):
-                print_flushed(line)
+            print_flushed(f"codezero: {reason}, after iteration {self.state.iteration}")
+            print_flushed(f"  {headline(self.state.exams)}")
+            print_flushed(f"  report: {page}")
+            print_flushed(f"  next: the same command goes on from here; with peers: {MORE_PEERS}")
 
     def _write_node_file(self, stopped: str | None) -> None:
         process = {
@@ -190,13 +177,3 @@ class RunMonitor:
             | {name: value[:MAX_FACT] for name, value in self.state.facts.items()},
         }
         write_process(self.folder / NODE_FILE, process)
-
-
-def farewell(state: RunState, reason: str, page: Path) -> list[str]:
-    """The last lines on the screen."""
-    return [
-        f"codezero: {reason}, after iteration {state.iteration}",
-        f"  {headline(state.exams)}",
-        f"  report: {page}",
-        f"  next: the same command goes on from here; with peers: {MORE_PEERS}",
-    ]

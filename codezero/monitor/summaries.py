@@ -1,19 +1,26 @@
-"""What a person is shown of a run: its state on the terminal, its last problem, the judge's audit and the proposals."""
+"""What a person is shown of a run: its state, in lines, its last problem, the judge's audit and the proposals."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult
-from codezero.monitor.text import count, measured, percent
+from codezero.monitor.text import clean, count, duration, measured, percent, print_flushed
 from codezero.types import Metrics, ScoredGroup
 
 MAX_SHOWN = 4_000
 """Characters of a question or a completion."""
 SPEED_ROWS = 10
 """Iterations that the speed is averaged over."""
+PAUSE_SECONDS = 10.0
+"""Least time between two lines that tell of no exam."""
+NEWS_SECONDS = 1.0
+"""The same for a line that tells of trouble with the judge, or of its end."""
+REASONS = 8
+"""Most reasons that are named of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +103,73 @@ class RunState:
         )
 
 
+def plain_line(state: RunState, exams: str = "") -> str:
+    """`iteration 50 · round 12 · reward 0.71 · executed average@8 52.1 % [48.9, 55.2] · level 3 · 2 peers · 0.6 s`.
+
+    exams: shown in place of an exam of the present iteration.
+    """
+    exam = state.exam_now
+    parts = [
+        f"iteration {state.iteration}",
+        f"round {state.round}",
+        "" if state.reward is None else f"reward {state.reward:.2f}",
+        exams or (f"{clean(exam.label, 40)} {measured(exam.average, exam.low, exam.high)}" if exam else ""),
+        "" if state.level is None else f"level {state.level:.0f}",
+        count(state.peers, "peer"),
+        "" if state.seconds_per_iteration is None else duration(state.seconds_per_iteration),
+        state.trouble,
+        count(sum(state.tolerated.values()), "tolerated error") if state.tolerated else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+class PlainView:
+    """A line for every exam, soon one for new trouble, and one each PAUSE_SECONDS at most otherwise."""
+
+    def __init__(
+        self, write: Callable[[str], None] = print_flushed, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write, self._clock = write, clock
+        self._written: float | None = None
+        self._at: int | None = None
+        self._trouble = ""
+
+    def show(self, state: RunState) -> None:
+        """Say where the run is, if it is time to; the first call only notes where it begins."""
+        exam, now = state.exam_now is not None, self._clock()
+        moved = self._at is not None and (state.iteration != self._at or exam)
+        self._at = state.iteration
+        pause = PAUSE_SECONDS if state.trouble == self._trouble else NEWS_SECONDS
+        if moved and (exam or self._written is None or now - self._written >= pause):
+            self._written, self._trouble = now, state.trouble
+            self._write(plain_line(state))
+
+    def busy(self, state: RunState) -> None:
+        """One line for what takes its time."""
+        self.say(f"{state.busy} …")
+
+    def say(self, line: str) -> None:
+        """At once."""
+        self._write(f"codezero: {line}")
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
 def most_telling(scored: Sequence[ScoredGroup]) -> ShownProblem | None:
     """The problem whose completions differ most in reward, or None when none could be judged."""
-    best: ShownProblem | None = None
+    shown: list[ShownProblem] = []
     for group in scored:
-        attempts = sorted(
-            (
-                ShownAttempt(completion.text[:MAX_SHOWN], verdict.reward, verdict.reasons)
-                for completion, verdict in zip(group.group.completions, group.verdicts, strict=True)
-                if verdict.trainable
-            ),
-            key=lambda attempt: attempt.reward,
-        )
-        problem = group.group.problem
-        if attempts and (
-            best is None or attempts[-1].reward - attempts[0].reward > best.best.reward - best.worst.reward
-        ):
-            best = ShownProblem(problem.question[:MAX_SHOWN], problem.level, best=attempts[-1], worst=attempts[0])
-    return best
+        attempts = [
+            ShownAttempt(completion.text[:MAX_SHOWN], verdict.reward, verdict.reasons)
+            for completion, verdict in zip(group.group.completions, group.verdicts, strict=True)
+            if verdict.trainable
+        ]
+        if attempts:
+            attempts.sort(key=lambda attempt: attempt.reward)
+            problem = group.group.problem
+            shown.append(ShownProblem(problem.question[:MAX_SHOWN], problem.level, attempts[-1], attempts[0]))
+    return max(shown, key=lambda problem: problem.best.reward - problem.worst.reward, default=None)
 
 
 def code_of(text: str) -> str:
@@ -133,12 +189,7 @@ def audit_line(row: Metrics) -> str:
         return ""
     passing = measured(success, number(row, "audit/success_low"), number(row, "audit/success_high"))
     executed = count(number(row, "audit/count") or 0, "attempt")
-    judged = percent(number(row, "audit/judged"))
-    return f"judge says {judged}, audit says {passing} ({executed} executed)"
-
-
-REASONS = 8
-"""Most reasons that are named of one kind."""
+    return f"judge says {percent(number(row, 'audit/judged'))}, audit says {passing} ({executed} executed)"
 
 
 def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
@@ -146,13 +197,11 @@ def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     written = number(row, "proposer/written")
     if written is not None:
-        refused = _why(row, "proposer/refused_")
-        why = f", {sum(refused.values())} refused as they came: {_named(refused)}" if refused else ""
+        total, kinds = _refused(row, "proposer/refused_")
+        why = f", {total} refused as they came: {kinds}" if total else ""
         lines += [("proposals", f"{count(int(written), 'problem')} written{why}"), ("expected values", _values(row))]
-    unusable = _why(row, "problems/refused_")
-    if unusable:
-        lines.append(("problems refused", f"{sum(unusable.values())}: {_named(unusable)}"))
-    return lines
+    total, kinds = _refused(row, "problems/refused_")
+    return [*lines, ("problems refused", f"{total}: {kinds}")] if total else lines
 
 
 def _values(row: Metrics) -> str:
@@ -164,12 +213,9 @@ def _values(row: Metrics) -> str:
     return f"{percent(wrong / total)} of {total} executed are wrong" if total else "none executed yet"
 
 
-def _why(row: Metrics, prefix: str) -> dict[str, int]:
-    """Counts above zero by the rest of their name."""
+def _refused(row: Metrics, prefix: str) -> tuple[int, str]:
+    """How many, and the most frequent reasons, which are the rest of the names after `prefix`."""
     counts = {name.removeprefix(prefix): int(number(row, name) or 0) for name in row if name.startswith(prefix)}
-    return {name: times for name, times in counts.items() if times}
-
-
-def _named(why: dict[str, int]) -> str:
-    most = sorted(why.items(), key=lambda reason: (-reason[1], reason[0]))[:REASONS]
-    return ", ".join(f"{times} {name.replace('_', ' ')[:40]}" for name, times in most)
+    ranked = sorted((-times, name) for name, times in counts.items() if times)
+    kinds = ", ".join(f"{-times} {name.replace('_', ' ')[:40]}" for times, name in ranked[:REASONS])
+    return sum(counts.values()), kinds

@@ -5,19 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from codezero.monitor.monitor import NODE_FILE
-from codezero.monitor.plain import PAUSE_SECONDS, SEPARATOR, print_flushed
 from codezero.monitor.run_state import History
-from codezero.monitor.summaries import RunState
-from codezero.monitor.terminal import Trendline, terminal_console
-from codezero.monitor.text import clean, count, duration, percent, readable_name
+from codezero.monitor.summaries import PAUSE_SECONDS, RunState, plain_line
+from codezero.monitor.terminal import Trendline, framed, terminal_console
+from codezero.monitor.text import clean, count, percent, print_flushed, readable_name
 from codezero.system.pidfile import read_process
 
 MAX_BYTES = 1 << 19
@@ -30,7 +27,6 @@ class NodeRow:
     """What one node has done so far."""
 
     name: str
-    pid: int | None
     alive: bool
     state: RunState
 
@@ -42,12 +38,8 @@ def summarise(folders: Sequence[Path]) -> list[NodeRow]:
 
 def _summary(folder: Path) -> NodeRow:
     node = read_process(folder / NODE_FILE)
-    return NodeRow(
-        name=readable_name(node.peer_id) if node.peer_id else clean(folder.name, 24),
-        pid=node.pid if node.pid > 0 else None,
-        alive=node.alive,
-        state=RunState().after(History(folder, budget=MAX_BYTES).read()),
-    )
+    name = readable_name(node.peer_id) if node.peer_id else clean(folder.name, 24)
+    return NodeRow(name, node.alive, RunState().after(History(folder, budget=MAX_BYTES).read()))
 
 
 def render_rows(rows: Sequence[NodeRow]) -> RenderableType:
@@ -66,36 +58,30 @@ def render_rows(rows: Sequence[NodeRow]) -> RenderableType:
     title = Text.assemble(
         ("codezero", "bold cyan"), (f" · {count(len(rows), 'node')} · executed average@{samples}", "dim")
     )
-    frame = Panel(table, title=title, title_align="left", box=box.ROUNDED, border_style="cyan", padding=(0, 1))
-    return Group(frame, Text(f" {HINT}", style="dim", no_wrap=True, overflow="ellipsis"))
+    return Group(framed(table, title, "cyan"), Text(f" {HINT}", style="dim", no_wrap=True, overflow="ellipsis"))
 
 
 def _cells(row: NodeRow) -> list[RenderableType]:
-    state, exams, seconds = row.state, row.state.exams, row.state.seconds_per_iteration
+    state, exams = row.state, row.state.exams
     name = Text.assemble(("● " if row.alive else "○ ", "green" if row.alive else "red"), (row.name, "bold"))
     way = Text("—", style="dim")
     if exams:
         way = Text.assemble((f"{percent(exams[0].average)} → ", "dim"), (percent(exams[-1].average), "bold green"))
+    trend = Trendline((exam.average for exam in exams), "green")
     reward = "—" if state.reward is None else f"{state.reward:.2f}"
     shared = "—" if state.external_share is None else f"{100 * state.external_share:.0f} %"
-    trend = Trendline((exam.average for exam in exams), "green")
-    speed = "—" if seconds is None else f"{seconds:.1f}"
+    speed = "—" if state.seconds_per_iteration is None else f"{state.seconds_per_iteration:.1f}"
     return [name, str(state.iteration), str(state.round), way, trend, reward, f"{state.peers:.0f}", shared, speed]
 
 
 def plain_row(row: NodeRow) -> str:
-    """`brave-otter · iteration 50 · round 12 · executed average@8 21.0 % → 52.1 % · reward 0.71 · 2 peers · 0.6 s`."""
-    state, exams = row.state, row.state.exams
-    parts = [row.name, f"iteration {state.iteration}", f"round {state.round}"]
+    """The node's name and its line, with its first and its newest exam."""
+    exams, way = row.state.exams, ""
     if exams:
         averages = f"{percent(exams[0].average)} → {percent(exams[-1].average)}"
-        parts.append(f"executed average@{exams[-1].samples} {averages}")
-    if state.reward is not None:
-        parts.append(f"reward {state.reward:.2f}")
-    parts.append(count(state.peers, "peer"))
-    if state.seconds_per_iteration is not None:
-        parts.append(duration(state.seconds_per_iteration))
-    return SEPARATOR.join(parts if row.alive else [*parts, "not running"])
+        way = f"executed average@{exams[-1].samples} {averages}"
+    line = f"{row.name} · {plain_line(row.state, way)}"
+    return line if row.alive else f"{line} · not running"
 
 
 class SwarmView:
@@ -114,30 +100,22 @@ class SwarmView:
         live = view == "live" or (view == "auto" and terminal is not None)
         self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if live else None
         self._silent = view == "off"
-        self._write = write
-        self._clock = clock
+        self._write, self._clock = write, clock
         self._written: float | None = None
         self._shown: list[NodeRow] = []
 
     def update(self, rows: Sequence[NodeRow]) -> None:
-        """Show `rows` from now on."""
-        if self._live is not None:
-            if not self._live.is_started:
-                self._live.start()
-            self._live.update(render_rows(rows), refresh=True)
-        elif not self._silent:
-            self._write_rows(rows)
-
-    def _write_rows(self, rows: Sequence[NodeRow]) -> None:
-        """The rows that have moved, not more often than each PAUSE_SECONDS."""
+        """Show `rows` from now on; as lines, those that have moved, not more often than each PAUSE_SECONDS."""
         now = self._clock()
-        if self._written is not None and now - self._written < PAUSE_SECONDS:
-            return
-        self._written = now
-        for row in rows:
-            if row not in self._shown:
-                self._write(plain_row(row))
-        self._shown = list(rows)
+        if self._live is not None:
+            self._live.start()
+            self._live.update(render_rows(rows), refresh=True)
+        elif not self._silent and (self._written is None or now - self._written >= PAUSE_SECONDS):
+            self._written = now
+            for row in rows:
+                if row not in self._shown:
+                    self._write(plain_row(row))
+            self._shown = list(rows)
 
     def close(self) -> None:
         """Leave the last picture standing and give the terminal back."""

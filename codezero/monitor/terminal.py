@@ -24,18 +24,7 @@ from rich.text import Text
 
 from codezero.monitor.run_types import ExamResult
 from codezero.monitor.summaries import RunState, ShownAttempt, ShownProblem, code_of
-from codezero.monitor.text import (
-    clean,
-    count,
-    duration,
-    gauge,
-    interval,
-    percent,
-    readable_name,
-    short_id,
-    sparkline,
-    stretched,
-)
+from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, short_id, sparkline
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
 REFRESHES_PER_SECOND = 2
@@ -60,11 +49,24 @@ class Trendline:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = min(options.max_width, MAX_STRETCH * len(self.values))
-        line = sparkline(stretched(self.values, columns), columns, least_span=LEAST_SPAN)
-        yield Text(line, style=self.style, no_wrap=True)
+        yield Text(sparkline(self.values, columns, least_span=LEAST_SPAN), style=self.style, no_wrap=True)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(1, options.max_width)
+
+
+def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | None = None) -> Panel:
+    """note: at the right end of the lower border."""
+    return Panel(
+        body,
+        title=title,
+        title_align="left",
+        subtitle=note,
+        subtitle_align="right",
+        box=box.ROUNDED,
+        border_style=style,
+        padding=(0, 1),
+    )
 
 
 def render(state: RunState, *, height: int = 24, now: float | None = None, line: str = "") -> RenderableType:
@@ -73,18 +75,9 @@ def render(state: RunState, *, height: int = 24, now: float | None = None, line:
     more = bool(state.tolerated) + bool(state.audit) + bool(state.trouble)
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
     body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
-    title = Text("codezero", style="bold cyan")
-    facts = Text(facts_line(state), style="dim") if state.facts else None
-    run = Panel(
-        body,
-        title=title,
-        title_align="left",
-        subtitle=facts,
-        subtitle_align="right",
-        box=box.ROUNDED,
-        border_style="cyan",
-        padding=(0, 1),
-    )
+    names = (f"{clean(key, 16)} {clean(value.rpartition('/')[2], 40)}" for key, value in state.facts.items())
+    note = Text(" · ".join(names), style="dim") if state.facts else None
+    run = framed(body, Text("codezero", style="bold cyan"), "cyan", note)
     return Group(run, _problem(state.problem, code_rows), _foot(state, line))
 
 
@@ -92,11 +85,6 @@ def _foot(state: RunState, line: str) -> Text:
     """The last message, the present work, or how to leave."""
     busy, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
     return Text(f" {line or busy}", "bold yellow" if line else style, no_wrap=True, overflow="ellipsis")
-
-
-def facts_line(state: RunState) -> str:
-    """`solver nano · judge Qwen2.5-Coder-1.5B-Instruct`: names without their owner."""
-    return " · ".join(f"{clean(key, 16)} {clean(value.rpartition('/')[2], 40)}" for key, value in state.facts.items())
 
 
 def _head(state: RunState, now: float | None) -> RenderableType:
@@ -160,19 +148,22 @@ def _facts(state: RunState) -> RenderableType:
     table = _grid()
     table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_row("judge", trust_line(state.exams[-1] if state.exams else None))
+    table.add_row("judge", _trust(state.exams[-1] if state.exams else None))
     if state.audit:
         table.add_row("audit", state.audit)
     if state.trouble:
         table.add_row("", Text(state.trouble, style="bold red"))
-    table.add_row("speed", speed_line(state))
+    tokens, seconds = state.tokens_per_second, state.seconds_per_iteration
+    sampled = "" if tokens is None else f"{tokens:,.0f} tokens/s sampled"
+    pace = "" if seconds is None else f"{duration(seconds)} an iteration"
+    table.add_row("speed", " · ".join(filter(None, (sampled, pace))) or "—")
     if state.tolerated:
         survived = " · ".join(f"{clean(name, 40)} ({times})" for name, times in sorted(state.tolerated.items()))
         table.add_row("tolerated errors", Text(survived, style="red"))
     return table
 
 
-def trust_line(exam: ExamResult | None) -> str:
+def _trust(exam: ExamResult | None) -> str:
     """`believes 61.0 %, executed truth 58.2 %, AUROC 0.98`."""
     if exam is None or exam.believed is None:
         return "not compared with executed truth yet"
@@ -180,31 +171,21 @@ def trust_line(exam: ExamResult | None) -> str:
     return line if exam.auroc is None else f"{line}, AUROC {exam.auroc:.2f}"
 
 
-def speed_line(state: RunState) -> str:
-    tokens, seconds = state.tokens_per_second, state.seconds_per_iteration
-    parts = ([] if tokens is None else [f"{tokens:,.0f} tokens/s sampled"]) + (
-        [] if seconds is None else [f"{duration(seconds)} an iteration"]
-    )
-    return " · ".join(parts) or "—"
-
-
 def _problem(problem: ShownProblem | None, code_rows: int) -> RenderableType:
     """The last telling problem with its best and its worst attempt side by side."""
     if problem is None:
-        body: RenderableType = Text("The first problem and its attempts appear here.", style="dim")
-        title = "last problem"
-    else:
-        question = Text(clean(" ".join(problem.question[:1_000].split()), 400), no_wrap=True, overflow="ellipsis")
-        table = _grid()
-        for _ in range(2):
-            table.add_column(ratio=1)
-        table.add_row(_verdict("best", problem.best, "green"), _verdict("worst", problem.worst, "red"))
-        table.add_row(_code(problem.best, code_rows), _code(problem.worst, code_rows))
-        table.add_row(_reasons(problem.best), _reasons(problem.worst))
-        body = Group(question, Rule(style="dim"), table)
-        title = "last problem" if problem.level is None else f"last problem · level {problem.level}"
-    heading = Text(title, style="dim")
-    return Panel(body, title=heading, title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 1))
+        waiting = Text("The first problem and its attempts appear here.", style="dim")
+        return framed(waiting, Text("last problem", style="dim"))
+    question = Text(clean(" ".join(problem.question[:1_000].split()), 400), no_wrap=True, overflow="ellipsis")
+    attempts = (problem.best, problem.worst)
+    table = _grid()
+    for _ in attempts:
+        table.add_column(ratio=1)
+    table.add_row(_verdict("best", problem.best, "green"), _verdict("worst", problem.worst, "red"))
+    table.add_row(*(_code(attempt, code_rows) for attempt in attempts))
+    table.add_row(*(_reasons(attempt) for attempt in attempts))
+    level = "" if problem.level is None else f" · level {problem.level}"
+    return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
 
 
 def _verdict(which: str, attempt: ShownAttempt, style: str) -> Text:
@@ -231,13 +212,12 @@ def _grid() -> Table:
 class LiveView:
     """The view on a terminal, redrawn in place; lines printed meanwhile scroll by above it."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console()
-        self._state: RunState | None = None
-        self._line = ""
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._state, self._line = RunState(), ""
         self._live = Live(
             get_renderable=self._draw,
-            console=self._console,
+            console=console,
             refresh_per_second=REFRESHES_PER_SECOND,
             vertical_overflow="crop",
         )
@@ -248,9 +228,8 @@ class LiveView:
         if not self._live.is_started:
             self._live.start(refresh=True)
 
-    def busy(self, state: RunState) -> None:
-        """The same picture with what is going on below it."""
-        self.show(state)
+    busy = show
+    """The same picture with what is going on below it."""
 
     def say(self, line: str) -> None:
         """The same picture with this line below it."""
@@ -262,20 +241,19 @@ class LiveView:
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        if self._state is None:
-            return Text()
         return render(self._state, height=self._console.height, now=time.time(), line=self._line)
 
 
-def terminal_console(stream: io.TextIOBase | None = None) -> Console | None:
-    """A console when `stream` (default: stdout) is a terminal that can redraw; else None."""
-    console = Console(file=stream or sys.stdout)  # pyright: ignore[reportArgumentType]
+def terminal_console() -> Console | None:
+    """A console when stdout is a terminal that can redraw; else None."""
+    console = Console(file=sys.stdout)
     return console if console.is_terminal and not console.is_dumb_terminal else None
 
 
-def save_picture(path: Path, state: RunState, *, width: int = 100, height: int = 30) -> None:
+def save_picture(path: Path, state: RunState) -> None:
     """The view as an SVG that needs nothing from elsewhere."""
-    console = Console(record=True, width=width, height=height, file=io.StringIO(), force_terminal=True)
+    height = 30
+    console = Console(record=True, width=100, height=height, file=io.StringIO(), force_terminal=True)
     console.print(render(replace(state, began=0.0), height=height))
     svg = console.export_svg(title="codezero", unique_id="codezero")
     path.write_text(re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Numbers, readable names of peers and foreign text, as a terminal can show them. Pure strings; knows nothing of a run.
+"""Numbers, readable names of peers and foreign text, as a terminal can show them. Knows nothing of a run.
 
 There are 4,096 readable names: enough to tell peers apart, no proof of identity.
 """
@@ -56,34 +56,19 @@ def clean(text: str, limit: int = 200, *, lines: bool = False) -> str:
 
 
 def sparkline(values: Sequence[float], width: int, *, least_span: float = 0.0) -> str:
-    """`values` as at most `width` block characters, each the mean of its share; lowest to highest fills the blocks.
+    """`width` block characters, each the mean of its share of `values`; lowest to highest fills the blocks.
 
     A range under `least_span` is widened around its middle, so that noise does not look like mountains.
     """
     if not values or width < 1:
         return ""
-    columns = bucket_means(values, width)
-    low, high = min(columns), max(columns)
-    if high - low < least_span:
-        low, high = (low + high - least_span) / 2, (low + high + least_span) / 2
-    if high == low:
-        return BLOCKS[len(BLOCKS) // 2 - 1] * len(columns)
+    edges = [column * len(values) // width for column in range(width + 1)]
+    shares = [values[begin : max(end, begin + 1)] for begin, end in pairwise(edges)]
+    columns = [sum(share) / len(share) for share in shares]
+    span = max(max(columns) - min(columns), least_span)
+    low = (min(columns) + max(columns) - span) / 2
     top = len(BLOCKS) - 1
-    return "".join(BLOCKS[min(top, max(0, round((value - low) / (high - low) * top)))] for value in columns)
-
-
-def bucket_means(values: Sequence[float], count: int) -> list[float]:
-    """At most `count` means over neighbours; `values` itself when it is short enough."""
-    total = len(values)
-    if total <= count:
-        return list(values)
-    edges = [round(index * total / count) for index in range(count + 1)]
-    return [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges) if end > begin]
-
-
-def stretched(values: Sequence[float], width: int) -> Sequence[float]:
-    """Fewer than `width` values repeated to fill it; more are left alone."""
-    return [values[column * len(values) // width] for column in range(width)] if len(values) < width else values
+    return "".join(BLOCKS[round((value - low) / span * top) if span else top // 2] for value in columns)
 
 
 def gauge(level: float | None) -> str:
@@ -124,3 +109,8 @@ def short_id(peer_id: str) -> str:
     """Beginning and end of a peer id."""
     shown = clean(peer_id, 128)
     return shown if len(shown) <= 16 else f"{shown[:4]}…{shown[-6:]}"
+
+
+def print_flushed(line: str) -> None:
+    """To stdout, at once."""
+    print(line, flush=True)

@@ -19,7 +19,7 @@ from codezero.config import NodeConfig
 from codezero.config_learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.plain import print_flushed
+from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
 from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream

@@ -16,8 +16,8 @@ from rich.console import Console
 from codezero.monitor.logs import quiet_libraries
 from codezero.monitor.metrics_file import FILE_NAME, read_metrics
 from codezero.monitor.monitor import NODE_FILE, RunMonitor, setup_logging
-from codezero.monitor.plain import PlainView, plain_line
 from codezero.monitor.rollouts_db import read_page
+from codezero.monitor.summaries import PlainView, plain_line
 from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise
 from codezero.monitor.text import readable_name
 
@@ -241,12 +241,12 @@ def test_each_node_has_its_row(tmp_path: Path) -> None:
     still = played(running, 12)
     played(ended, 3).close("asked to stop")
     first, second, third = summarise([running, ended, unborn])
-    assert (first.name, first.pid, first.alive) == (readable_name(PEER), os.getpid(), True)
+    assert (first.name, first.alive) == (readable_name(PEER), True)
     state = first.state
     assert (state.iteration, [exam.average for exam in state.exams], state.peers) == (12, [0.2, 0.5], 2)
     assert state.seconds_per_iteration == pytest.approx(0.6)
     assert (second.alive, second.state.iteration) == (False, 3)
-    assert (third.name, third.pid, third.alive) == ("unborn", None, False)
+    assert (third.name, third.alive) == ("unborn", False)
     assert (third.state.iteration, third.state.exams) == (0, [])
     still.close("asked to stop")
 
@@ -260,8 +260,8 @@ def test_a_node_file_that_says_nothing_is_a_node_that_does_not_run(tmp_path: Pat
 
 def nodes() -> list[NodeRow]:
     measured = row(50, 0.71) | exam_row(50, 0.521) | {"round": 12, "seconds": 0.62}
-    base = NodeRow("brave-otter", 1, True, after(exam_row(0, 0.21), exam_row(25, 0.4), measured))
-    return [base, moved(base, 1_234_567, "[bold]x"), NodeRow("calm-lynx", None, False, after())]
+    base = NodeRow("brave-otter", True, after(exam_row(0, 0.21), exam_row(25, 0.4), measured))
+    return [base, moved(base, 1_234_567, "[bold]x"), NodeRow("calm-lynx", False, after())]
 
 
 def moved(node: NodeRow, iteration: int, name: str = "brave-otter") -> NodeRow:
@@ -292,7 +292,8 @@ def test_without_a_terminal_only_nodes_that_moved_are_told() -> None:
     now[0] = 20.0
     view.update([moved(rows[0], 52), *rows[1:]])
     assert lines[3:] == [
-        "brave-otter · iteration 52 · round 12 · executed average@8 21.0 % → 52.1 % · reward 0.71 · 2 peers · 0.6 s"
+        "brave-otter · iteration 52 · round 12 · reward 0.71 · executed average@8 21.0 % → 52.1 % "
+        "· level 3 · 2 peers · 0.6 s"
     ]
     view.close()
 

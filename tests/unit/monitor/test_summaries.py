@@ -5,7 +5,7 @@ from io import StringIO
 from builders.monitor import after, exam_row, folded, row
 from rich.console import Console
 
-from codezero.monitor.plain import plain_line
+from codezero.monitor.summaries import plain_line
 from codezero.monitor.terminal import render
 from codezero.types import Metrics
 
