@@ -86,9 +86,14 @@ class RunReader:
     def __init__(self, base: Path, follow: Callable[[Path], ReadView], read_board: Callable[[], Leaderboard]) -> None:
         self._base, self._read_board = base, read_board
         self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=BEING_READ)
-        self._followed = lru_cache(FOLLOWED)(lambda folder: (threading.Lock(), follow(folder)))
         self._turn = threading.Lock()
         self._listed: tuple[float, dict[str, Path]] = (0.0, {})
+
+        @lru_cache(FOLLOWED)
+        def followed(folder: Path) -> tuple[threading.Lock, ReadView]:
+            return threading.Lock(), follow(folder)
+
+        self._followed = followed
 
     def runs(self) -> Runs:
         return Runs(runs=[_line(key, folder) for key, folder in self._folders().items()])
