@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, FAILED, Command, take_json, take_settings
-from codezero.errors import ProblemError
 
 if TYPE_CHECKING:
     from codezero.problems.filters import FilterRefusal
@@ -87,8 +86,7 @@ def show(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
     from codezero.problems.dedup import Novelty
-    from codezero.problems.filters import FilterRefusal
-    from codezero.problems.screen import usable
+    from codezero.problems.filters import FilterRefusal, usable
     from codezero.settings import compose
 
     compose(options.overrides)
@@ -112,17 +110,12 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _entries(name: str) -> Iterator["Problem | FilterRefusal"]:
-    from codezero.problems.filters import malformed
     from codezero.problems.hub import open_rows
-    from codezero.problems.rows import read_row
+    from codezero.problems.sources import read_entry
 
     rows = open_rows(name)
     for shard in rows.shards():
-        for row in rows.rows(shard, 0):
-            try:
-                yield read_row(row).problem
-            except ProblemError as error:
-                yield malformed(error)
+        yield from map(read_entry, rows.rows(shard, 0))
 
 
 def _where(name: str) -> str:
@@ -135,7 +128,7 @@ def _where(name: str) -> str:
     if known is None:
         return "on this machine"
     revision = name.partition("@")[2] or known.revision
-    return f"{known.repository} {known.configuration}, {known.split} split, commit {revision[:12]}"
+    return f"{known.repository} {known.files}, commit {revision[:12]}"
 
 
 def _to_json(problem: "Problem") -> dict[str, object]:

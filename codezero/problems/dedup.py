@@ -1,12 +1,9 @@
-"""Near-duplicate detection: canonical tests, MinHash signatures of questions, and the ids seen last.
+"""Duplicate detection: the ids seen last; and the problems seen last, by their tests and by their questions.
 
-A memory of the last ids, which stays small however long a run is.
-
-Have we had this problem before, or nearly? Its tests in canonical form, and MinHash signatures of its question.
-
-A signature has 128 minima over the question's runs of three words; the share of equal minima of two signatures
-estimates the Jaccard similarity of the two sets of runs, with a standard deviation of at most .044 (Broder 1997, "On
-the resemblance and containment of documents"). The function's name counts neither in the tests nor in the question.
+Tests are compared in canonical form, questions by MinHash signatures: 128 minima over the runs of three words. The
+share of equal minima of two signatures estimates the Jaccard similarity of the two sets of runs, with a standard
+deviation of at most .044 (Broder 1997, "On the resemblance and containment of documents"). The function's name counts
+neither in the tests nor in the question.
 """
 
 import ast
@@ -30,9 +27,17 @@ from codezero.types import Problem, Style
 REMEMBERED_IDS = 4096
 KEY_DIGITS = 16
 """Of a problem's id; enough to tell 20,000 apart."""
+REMEMBERED = 512
+"""Problems that a new one is compared with."""
+SIMILAR = 0.9
+"""From this share of equal minima on two questions are the same. One changed word among 50 leaves .89 of the runs."""
+PERMUTATIONS = 128
+RUN = 3
+_WORD = re.compile(r"\w+|[^\w\s]")
+_SIGNATURE = np.dtype("<u4")
 
-Key = Annotated[str, msgspec.Meta(max_length=KEY_DIGITS)]
-Keys = Annotated[list[Key], msgspec.Meta(max_length=REMEMBERED_IDS)]
+Key = Annotated[str, Meta(max_length=KEY_DIGITS)]
+Keys = Annotated[list[Key], Meta(max_length=REMEMBERED_IDS)]
 
 
 class Recent:
@@ -55,18 +60,6 @@ class Recent:
         return iter(self._keys)
 
 
-REMEMBERED = 512
-"""Problems that a new one is compared with."""
-SIMILAR = 0.9
-"""From this share of equal minima on two questions are the same. One changed word among 50 leaves .89 of the runs."""
-PERMUTATIONS = 128
-RUN = 3
-_WORD = re.compile(r"\w+|[^\w\s]")
-_SIGNATURE = np.dtype("<u4")
-
-Signature = NDArray[np.uint32]
-
-
 class Repeat(StrEnum):
     """In what a problem is no news."""
 
@@ -77,7 +70,7 @@ class Repeat(StrEnum):
 class NoveltyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a checkpoint keeps."""
 
-    tests: Annotated[list[Annotated[str, Meta(max_length=16)]], Meta(max_length=REMEMBERED)] = []
+    tests: Annotated[list[Key], Meta(max_length=REMEMBERED)] = []
     signatures: Annotated[bytes, Meta(max_length=REMEMBERED * PERMUTATIONS * _SIGNATURE.itemsize)] = b""
     """One after the other, in the order of `tests`."""
 
@@ -90,36 +83,25 @@ class Novelty:
     """The last REMEMBERED problems that were added."""
 
     def __init__(self, state: NoveltyState | None = None) -> None:
-        self._tests: dict[str, None] = {}
-        self._signatures = np.zeros((REMEMBERED, PERMUTATIONS), _SIGNATURE)
-        self._next = 0
-        if state is not None:
-            self._tests = dict.fromkeys(state.tests)
-            held = np.frombuffer(state.signatures, _SIGNATURE).reshape(-1, PERMUTATIONS)[: len(self._tests)]
-            self._signatures[: len(held)] = held
-            self._next = len(held) % REMEMBERED
+        state = state or NoveltyState()
+        signatures = np.frombuffer(state.signatures, _SIGNATURE).reshape(-1, PERMUTATIONS)
+        self._known = dict(zip(state.tests, signatures, strict=True))
+        """Signature by the key of the tests, oldest first."""
 
     def add(self, problem: Problem) -> Repeat | None:
         """Remember it, unless it repeats one that is remembered: then say in what."""
         key, signature = tests_key(problem), signature_of(problem)
-        if key in self._tests:
+        if key in self._known:
             return Repeat.TESTS
-        known = self._signatures[: len(self._tests)]
-        if len(known) and float((known == signature).mean(axis=1).max()) >= SIMILAR:
+        if self._known and float((np.stack(list(self._known.values())) == signature).mean(axis=1).max()) >= SIMILAR:
             return Repeat.QUESTION
-        if len(self._tests) == REMEMBERED:
-            del self._tests[next(iter(self._tests))]  # the oldest, whose row is the next to be written
-        self._tests[key] = None
-        self._signatures[self._next] = signature
-        self._next = (self._next + 1) % REMEMBERED
+        self._known[key] = signature
+        if len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
         return None
 
     def state(self) -> NoveltyState:
-        """Oldest first."""
-        rows = self._signatures[: len(self._tests)]
-        if len(self._tests) == REMEMBERED:
-            rows = np.roll(rows, -self._next, axis=0)
-        return NoveltyState(list(self._tests), rows.tobytes())
+        return NoveltyState(list(self._known), b"".join(row.tobytes() for row in self._known.values()))
 
 
 def tests_key(problem: Problem) -> str:
@@ -127,37 +109,31 @@ def tests_key(problem: Problem) -> str:
     if problem.style is Style.STDIO:
         forms = [f"{case.input.split()} {case.output.split()}" for case in cases_of(problem.tests)]
     else:
-        forms = [_canonical(test, problem.entry_point) for test in problem.tests]
-    return hashlib.sha256("\n".join(sorted(forms)).encode("utf-8", "replace")).hexdigest()[:16]
+        forms = [_canonical(_unnamed(test, problem.entry_point)) for test in problem.tests]
+    return hashlib.sha256("\n".join(sorted(forms)).encode("utf-8", "replace")).hexdigest()[:KEY_DIGITS]
 
 
-def signature_of(problem: Problem) -> Signature:
+def signature_of(problem: Problem) -> NDArray[np.uint32]:
     """[PERMUTATIONS] minima over the question's runs of RUN words, its ends marked."""
     words = _WORD.findall(_unnamed(problem.question, problem.entry_point).lower())
     padded = [""] * (RUN - 1) + words + [""] * (RUN - 1)
     runs = {" ".join(padded[start : start + RUN]) for start in range(len(padded) - RUN + 1)}
-    return _minima(sorted(runs))
-
-
-def _minima(texts: Sequence[str]) -> Signature:
-    made: Any = MinHash(num_perm=PERMUTATIONS, seed=1, permutations=_permutations(), scheme="affine32")
-    made.update_batch([text.encode("utf-8", "replace") for text in texts])
-    return np.asarray(made.hashvalues, _SIGNATURE)
+    minima = _empty().copy()
+    minima.update_batch([run.encode("utf-8", "replace") for run in sorted(runs)])
+    return np.asarray(minima.hashvalues, _SIGNATURE)
 
 
 @functools.cache
-def _permutations() -> Any:
-    made: Any = MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
-    return made.permutations
+def _empty() -> Any:
+    return MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
 
 
-def _canonical(test: str, entry: str) -> str:
-    text = _unnamed(test, entry)
-    tree, _ = parse(text)
+def _canonical(test: str) -> str:
+    tree, _ = parse(test)
     try:
-        return " ".join(text.split()) if tree is None else ast.dump(tree)
+        return " ".join(test.split()) if tree is None else ast.dump(tree)
     except RecursionError:
-        return " ".join(text.split())
+        return " ".join(test.split())
 
 
 def _unnamed(text: str, entry: str) -> str:

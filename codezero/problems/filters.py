@@ -1,4 +1,4 @@
-"""Is a problem usable? One set of rules for own proposals, peers' proposals and data sets; nothing is run.
+"""Is a problem usable, and new? One set of rules for own proposals, peers' proposals and data sets; nothing is run.
 
 A problem is refused for the first `FilterReason` that holds. The rules are cheap and bounded before anything is parsed,
 so they may be applied to whatever a stranger sent. A problem that passes is well formed; whether its expected values
@@ -10,16 +10,17 @@ import builtins
 import keyword
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice, takewhile
+from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
 from codezero.code.parsing import hidden_characters, parse
-from codezero.errors import ProblemError
+from codezero.problems.dedup import Novelty, NoveltyState, Repeat
 from codezero.problems.synthetic.programs import is_held_out, parse_question
-from codezero.types import Problem, Standing, Style
+from codezero.system.state import StateFile
+from codezero.types import Problem, Screened, Source, Standing, Style
 
 
 class FilterReason(StrEnum):
@@ -45,26 +46,20 @@ class FilterReason(StrEnum):
     """The solver's context cannot hold it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterRefusal:
+class FilterRefusal(NamedTuple):
     """One reason, and a few words on what it was."""
 
     reason: FilterReason
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How long a problem may be."""
+class Bounds(NamedTuple):
+    """Most characters of a question and of a test, most tests, and whether these hold assertions and nothing else."""
 
     question: int
-    """Characters."""
     tests: int
-    """Most tests. The fewest are MIN_TESTS."""
     test: int
-    """Characters of one test."""
     assertions_only: bool
-    """May a test hold assertions and nothing else?"""
 
 
 MIN_TESTS = 2
@@ -105,13 +100,13 @@ def _faults(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
 
 
 def _sizes(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
-    question, tests = problem.question, problem.tests
+    question, tests, different = problem.question, problem.tests, len(set(problem.tests))
     if not question.strip():
         yield FilterRefusal(FilterReason.LENGTH, "the question is empty")
     if len(question) > bounds.question:
         yield FilterRefusal(FilterReason.LENGTH, f"a question of more than {bounds.question} characters")
-    if len(set(tests)) < MIN_TESTS:
-        yield FilterRefusal(FilterReason.FEW_TESTS, f"{len(set(tests))} different tests, not at least {MIN_TESTS}")
+    if different < MIN_TESTS:
+        yield FilterRefusal(FilterReason.FEW_TESTS, f"{different} different tests, not at least {MIN_TESTS}")
     if len(tests) > bounds.tests:
         yield FilterRefusal(FilterReason.LENGTH, f"more than {bounds.tests} tests")
     if any(len(test) > bounds.test for test in tests):
@@ -124,10 +119,10 @@ def _characters(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
         "\n".join((problem.question, *problem.tests)).encode()
     except UnicodeEncodeError:
         yield FilterRefusal(FilterReason.CHARACTERS, "no valid Unicode")
-    if bounds.assertions_only:
-        text = problem.question
-        if found := hidden_characters(text) or [ascii(one) for one in set(text) - _SPACES if not one.isprintable()]:
-            yield FilterRefusal(FilterReason.CHARACTERS, f"hidden or control characters: {', '.join(found[:3])}")
+    text = problem.question
+    hidden = hidden_characters(text) or [ascii(one) for one in set(text) - _SPACES if not one.isprintable()]
+    if bounds.assertions_only and hidden:
+        yield FilterRefusal(FilterReason.CHARACTERS, f"hidden or control characters: {', '.join(hidden[:3])}")
 
 
 def _programs(problem: Problem) -> Iterator[FilterRefusal]:
@@ -163,56 +158,45 @@ def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
 
 def _asserts(tree: ast.Module, entry: str) -> bool:
     """Is anything stated about a call of `entry`, by an assertion or one of unittest's? Names hold what it returned."""
-    says = any(
-        isinstance(node, ast.Assert)
-        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("assert"))
-        for node in ast.walk(tree)
+    nodes = list(ast.walk(tree))
+    functions = [node.func for node in nodes if isinstance(node, ast.Call)]
+    states = any(isinstance(node, ast.Assert) for node in nodes) or any(
+        isinstance(function, ast.Attribute) and function.attr.startswith("assert") for function in functions
     )
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return says and any(isinstance(function, ast.Name) and function.id == entry for function in calls)
+    return states and any(isinstance(function, ast.Name) and function.id == entry for function in functions)
 
 
-def _bound(tree: ast.Module) -> set[str]:
+def _bound(tree: ast.Module) -> Iterator[str]:
     """Every name that the module gives a value to."""
-    found: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
+                yield name
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                found.add(name)
+                yield name
             case ast.alias(name=name, asname=other):
-                found.add(other or name.split(".")[0])
+                yield other or name.split(".")[0]
             case _:
                 pass
-    return found
 
 
 def _contradictions(calls: Sequence[EntryCall]) -> Iterator[FilterRefusal]:
     """The same literal arguments cannot give two values, nor be both true and false."""
-    exact: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
-    truths: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
+    values: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for call in calls:
         if call.expected is None or not call.whole or None in call.args:
             continue
-        key = (call.npos, call.keywords, call.args)
-        if call.exact:
-            exact[key].append(call.expected)
-        elif call.expected in ("True", "False"):
-            truths[key].add(call.expected)
-    for key, values in exact.items():
-        if any(not _same(values[0], other) for other in values[1:]):
-            yield FilterRefusal(FilterReason.CONTRADICTION, f"two values for the arguments {str(key[2])[:80]}")
-    if any(len(both) > 1 for both in truths.values()):
-        yield FilterRefusal(FilterReason.CONTRADICTION, "a call that has to be both true and false")
+        if call.exact or call.expected in ("True", "False"):
+            values[call.args, call.npos, call.keywords, call.exact].append(call.expected)
+    for key, expected in values.items():
+        if not all(_same(expected[0], other) for other in expected[1:]):
+            yield FilterRefusal(FilterReason.CONTRADICTION, f"two values for the arguments {str(key[0])[:80]}")
 
 
 def _same(one: str, other: str) -> bool:
     """Do two literals have equal values? `{1, 2}` and `{2, 1}`, `1` and `1.0` do."""
-    if one == other:
-        return True
     try:
-        return bool(ast.literal_eval(one) == ast.literal_eval(other))
+        return one == other or bool(ast.literal_eval(one) == ast.literal_eval(other))
     except (TypeError, SyntaxError):  # `{[]}` is a literal in form alone
         return False
 
@@ -233,45 +217,35 @@ def _defines(question: str, entry: str) -> bool:
     for found in islice(re.finditer(begins, question, re.MULTILINE), _DEFINITIONS):
         depth = len(found[1])
         first, *rest = question[found.start(2) :].split("\n")
-        deeper = takewhile(lambda line, most=depth: not line.strip() or _indent(line) > most, rest)
+        deeper = takewhile(lambda line, most=depth: len(line) - len(line.lstrip()) > most or not line.strip(), rest)
         tree, _ = parse("\n".join([first.split("`")[0], *deeper]))
         if tree is not None and any(map(_has_body, tree.body)):
             return True
     return False
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
 def _has_body(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Assign):
-        return True
-    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    return not all(
-        isinstance(part, ast.Pass) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-        for part in statement.body
-    )
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        parts = (part.value if isinstance(part, ast.Expr) else part for part in statement.body)
+        return not all(isinstance(part, ast.Pass | ast.Constant) for part in parts)
+    return isinstance(statement, ast.Assign)
 
 
 def _level(problem: Problem) -> Iterator[FilterRefusal]:
     """Could it be as hard as was asked for? What is known of our own family decides, elsewhere the length."""
-    level = problem.level
+    level, known = problem.level, parse_question(problem.question)
     if level is None:
         return
     if level not in _WORDS_AT_LEVEL:
         yield FilterRefusal(FilterReason.LEVEL, f"level {level} is not 1 to 5")
-        return
-    known = parse_question(problem.question)
-    if known is not None:
+    elif known is not None:
         if abs(known[1].level - level) >= _MISJUDGED:
             yield FilterRefusal(FilterReason.LEVEL, f"asked for {level}, is {known[1].level}")
-        return
-    fewest, most = _WORDS_AT_LEVEL[level]
-    words = len(problem.question.split())
-    if not fewest <= words <= most:
-        yield FilterRefusal(FilterReason.LEVEL, f"{words} words are not plausible at level {level}")
+    else:
+        fewest, most = _WORDS_AT_LEVEL[level]
+        words = len(problem.question.split())
+        if not fewest <= words <= most:
+            yield FilterRefusal(FilterReason.LEVEL, f"{words} words are not plausible at level {level}")
 
 
 def is_exam(problem: Problem) -> bool:
@@ -280,6 +254,44 @@ def is_exam(problem: Problem) -> bool:
     return known is not None and is_held_out(known[1])
 
 
-def malformed(error: ProblemError) -> FilterRefusal:
-    """A row that could not be read."""
-    return FilterRefusal(FilterReason.MALFORMED, str(error)[:200])
+Fits = Callable[[Problem], bool]
+"""Can the solver's context hold it?"""
+_REPEATS = {Repeat.TESTS: FilterReason.DUPLICATE, Repeat.QUESTION: FilterReason.NEAR_DUPLICATE}
+
+
+def usable(problem: Problem, novelty: Novelty, fits: Fits) -> FilterRefusal | None:
+    """What is wrong with a problem, wherever it comes from; None and remembered when nothing is."""
+    refusal = inspect(problem, PROPOSED if problem.source is Source.PROPOSER else CURATED)
+    if refusal is not None:
+        return refusal
+    if is_exam(problem):
+        return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it")
+    if not fits(problem):
+        return FilterRefusal(FilterReason.CONTEXT, "longer than the solver's context holds")
+    repeat = novelty.add(problem)
+    return None if repeat is None else FilterRefusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
+
+
+_SCREENED = {
+    FilterReason.DUPLICATE: Screened.REPEATED,
+    FilterReason.NEAR_DUPLICATE: Screened.REPEATED,
+    FilterReason.HELD_OUT: Screened.WITHHELD,
+}
+
+
+class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
+    """See `protocols.ProblemScreen`: for whoever wants to know before a problem is offered."""
+
+    def __init__(self, fits: Fits = lambda problem: True) -> None:
+        self._fits, self._novelty = fits, Novelty()
+
+    def look(self, problem: Problem) -> Screened:
+        """Remembers a usable one, so that the next like it is repeated."""
+        refusal = usable(problem, self._novelty, self._fits)
+        return Screened.USABLE if refusal is None else _SCREENED.get(refusal.reason, Screened.BROKEN)
+
+    def state(self) -> NoveltyState:
+        return self._novelty.state()
+
+    def restore(self, state: NoveltyState) -> None:
+        self._novelty = Novelty(state)

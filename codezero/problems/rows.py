@@ -6,8 +6,8 @@ form, `question` and `tests`, is for problems that somebody proposed.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +42,16 @@ class _Mbpp(msgspec.Struct, frozen=True):
     test_setup_code: _Text = ""
     test_imports: list[_Text] = []
 
+    def worked(self) -> Worked:
+        setup = "\n".join(filter(None, (self.test_setup_code, *self.test_imports)))
+        tests = tuple(f"{setup}\n{test}" if setup else test for test in self.test_list)
+        question = (self.text or self.prompt).strip()
+        if not question:
+            raise ProblemError("the question (text or prompt) is empty")
+        entry = parse_tests(tests, reference=self.code).entry_point
+        problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=self.code)
+        return Worked(problem, (self.code,))
+
 
 class _Cases(msgspec.Struct, frozen=True):
     input: list[str] = []
@@ -52,6 +62,11 @@ class _Solutions(msgspec.Struct, frozen=True):
     language: list[int] = []
     solution: list[str] = []
 
+    def python(self) -> tuple[str, ...]:
+        written = zip(self.language, self.solution, strict=False)
+        programs = (code for language, code in written if language == PYTHON3 and len(code) <= MAX_SOLUTION)
+        return tuple(islice(programs, MAX_SOLUTIONS))
+
 
 class _CodeContests(msgspec.Struct, frozen=True):
     description: _Text
@@ -59,6 +74,27 @@ class _CodeContests(msgspec.Struct, frozen=True):
     solutions: _Solutions
     private_tests: _Cases = _Cases()
     incorrect_solutions: _Solutions = _Solutions()
+
+    def worked(self) -> Worked:
+        tests = tuple(self._tests())
+        if not tests:
+            raise ProblemError(f"no tests of at most {MAX_CASES_TEXT} characters")
+        right, wrong = self.solutions.python(), self.incorrect_solutions.python()
+        question = self.description.strip()
+        reference = right[0] if right else None
+        problem = Problem(problem_id(question, tests), question, tests, "", Source.CODE_CONTESTS, reference=reference)
+        return Worked(problem, right, wrong)
+
+    def _tests(self) -> Iterator[str]:
+        """The first that fit together; one that is too long leaves room for the next."""
+        room, left = MAX_CASES_TEXT, MAX_CASES
+        for cases in (self.public_tests, self.private_tests):
+            for given, wanted in zip(cases.input, cases.output, strict=False):
+                if len(given) + len(wanted) < room and left:
+                    test = json.dumps({"input": given, "output": wanted})
+                    if len(test) <= room:
+                        room, left = room - len(test), left - 1
+                        yield test
 
 
 class _Proposed(msgspec.Struct, frozen=True):
@@ -69,97 +105,57 @@ class _Proposed(msgspec.Struct, frozen=True):
     level: int | None = None
     proposer: Annotated[str, Meta(max_length=128)] | None = None
 
+    def worked(self) -> Worked:
+        tests, question = tuple(self.tests), self.question.strip()
+        entry = parse_tests(tests).entry_point if self.entry_point is None else self.entry_point
+        key = problem_id(question, tests)
+        problem = Problem(
+            key, question, tests, entry, Source.PROPOSER, Standing.CLAIMED, self.level, proposer=self.proposer
+        )
+        return Worked(problem, ())
+
+
+_KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "tests": _Proposed}
+"""By a field that each row of the kind has."""
+FIELDS = frozenset(field for kind in _KINDS.values() for field in kind.__struct_fields__)
+"""Of a row; the rest is not decoded."""
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Number and text of the lines that are not blank; of one longer than MAX_ROW just enough to be refused."""
+    number, at_start = 0, True
+    with path.open("rb") as file:
+        for piece in iter(lambda: file.readline(MAX_ROW + 1), b""):
+            number += at_start
+            if at_start and piece.strip():
+                yield number, piece
+            at_start = piece.endswith(b"\n")
+
 
 def read_rows(path: Path) -> Iterator[Worked]:
     """The rows of a JSONL file. Raises ProblemError that names the line."""
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_ROW + 1), b""), 1):
-                if len(line) > MAX_ROW:
-                    raise ProblemError(f"{path}, line {number}: longer than {MAX_ROW >> 20} MiB")
-                if number > MAX_ROWS:
-                    raise ProblemError(f"{path}: more than {MAX_ROWS} rows")
-                if line.strip():
-                    try:
-                        yield read_row(line)
-                    except ProblemError as error:
-                        raise ProblemError(f"{path}, line {number}: {error}") from error
+        for number, line in lines(path):
+            if number > MAX_ROWS:
+                raise ProblemError(f"{path}: more than {MAX_ROWS} rows")
+            try:
+                yield read_row(line)
+            except ProblemError as error:
+                raise ProblemError(f"{path}, line {number}: {error}") from error
     except OSError as error:
         raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_row(row: bytes | Mapping[str, object]) -> Worked:
-    """One row of either data set, told apart by its fields: a line of JSON, or what `datasets` yields.
-
-    Raises ProblemError.
-    """
+    """One row of any kind: a line of JSON, or its fields. Raises ProblemError."""
     try:
-        if isinstance(row, bytes):
-            if len(row) > MAX_ROW:
-                raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-            fields = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
-            row = {name: msgspec.json.decode(fields[name]) for name in _READ if name in fields}
-        if "test_list" in row:
-            return _mbpp(msgspec.convert(row, type=_Mbpp))
-        if "public_tests" in row:
-            return _code_contests(msgspec.convert(row, type=_CodeContests))
-        if "question" in row and "tests" in row:
-            return _proposed(msgspec.convert(row, type=_Proposed))
+        if isinstance(row, bytes) and len(row) > MAX_ROW:
+            raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+        names = msgspec.json.decode(row, type=dict[str, msgspec.Raw]) if isinstance(row, bytes) else row
+        kind = next((kind for field, kind in _KINDS.items() if field in names), None)
+        if kind is None:
+            raise ProblemError("neither a row of MBPP (test_list) nor of CodeContests (public_tests)")
+        parsed = msgspec.json.decode(row, type=kind) if isinstance(row, bytes) else msgspec.convert(row, type=kind)
+        return parsed.worked()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProblemError(str(error)) from error
-    raise ProblemError("neither a row of MBPP (test_list) nor of CodeContests (public_tests)")
-
-
-_READ = frozenset(
-    name
-    for schema in (_Mbpp, _CodeContests, _Proposed)
-    for name in (field.encode_name for field in msgspec.structs.fields(schema))
-)
-"""Fields of a line that are decoded at all."""
-
-
-def _mbpp(row: _Mbpp) -> Worked:
-    setup = "\n".join(filter(None, (row.test_setup_code, *row.test_imports)))
-    tests = tuple(f"{setup}\n{test}" if setup else test for test in row.test_list)
-    question = (row.text or row.prompt).strip()
-    if not question:
-        raise ProblemError("the question (text or prompt) is empty")
-    entry = parse_tests(tests, reference=row.code).entry_point
-    problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=row.code)
-    return Worked(problem, (row.code,))
-
-
-def _code_contests(row: _CodeContests) -> Worked:
-    cases = [*zip(row.public_tests.input, row.public_tests.output, strict=False)]
-    cases += zip(row.private_tests.input, row.private_tests.output, strict=False)
-    tests = tuple(_fitting(cases))
-    if not tests:
-        raise ProblemError(f"no tests of at most {MAX_CASES_TEXT} characters" if cases else "no tests")
-    right, wrong = (tuple(_python(kind)) for kind in (row.solutions, row.incorrect_solutions))
-    question = row.description.strip()
-    problem = Problem(problem_id(question, tests), question, tests, "", Source.CODE_CONTESTS)
-    return Worked(replace(problem, reference=right[0] if right else None), right, wrong)
-
-
-def _fitting(cases: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The first that fit together; one that is too long leaves room for the next."""
-    room, left = MAX_CASES_TEXT, MAX_CASES
-    for given, wanted in cases:
-        if len(given) + len(wanted) < room and left:
-            test = json.dumps({"input": given, "output": wanted})
-            if len(test) <= room:
-                room, left = room - len(test), left - 1
-                yield test
-
-
-def _proposed(row: _Proposed) -> Worked:
-    tests, question = tuple(row.tests), row.question.strip()
-    entry = parse_tests(tests).entry_point if row.entry_point is None else row.entry_point
-    problem = Problem(problem_id(question, tests), question, tests, entry, Source.PROPOSER, Standing.CLAIMED, row.level)
-    return Worked(replace(problem, proposer=row.proposer), ())
-
-
-def _python(kind: _Solutions) -> Iterator[str]:
-    found = [code for language, code in zip(kind.language, kind.solution, strict=False) if language == PYTHON3]
-    found = [code for code in found if len(code) <= MAX_SOLUTION]
-    yield from found[:MAX_SOLUTIONS]

@@ -3,8 +3,8 @@
 Rows come in blocks of at most BLOCK from one shard; the order of the shards and the order within a block are drawn from
 seed, peer and epoch. The cursor names shard, block and place in it, so that a resumed run reads one block again and
 goes on. (`datasets` would shuffle and resume a stream too, but it drops the rows in its shuffle buffer and needs the
-same shards.) What was given in this epoch is remembered by id beside it: where the shards change, as when the hub is
-lost and the copy in the cache is read, the cursor begins anew and still nothing comes twice.
+same shards.) The ids given in this epoch are remembered: where the shards change, as when a stream is replaced by a
+copy in the cache, the cursor begins anew and still nothing comes twice.
 """
 
 import hashlib
@@ -14,20 +14,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
 
 from codezero.errors import ProblemError
 from codezero.problems.dedup import KEY_DIGITS, Key, Novelty, NoveltyState
-from codezero.problems.filters import FilterReason, FilterRefusal, malformed
+from codezero.problems.filters import FilterReason, FilterRefusal, Fits, usable
 from codezero.problems.hub import Row, RowSet
 from codezero.problems.rows import MAX_ROWS, read_row
-from codezero.problems.screen import Fits, usable
 from codezero.types import Problem
 
 logger = logging.getLogger(__name__)
@@ -55,22 +53,25 @@ class SourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     novelty: NoveltyState = NoveltyState()
 
 
-@dataclass(frozen=True, slots=True)
-class _Cursor:
+class _Cursor(NamedTuple):
     epoch: int
     shard: int
     block: int
     layout: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     cursor: _Cursor
-    """Where it is."""
-    shards: int
-    last: bool
-    """Of its shard?"""
-    entries: tuple[Problem | FilterRefusal, ...]
+    following: _Cursor
+    """Of the block after it."""
+    entries: list[Problem | FilterRefusal]
+
+
+def read_entry(row: Row) -> Problem | FilterRefusal:
+    try:
+        return read_row(row).problem
+    except ProblemError as error:
+        return FilterRefusal(FilterReason.MALFORMED, str(error)[:200])
 
 
 class DataSource:
@@ -79,9 +80,9 @@ class DataSource:
     def __init__(
         self, name: str, rows: RowSet, *, origin: str, fits: Fits, counts: Counter[str], wait_seconds: float
     ) -> None:
-        self.name = name
-        self._rows, self._fits, self._counts, self._wait_seconds = rows, fits, counts, wait_seconds
+        self._name, self._rows, self._fits, self._counts, self._wait_seconds = name, rows, fits, counts, wait_seconds
         self._origin = f"{origin} {name}"
+        self._late = f"{name} takes long"
         self._pending: tuple[object, Future[object]] | None = None
         self._rests_until = 0.0
         self._barren = False
@@ -90,12 +91,12 @@ class DataSource:
         self.restore(SourceState())
 
     def probe(self) -> None:
-        """Look whether there is anything to read; `trouble` is the answer, and is left to the caller to show."""
+        """Find out whether there is anything to read; `trouble` is the answer, and is left to the caller to show."""
         self._fetch("shards", self._rows.shards, logging.INFO)
 
     def draw(self) -> Problem | None:
         """The next usable problem; None while there is none to be had."""
-        while not self._barren and (entry := self._next()) is not None:
+        while (entry := self._next()) is not None:
             refusal = entry if isinstance(entry, FilterRefusal) else self._refuse(entry)
             if refusal is None:
                 assert isinstance(entry, Problem)
@@ -105,9 +106,9 @@ class DataSource:
         return None
 
     def state(self) -> SourceState:
+        epoch, shard, block, layout = self._cursor
         given = list(self._given)[-MAX_ROWS:]
-        at = self._cursor
-        return SourceState(at.epoch, at.shard, at.block, self._place, at.layout, given, self._novelty.state())
+        return SourceState(epoch, shard, block, self._place, layout, given, self._novelty.state())
 
     def restore(self, state: SourceState) -> None:
         self._cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
@@ -122,38 +123,27 @@ class DataSource:
         return usable(problem, self._novelty, self._fits)
 
     def _next(self) -> Problem | FilterRefusal | None:
-        while not self._barren and (self._block is not None or self._load()):
-            assert self._block is not None
-            if self._place < len(self._block.entries):
+        while not self._barren:
+            at = self._cursor
+            block = self._block or self._fetch(at, lambda at=at: self._read(at), logging.WARNING)
+            if block is None:
+                return None
+            if block.cursor.layout != at.layout:
+                self._place = 0
+            self._block, self._cursor = block, block.cursor
+            if self._place < len(block.entries):
                 self._place += 1
-                return self._block.entries[self._place - 1]
-            self._advance(self._block)
+                return block.entries[self._place - 1]
+            self._advance(block.following)
         return None
 
-    def _advance(self, block: _Block) -> None:
-        self._block, self._place = None, 0
-        at = block.cursor
-        if not block.last:
-            self._cursor = replace(at, block=at.block + 1)
-        elif at.shard + 1 < block.shards:
-            self._cursor = replace(at, shard=at.shard + 1, block=0)
-        else:
+    def _advance(self, cursor: _Cursor) -> None:
+        if cursor.epoch > self._cursor.epoch:
             if not self._given:
                 self._barren = True
-                self._note(f"{self.name} has no usable problem", logging.WARNING)
-            self._cursor = _Cursor(at.epoch + 1, 0, 0, at.layout)
+                self._note(f"{self._name} has no usable problem", logging.WARNING)
             self._given, self._novelty = {}, Novelty()
-
-    def _load(self) -> bool:
-        """The block that the cursor is in, if it can be had now."""
-        at = self._cursor
-        block = self._fetch(at, lambda: self._read(at), logging.WARNING)
-        if block is None:
-            return False
-        if block.cursor.layout != at.layout:
-            self._place = 0
-        self._block, self._cursor = block, block.cursor
-        return True
+        self._block, self._place, self._cursor = None, 0, cursor
 
     def _fetch(self, key: object, work: Callable[[], _T], level: int) -> _T | None:
         """What `work` returns; None while it cannot be had, which is logged at `level`."""
@@ -168,10 +158,9 @@ class DataSource:
             return None
         if result is None:
             self._note(self._late, level)
-            return None
-        if self.trouble:
-            logger.info("%s can be read", self.name)
-        self.trouble = ""
+        elif self.trouble:
+            logger.info("%s can be read", self._name)
+            self.trouble = ""
         return result
 
     def _wait_for(self, key: object, work: Callable[[], _T]) -> _T | None:
@@ -194,27 +183,20 @@ class DataSource:
             logger.log(level, "%s; other sources stand in for it", trouble)
         self.trouble = trouble
 
-    @property
-    def _late(self) -> str:
-        return f"{self.name} takes long"
-
     def _read(self, at: _Cursor) -> _Block:
         """In a thread where it may take long: touches nothing of this object that changes."""
         names = self._rows.shards()
         layout = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-        shard, block = (at.shard, at.block) if layout == at.layout else (0, 0)
+        if layout != at.layout:
+            at = _Cursor(at.epoch, 0, 0, layout)
         Random(f"{self._origin} {at.epoch}").shuffle(names)
-        entries = list(islice(map(_entry, self._rows.rows(names[shard], block * BLOCK)), BLOCK))
-        last = len(entries) < BLOCK
-        Random(f"{self._origin} {at.epoch} {shard} {block}").shuffle(entries)
-        return _Block(_Cursor(at.epoch, shard, block, layout), len(names), last, tuple(entries))
-
-
-def _entry(row: Row) -> Problem | FilterRefusal:
-    try:
-        return read_row(row).problem
-    except ProblemError as error:
-        return malformed(error)
+        rows = self._rows.rows(names[at.shard], at.block * BLOCK)
+        entries = list(islice(map(read_entry, rows), BLOCK))
+        Random(f"{self._origin} {at.epoch} {at.shard} {at.block}").shuffle(entries)
+        if len(entries) == BLOCK:
+            return _Block(at, at._replace(block=at.block + 1), entries)
+        ended = at.shard + 1 == len(names)
+        return _Block(at, _Cursor(at.epoch + ended, 0 if ended else at.shard + 1, 0, layout), entries)
 
 
 def _run(work: Callable[[], object], future: "Future[object]") -> None:

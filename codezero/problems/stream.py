@@ -1,7 +1,5 @@
 """The problems of each iteration: a share of peers' proposals, the rest from the sources; never an item twice.
 
-Which of the proposals on offer come into an iteration: no peer and no level takes all the places.
-
 A synthetic item is the pair (peer, cursor): the cursor only moves on, and each position has its own generator, so two
 peers see two orders and a resumed run goes on as if it had never stopped. Level 1 has few programs, so two positions
 can hold the same text; one that was among the last 4,096 is skipped. A data set is a `DataSource`. A proposal is an
@@ -19,9 +17,8 @@ from msgspec import Meta
 
 from codezero.config_learning import MAX_SOURCES
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, Recent
-from codezero.problems.filters import is_exam
+from codezero.problems.filters import Fits, is_exam, usable
 from codezero.problems.hub import open_rows
-from codezero.problems.screen import Fits, usable
 from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
 from codezero.system.state import StateFile
@@ -39,7 +36,9 @@ def pick(
     Peers take turns in random order; each gives the newest problem of a level drawn from those it has left. A stranger
     gets at most PEER_SHARE of the places, also when nobody else offers anything.
     """
-    waiting = {peer: _by_level(own) for peer, own in _by_peer(offered).items()}
+    waiting: defaultdict[str, defaultdict[int, list[Problem]]] = defaultdict(lambda: defaultdict(list))
+    for problem in reversed(offered):  # the newest is the first to be taken
+        waiting[problem.proposer or ""][problem.level or 0].append(problem)
     left = dict.fromkeys(waiting, max(1, int(places * PEER_SHARE)))
     if own_peer_id in left:
         left[own_peer_id] = places
@@ -55,21 +54,6 @@ def pick(
             if left[peer]:
                 turns.append(peer)
     return chosen
-
-
-def _by_peer(offered: Sequence[Problem]) -> dict[str, list[Problem]]:
-    by_peer: defaultdict[str, list[Problem]] = defaultdict(list)
-    for problem in offered:
-        by_peer[problem.proposer or ""].append(problem)
-    return dict(by_peer)
-
-
-def _by_level(offered: Sequence[Problem]) -> dict[int, list[Problem]]:
-    """Newest last, so that it is the first to be taken."""
-    levels: defaultdict[int, list[Problem]] = defaultdict(list)
-    for problem in reversed(offered):
-        levels[problem.level or 0].append(problem)
-    return dict(levels)
 
 
 def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem]:

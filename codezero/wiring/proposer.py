@@ -59,7 +59,7 @@ def build_proposer(
 
 def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say) -> ProposerParts:
     from codezero.models.sampler import Sampler
-    from codezero.problems.screen import Screen
+    from codezero.problems.filters import Screen
     from codezero.proposer.training import TrainedProposer, groups_per_round
     from codezero.solver.rewarded import RewardedLearner
     from codezero.swarm.schema import MAX_ITEMS

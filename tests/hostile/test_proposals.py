@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from codezero.errors import ProposalError, WireError
 from codezero.problems.dedup import Novelty
-from codezero.problems.screen import usable
+from codezero.problems.filters import usable
 from codezero.proposer.parsing import ProposalReason, parse_proposal
 from codezero.swarm.wire import decode_proposals, encode_proposals
 

@@ -61,14 +61,14 @@ class ProgramKind:
     """One shape of program. Templates name the slots by position."""
 
     level: int
-    arguments: str
-    variable: str
-    """What the slots' operations work on."""
     slots: tuple[Slot, ...]
     phrases: tuple[str, ...]
     code: str
     build: Callable[[Sequence[Function]], Function]
     """The slots' functions -> the program, as a function of one value (of the pair where there are two arguments)."""
+    arguments: str = "nums"
+    variable: str = "x"
+    """What the slots' operations work on."""
     outer: int | None = None
     """Slot whose operation works on the whole of `code`."""
     differ: Differ = Differ.NOTHING
@@ -89,15 +89,13 @@ def _chain(f: Sequence[Function]) -> Function:
 _IF = "{1} if {0} else {2}"
 
 KINDS: Mapping[str, ProgramKind] = {
-    "int1": ProgramKind(1, "x", "x", (_INT,), ("returns {0}",), "{0}", _single, weight=2),
-    "str1": ProgramKind(1, "s", "s", (_STR,), ("returns {0}",), "{0}", _single),
-    "list1": ProgramKind(2, "nums", "nums", (_LIST,), ("returns {0}",), "{0}", _single),
-    "two": ProgramKind(2, "a, b", "", (_PAIR,), ("returns {0}",), "{0}", _single),
-    "pred": ProgramKind(2, "x", "x", (_PRED,), ("returns True if x is {0}",), "{0}", _single),
+    "int1": ProgramKind(1, (_INT,), ("returns {0}",), "{0}", _single, weight=2, arguments="x"),
+    "str1": ProgramKind(1, (_STR,), ("returns {0}",), "{0}", _single, arguments="s", variable="s"),
+    "list1": ProgramKind(2, (_LIST,), ("returns {0}",), "{0}", _single, variable="nums"),
+    "two": ProgramKind(2, (_PAIR,), ("returns {0}",), "{0}", _single, arguments="a, b", variable=""),
+    "pred": ProgramKind(2, (_PRED,), ("returns True if x is {0}",), "{0}", _single, arguments="x"),
     "int2": ProgramKind(
         2,
-        "x",
-        "x",
         (_FIRST_INT, _SECOND_INT),
         ("takes x and will {0} then {1}",),
         "{0}",
@@ -105,11 +103,10 @@ KINDS: Mapping[str, ProgramKind] = {
         outer=1,
         differ=Differ.NAME,
         drops=(("int1", (0,)), ("int1", (1,))),
+        arguments="x",
     ),
     "map": ProgramKind(
         3,
-        "nums",
-        "x",
         (_INT,),
         ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
         "[{0} for x in nums]",
@@ -117,8 +114,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "filter": ProgramKind(
         3,
-        "nums",
-        "x",
         (_PRED,),
         ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
         "[x for x in nums if {0}]",
@@ -126,8 +121,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "str2": ProgramKind(
         3,
-        "s",
-        "s",
         (_FIRST_STR, _SECOND_STR),
         ("returns {0}, {1}",),
         "{0}",
@@ -135,22 +128,21 @@ KINDS: Mapping[str, ProgramKind] = {
         outer=1,
         differ=Differ.NAME,
         drops=(("str1", (0,)), ("str1", (1,))),
+        arguments="s",
+        variable="s",
     ),
     "ifint": ProgramKind(
         3,
-        "x",
-        "x",
         (_PRED, _BRANCH, _BRANCH),
         ("returns {1} if x is {0} and {2} otherwise",),
         _IF,
         lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
         differ=Differ.ALL,
         drops=(("int1", (1,)), ("int1", (2,))),
+        arguments="x",
     ),
     "filtmap": ProgramKind(
         4,
-        "nums",
-        "x",
         (_PRED, _INT),
         ("returns a list of {1} for each x in nums that is {0}",),
         "[{1} for x in nums if {0}]",
@@ -159,8 +151,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "redfilt": ProgramKind(
         4,
-        "nums",
-        "x",
         (_RED, _PRED),
         ("returns {0} the numbers in nums that are {1}",),
         "x for x in nums if {1}",
@@ -170,8 +160,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "redmap": ProgramKind(
         4,
-        "nums",
-        "x",
         (_FOLD, _INT),
         ("returns {0} {1} for each x in nums",),
         "{1} for x in nums",
@@ -181,8 +169,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "ordmap": ProgramKind(
         4,
-        "nums",
-        "x",
         (_ORD, _INT),
         ("returns a list of {1} for each x in nums, {0}",),
         "{1} for x in nums",
@@ -192,8 +178,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "ordfilt": ProgramKind(
         4,
-        "nums",
-        "x",
         (_ORD, _PRED),
         ("returns the numbers in nums that are {1}, {0}",),
         "x for x in nums if {1}",
@@ -203,8 +187,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "redfiltmap": ProgramKind(
         5,
-        "nums",
-        "x",
         (_FOLD, _PRED, _INT),
         ("returns {0} {2} for each x in nums that is {1}",),
         "{2} for x in nums if {1}",
@@ -214,8 +196,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "ordfiltmap": ProgramKind(
         5,
-        "nums",
-        "x",
         (_ORD, _PRED, _INT),
         ("returns a list of {2} for each x in nums that is {1}, {0}",),
         "{2} for x in nums if {1}",
@@ -225,8 +205,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "ifmap": ProgramKind(
         5,
-        "nums",
-        "x",
         (_PRED, _BRANCH, _BRANCH),
         ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
         f"[{_IF} for x in nums]",
@@ -236,8 +214,6 @@ KINDS: Mapping[str, ProgramKind] = {
     ),
     "redifmap": ProgramKind(
         5,
-        "nums",
-        "x",
         (_FOLD, _PRED, _BRANCH, _BRANCH),
         ("returns {0} {2} if x is {1} and {3} otherwise for each x in nums",),
         "{2} if {1} else {3} for x in nums",

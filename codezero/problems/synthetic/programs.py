@@ -1,10 +1,6 @@
 """Synthetic programs as data (`Spec`): drawn at random, written as code, computed, mutated; and their questions.
 
-One program of the family as data (`Spec`): drawn at random, written as code, computed, mutated, put in the split.
-
 No text is ever evaluated: `render` writes what a solver should find, `solution` composes the atoms' functions.
-
-Questions of the synthetic family: a program said in English, and the English read back into the program.
 """
 
 import functools

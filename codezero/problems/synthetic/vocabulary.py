@@ -99,10 +99,7 @@ PREDICATE: Family = {
     "gt": Atom("{v} > {k}", lambda v, k: v > k, ("greater than {k}", "above {k}"), constants=ONE_TO_7),
     "lt": Atom("{v} < {k}", lambda v, k: v < k, ("less than {k}", "below {k}"), constants=ONE_TO_7),
     "divby": Atom(
-        "{v} % {k} == 0",
-        lambda v, k: v % k == 0,
-        ("divisible by {k}", "a multiple of {k}"),
-        constants=THREE_TO_5,
+        "{v} % {k} == 0", lambda v, k: v % k == 0, ("divisible by {k}", "a multiple of {k}"), constants=THREE_TO_5
     ),
     "pos": Atom("{v} > 0", lambda v, _: v > 0, ("positive",)),
     "neg": Atom("{v} < 0", lambda v, _: v < 0, ("negative",)),
@@ -131,12 +128,7 @@ STRING: Family = {
     ),
     "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} characters",), constants=TWO_TO_5),
     "repeat": Atom(
-        "{v} * {k}",
-        lambda v, k: v * k,
-        ("{v} repeated {k} times",),
-        ("repeated {k} times",),
-        TWO_TO_5,
-        operator=True,
+        "{v} * {k}", lambda v, k: v * k, ("{v} repeated {k} times",), ("repeated {k} times",), TWO_TO_5, operator=True
     ),
     "len": Atom("len({v})", lambda v, _: len(v), ("the length of {v}", "the number of characters in {v}")),
     "count": Atom(

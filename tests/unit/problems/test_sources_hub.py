@@ -14,7 +14,8 @@ from fakes.hub_server import Hub, serving
 from codezero.cli import main
 from codezero.errors import ProblemError
 from codezero.problems import hub as module
-from codezero.problems.hub import SETS, LocalRows, open_rows
+from codezero.problems import rows as row_module
+from codezero.problems.hub import SETS, RowSet, open_rows
 from codezero.problems.rows import read_row
 from codezero.types import Style
 
@@ -30,7 +31,11 @@ configs:
 """
 
 
-def problems(rows: module.RowSet) -> list[str]:
+def opened(path: Path) -> RowSet:
+    return open_rows(str(path))
+
+
+def problems(rows: RowSet) -> list[str]:
     read = [read_row(row) for shard in rows.shards() for row in rows.rows(shard, 0)]
     return [one.problem.id for one in read]
 
@@ -38,12 +43,12 @@ def problems(rows: module.RowSet) -> list[str]:
 @pytest.mark.parametrize("make", [mbpp, sanitized], ids=["full", "sanitized"])
 def test_a_line_and_a_parquet_row_are_the_same_problem(make, tmp_path: Path):
     rows = [make(number) for number in range(50)]
-    found = [problems(LocalRows(write(tmp_path / f"rows{suffix}", rows))) for suffix in (".jsonl", ".parquet")]
+    found = [problems(opened(write(tmp_path / f"rows{suffix}", rows))) for suffix in (".jsonl", ".parquet")]
     assert found[0] == found[1] and len(set(found[0])) == 50
 
 
 def test_code_contests_from_parquet_with_empty_tests_and_inputs_of_a_megabyte(tmp_path: Path):
-    rows = LocalRows(write(tmp_path / "data.parquet", contests(50)))
+    rows = opened(write(tmp_path / "data.parquet", contests(50)))
     read, refused = [], 0
     for row in rows.rows(rows.shards()[0], 0):
         try:
@@ -60,27 +65,28 @@ def test_code_contests_from_parquet_with_empty_tests_and_inputs_of_a_megabyte(tm
 def test_a_directory_gives_its_training_files_and_begins_where_it_is_told(tmp_path: Path):
     write(tmp_path / "full" / "test-0.parquet", [mbpp(0)])
     write(tmp_path / "full" / "train-0.parquet", [mbpp(number) for number in range(1, 6)])
-    rows = LocalRows(tmp_path)
+    rows = opened(tmp_path)
     assert len(rows.shards()) == 1
-    assert [row["task_id"] for row in rows.rows(rows.shards()[0], 3) if not isinstance(row, bytes)] == [4, 5]
-    lines = LocalRows(write(tmp_path / "other" / "x.jsonl", [mbpp(1), mbpp(2)]))
+    last = [read_row(row).problem.entry_point for row in rows.rows(rows.shards()[0], 3)]
+    assert last == ["solve_4", "solve_5"]
+    lines = opened(write(tmp_path / "other" / "x.jsonl", [mbpp(1), mbpp(2)]))
     assert len(list(lines.rows(lines.shards()[0], 1))) == 1
 
 
 def test_a_line_that_is_too_long_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MAX_ROW", 2000)
+    monkeypatch.setattr(row_module, "MAX_ROW", 2000)
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(mbpp(1)) + "\n\n" + "x" * 9000 + "\n" + json.dumps(mbpp(2)))
-    lines = list(LocalRows(path).rows(str(path), 0))
+    lines = list(opened(path).rows(str(path), 0))
     assert [len(line) > 2000 for line in lines] == [False, True, False]
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path):
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(ProblemError, match=r"broken\.parquet cannot be read"):
-        problems(LocalRows(tmp_path / "broken.parquet"))
+        problems(opened(tmp_path / "broken.parquet"))
     with pytest.raises(ProblemError, match="neither a JSONL or Parquet file"):
-        problems(LocalRows(tmp_path / "none"))
+        problems(opened(tmp_path / "none"))
     with pytest.raises(ProblemError, match="40 hex digits"):
         open_rows("mbpp@main")
     with pytest.raises(ProblemError, match="mbpp cannot be read"):
@@ -124,8 +130,9 @@ def test_mbpp_comes_from_the_hub_at_its_revision_and_later_from_the_cache(tmp_pa
         assert json.loads(done.stdout)["usable"] == 50, done.stderr  # and nothing of the test split
         assert any(SETS["mbpp"].revision in asked and "train-0" in asked for asked in hub.asked)
     done = run(tmp_path, hub.url, *check)  # nobody listens there any more
-    assert json.loads(done.stdout)["usable"] == 50 and len(done.stderr.splitlines()) == 1
-    assert "does not answer; only what is in the cache" in done.stderr
+    assert json.loads(done.stdout)["usable"] == 50 and done.stderr == ""
+    done = run(tmp_path, hub.url, "-m", "codezero", "data", "check", "code_contests")
+    assert done.returncode == 2 and "does not answer, and it is not in the cache" in done.stderr
 
 
 def test_a_hub_lost_in_mid_run_is_said_once_and_synthetic_problems_stand_in(tmp_path: Path):

@@ -16,8 +16,8 @@ from builders.models import tiny_policy
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.sampler import Sampler
-from codezero.problems import screen
-from codezero.problems.screen import Screen
+from codezero.problems import filters
+from codezero.problems.filters import Screen
 from codezero.problems.synthetic.tasks import make_task
 from codezero.proposer.training import TrainedProposer, groups_per_round, judged_learnability, learnability
 from codezero.protocols import Proposer
@@ -155,7 +155,7 @@ def asks_for_one(problem: Problem) -> bool:
 
 
 def test_a_question_of_the_exam_is_neither_offered_nor_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "is_exam", asks_for_one)
+    monkeypatch.setattr(filters, "is_exam", asks_for_one)
     node, learner = scripted(written(1), written(2), "nothing", written(3))
     problems = node.propose([1])
     assert len(problems) == 2
