@@ -1,8 +1,7 @@
 """Alchemy's Wallet APIs within bounds: a key that only goes into one header, answers that are checked.
 
     wallet_prepareCalls        the calls         -> a user operation, and at first an EIP-7702 authorization, to sign
-    wallet_sendPreparedCalls   the same, signed  -> an id
-    wallet_getCallsStatus      an id             -> a status
+    wallet_sendPreparedCalls   the same, signed  -> an id, which is not used: only the chain says what became of it
 
 A server that is hostile, broken or overheard could prepare other calls, for another chain or account, make the account
 follow a contract of its own, or name a hash of something else: `checked` refuses each, and nothing of it is signed.
@@ -25,15 +24,12 @@ from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from msgspec import Meta
 
-from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, shown
+from codezero.chain.bounded_http import BoundedHttp, check_url, header_token, shown
 from codezero.chain.errors import ChainUnreachableError, RpcError, printable, refusal
-from codezero.chain.provider import FINAL, Address, Bytes, Hash, Quantity, RpcAnswer
+from codezero.chain.provider import FINAL, Address, Bytes, Hash, Quantity, RpcFailure, read_answer
 from codezero.errors import ChainError, ConfigError
 from codezero.system.files import read_private
 
-URL = "https://api.g.alchemy.com/v2"
-DELEGATE = "0x69007702764179f14F51cdce752f4f775d74E139"
-"""Alchemy's Modular Account v2 for EIP-7702: only the account's own key signs for it."""
 ENTRY_POINT: Any = "0x0000000071727De22E5E9d8BAf0edAc6f37da032"
 """Of ERC-4337, v0.7, the same on every chain."""
 DELEGATED = bytes.fromhex("ef0100")  # EIP-7702: then the address of the contract that the account follows
@@ -117,28 +113,6 @@ class _Several(msgspec.Struct, frozen=True, tag_field="type", tag="array"):
 Prepared = _Operation | _Several
 
 
-class SentCalls(msgspec.Struct, frozen=True):
-    """What the service calls an operation that it took."""
-
-    id: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,1024}\Z")]
-
-
-class _Mined(msgspec.Struct, frozen=True, rename="camel"):
-    transaction_hash: Hash
-
-
-class CallsStatus(msgspec.Struct, frozen=True):
-    """Of calls that were sent."""
-
-    status: Annotated[int, Meta(ge=100, le=999)]
-    receipts: Annotated[list[_Mined], Meta(max_length=64)] | None = None
-
-    @property
-    def refused(self) -> bool:
-        """EIP-5792: 1xx it goes on, 2xx it is done, 4xx it will not be tried again, 5xx and 6xx it was undone."""
-        return self.status >= 300
-
-
 @dataclass(frozen=True, slots=True)
 class WantedCall:
     """The one call that is wanted, and what the chain itself says of the account: its code, and its next nonce.
@@ -158,7 +132,7 @@ class WantedCall:
 class Alchemy:
     """policy: of the gas manager, which pays. delegates: contracts that an account may follow. Raises ConfigError."""
 
-    def __init__(self, key: str, policy: str, *, url: str = URL, delegates: Sequence[str] = (DELEGATE,)) -> None:
+    def __init__(self, key: str, policy: str, url: str, delegates: Sequence[str]) -> None:
         if not POLICY.match(policy):
             raise ConfigError("chain.alchemy_policy is no policy id; copy it from the gas manager's page")
         for delegate in delegates:
@@ -176,34 +150,29 @@ class Alchemy:
         """A `form`. What is sent may be taken even so. Raises ChainUnreachableError, UnsponsoredError, RpcError."""
         id, where = next(self._ids), shown(self._url)
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": [parameter]})
-        status, raw = self._http.post(self._url, body, seconds, headers=self._headers, limit=MAX_ANSWER)
+        status, raw = self._http.post(self._url, body, seconds, self._headers, MAX_ANSWER)
         if status in (401, 403):
             raise UnsponsoredError(f"{where} does not accept the API key; write a valid one into its file")
         if status == 429:
             raise ChainUnreachableError(f"{where} has had enough requests for now")
-        try:
-            answer = msgspec.json.decode(raw, type=RpcAnswer)
-            if (error := answer.error) is not None:
-                if error.code in FINAL:
-                    raise UnsponsoredError(f"{where} refuses: {printable(error.message)} (code {error.code})")
-                # never a ContractError: the chain itself was asked before, and only the chain is believed
-                text = f" says: {revert}" if (revert := refusal("", error.data)) else f": {printable(error.message)}"
-                raise RpcError(error.code, where + text)
-            if answer.id != id:
-                raise ChainUnreachableError(f"{where} answers another question than was asked")
-            return msgspec.json.decode(answer.result, type=form)
-        except UNDECODABLE as error:
-            text = f"{where} answers {method} with HTTP {status} in a form that is not known here"
-            raise ChainUnreachableError(text) from error
+        result = read_answer(where, status, raw, id, form)
+        if not isinstance(result, RpcFailure):
+            return result
+        if result.code in FINAL:
+            raise UnsponsoredError(f"{where} refuses: {printable(result.message)} (code {result.code})")
+        # never a ContractError: the chain itself was asked before, and only the chain is believed
+        text = f" says: {revert}" if (revert := refusal("", result.data)) else f": {printable(result.message)}"
+        raise RpcError(result.code, where + text)
 
 
 def api_key(file: Path | None, variable: str = "") -> str:
     """From a file that only its owner reads, or out of the environment. Raises ConfigError, WalletError."""
     raw = read_private(file, MAX_KEY) if file else os.environ.pop(variable, "").encode(errors="surrogateescape")
-    if not re.fullmatch(rb"[!-~]{1,%d}" % MAX_KEY, key := raw.strip()):
+    key = header_token(raw)
+    if key is None or len(key) > MAX_KEY:
         source = str(file) if file else f"the environment variable {variable}"
         raise ConfigError(f"{source} holds no API key; write the key of the app on one line")
-    return key.decode("ascii")
+    return key
 
 
 def checked(prepared: Prepared, wanted: WantedCall) -> tuple[_Authorization | None, _Operation]:

@@ -5,7 +5,8 @@ import contextlib
 import ipaddress
 import threading
 from collections.abc import Mapping
-from urllib.parse import SplitResult, urlsplit
+from functools import cache
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -14,85 +15,53 @@ from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError
 
 MAX_ANSWER = 8 << 20
-"""Bytes of one answer. The largest honest one is a page of events or a block of a busy chain."""
+"""Bytes of one answer. The largest honest one is a page of events."""
 MAX_HEADER = 8190
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes of another form."""
 
 
-class BoundedHttp:
-    """Posts from any thread; one background thread does the waiting. `close` ends it.
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Runs in one background thread of this process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="chain-http", daemon=True).start()
+    return loop
 
-    No redirects, no proxy or password from the environment, no compression.
-    """
+
+class BoundedHttp:
+    """Posts from any thread. No redirects, no proxy or password from the environment, no compression."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
         self._session: aiohttp.ClientSession | None = None
 
     def post(
-        self,
-        url: str,
-        body: bytes,
-        seconds: float,
-        *,
-        headers: Mapping[str, str] | None = None,
-        limit: int = MAX_ANSWER,
+        self, url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None = None, limit: int = MAX_ANSWER
     ) -> tuple[int, bytes]:
         """Status and body. Raises ChainUnreachableError when the whole exchange takes longer or the body is larger."""
         exchange = self._post(url, body, seconds, {"Content-Type": "application/json", **(headers or {})}, limit)
-        future = asyncio.run_coroutine_threadsafe(exchange, self._running())
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+        return asyncio.run_coroutine_threadsafe(exchange, _loop()).result()
 
     def close(self) -> None:
         """May be called twice; `post` opens it again."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is None or thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="chain-http", daemon=True)
-                self._thread.start()
-            return self._loop
-
-    async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            asyncio.run_coroutine_threadsafe(session.close(), _loop()).result()
 
     async def _post(
         self, url: str, body: bytes, seconds: float, headers: Mapping[str, str], limit: int
     ) -> tuple[int, bytes]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                headers={"Accept-Encoding": "identity"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                max_line_size=MAX_HEADER,
-                max_field_size=MAX_HEADER,
-            )
+        session = self._session = self._session or aiohttp.ClientSession(
+            headers={"Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            max_line_size=MAX_HEADER,
+            max_field_size=MAX_HEADER,
+        )
         timeout = aiohttp.ClientTimeout(total=max(seconds, 0.001))
         where = shown(url)
         try:
-            async with self._session.post(
+            async with session.post(
                 url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 received = bytearray()
@@ -105,8 +74,6 @@ class BoundedHttp:
             raise ChainUnreachableError(f"{where} did not answer in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ChainUnreachableError(f"{where} cannot be reached ({type(error).__name__})") from error
-        except asyncio.CancelledError as error:
-            raise ChainUnreachableError(f"{where}: the connection was closed here") from error
 
 
 def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
@@ -137,5 +104,11 @@ def _is_loopback(host: str) -> bool:
 
 def shown(url: str) -> str:
     """The part of an address that logs may show: path and query can hold an API key."""
-    parts: SplitResult = urlsplit(url)
+    parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def header_token(raw: bytes) -> str | None:
+    """A file's or variable's one word for an HTTP header, without the white space around it; None when it is none."""
+    token = raw.strip()
+    return token.decode("ascii") if token and all(0x21 <= byte <= 0x7E for byte in token) else None

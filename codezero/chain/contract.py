@@ -1,11 +1,9 @@
 """The swarm's contract through web3: typed questions, its history, and calls that are sent, awaited and explained."""
 
 import contextlib
-import logging
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,30 +12,26 @@ from eth_abi.exceptions import DecodingError
 from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 from web3.exceptions import MismatchedABI, Web3Exception
-from web3.types import EventData, LogReceipt, TxReceipt
+from web3.types import EventData, TxReceipt
 
 from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError, RpcError
 from codezero.chain.provider import ChainClient
-from codezero.chain.rounds import RoundStage, RoundWatch
+from codezero.chain.rounds import RoundWatch
 from codezero.chain.sender import Sender, SendOptions
 from codezero.errors import ChainError, ConfigError
-
-logger = logging.getLogger(__name__)
 
 ARTIFACT = Path(__file__).parent / "artifacts" / "SwarmCoordinator.json"
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
 SECONDS = 60.0
 """For one transaction, from the simulation to the receipt."""
-MAX_PEERS = 100
-"""Asked about in one call: an answer has at most 64 KiB."""
 NOBODY = "0x" + 40 * "0"
 FIRST_SPAN, LARGEST_SPAN = 1000, 100_000
 """Blocks whose events are requested at once at first, and at most; many endpoints refuse much more than the first."""
 GOAL = 500
 """Events in one answer above which the next range does not grow."""
-MALFORMED = (Web3Exception, DecodingError, OverflowError)
-"""What web3 raises over return data that is not of the contract's types."""
+MALFORMED = (Web3Exception, DecodingError, OverflowError, ValueError)
+"""What web3 raises over return data that is not of the contract's types, and unpacking over too many answers."""
 
 
 class Artifact(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -68,7 +62,7 @@ def coordinator_artifact() -> Artifact:
 class EventPage:
     """The events of some blocks, in order. Strings in them are at most what the contract's bounds allow."""
 
-    events: tuple[EventData, ...]
+    events: list[EventData]
     cursor: int
     """The first block that was not read: where to go on from, also another day."""
     head: int
@@ -76,7 +70,11 @@ class EventPage:
 
 
 class ContractCoordinator:
-    """One contract on one chain. Without a sender it only reads. Safe to use from several threads."""
+    """One contract on one chain. Without a sender it only reads. Safe to use from several threads.
+
+    Questions raise ChainUnreachableError, WrongChainError, RpcError; calls raise ContractError when refused,
+    UnknownOutcomeError when sent and not seen, and other ChainErrors.
+    """
 
     def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
         if not is_address(contract):
@@ -84,7 +82,8 @@ class ContractCoordinator:
         self.client, self.contract = client, to_checksum_address(contract)
         self._contract: Any = client.eth.contract(address=self.contract, abi=coordinator_artifact().abi)
         self._sender = sender
-        self._watch = RoundWatch(self.round_and_stage)
+        self._watch = RoundWatch(self.read_round)
+        self.current_round, self.close = self._watch.current, self._watch.close
 
     @property
     def account(self) -> str:
@@ -98,42 +97,21 @@ class ContractCoordinator:
             raise ChainError("this needs an account; name a keystore or a signer")
         return self._sender
 
-    def close(self) -> None:
-        """Ends the background reading; the client stays open."""
-        self._watch.close()
-
-    # ---- questions. Each raises ChainUnreachableError, WrongChainError, RpcError
-
-    def current_round(self) -> int:
-        """The round that is open, as read some seconds ago; only the very first reading is waited for."""
-        return self._watch.current().round
-
-    def round_and_stage(self) -> RoundStage:
-        """Both from one exchange, read now."""
-        functions = self._contract.functions
-        with _named_errors("currentRound"), self.client.batch_requests() as batch:
-            batch.add(functions.currentRound())
-            batch.add(functions.currentStage())
-            numbers: list[Any] = batch.execute()
-        return RoundStage(*numbers)
+    def read_round(self) -> int:
+        """The round that is open, read now."""
+        return self._ask("currentRound")
 
     def owners(self, peers: Sequence[str]) -> dict[str, str | None]:
         """The account that registered each peer id; None: nobody has."""
-        owners: dict[str, str | None] = {}
-        for start in range(0, len(peers), MAX_PEERS):
-            page = list(peers[start : start + MAX_PEERS])
-            answers = self._ask("getEoa", page)
-            if len(answers) != len(page):
-                raise ChainUnreachableError("the contract answered about other peers than were asked for")
-            owners |= {peer: None if owner == NOBODY else owner for peer, owner in zip(page, answers, strict=True)}
-        return owners
+        with _named_errors("getEoa"):
+            owners = zip(peers, self._ask("getEoa", list(peers)), strict=True)
+            return {peer: None if owner == NOBODY else owner for peer, owner in owners}
 
-    def reward_of(self, round_number: int, peer: str, stage: int = STAGE) -> int | None:
+    def reward_of(self, round_number: int, peer: str) -> int | None:
         """What was submitted for the peer; None: nothing yet."""
-        submitted, rewards = self._ask("getPeerRoundStageReward", round_number, stage, [peer])
-        if (len(submitted), len(rewards)) != (1, 1):
-            raise ChainUnreachableError("the contract answered about other peers than were asked for")
-        return rewards[0] if submitted[0] else None
+        with _named_errors("getPeerRoundStageReward"):
+            [submitted], [reward] = self._ask("getPeerRoundStageReward", round_number, STAGE, [peer])
+        return reward if submitted else None
 
     def ballot_of(self, round_number: int, peer: str) -> list[str]:
         """The peers that this one voted for; empty: it has not voted."""
@@ -150,20 +128,20 @@ class ContractCoordinator:
         """May the account open rounds?"""
         return self._ask("hasRole", keccak(text="STAGE_MANAGER_ROLE"), account)
 
-    def history(self, since: int = 0, names: Sequence[str] = ()) -> Iterator[EventPage]:
-        """Pages from block `since` to the newest; `names` of events, all when empty. An empty page reports progress.
+    def history(self, since: int, names: Sequence[str]) -> Iterator[EventPage]:
+        """Pages of the events `names` from block `since` to the newest. An empty page reports progress.
 
-        Raises ChainError.
+        Malformed events are left out. Raises ChainError.
         """
-        known = {event.name: topic for topic, event in self._events.items()}
-        if unknown := [name for name in names if name not in known]:
-            raise ChainError(f"the contract has no event {unknown[0]!r}; it has {', '.join(sorted(known))}")
-        topics: Any = [[known[name] for name in names]] if names else []
-        for blocks, logs, head in log_pages(self.client, self.contract, topics, since):
-            events = [event for log in logs if (event := self._decode(log)) and event["blockNumber"] in blocks]
-            yield EventPage(tuple(sorted(events, key=lambda e: (e["blockNumber"], e["logIndex"]))), blocks.stop, head)
-
-    # ---- calls. Each raises ContractError when refused, UnknownOutcomeError when sent and not seen, ChainError
+        wanted = {event.topic: event for event in self._contract.events if event.name in names}
+        for last, logs, head in log_pages(self.client, self.contract, [list(wanted)], since):
+            events: list[EventData] = []
+            for log in logs:
+                topic = log["topics"][0].to_0x_hex() if log["topics"] else ""
+                if log["address"] == self.contract and topic in wanted:
+                    with contextlib.suppress(*MALFORMED):
+                        events.append(wanted[topic].process_log(log))
+            yield EventPage(events, last + 1, head)
 
     def register(self, peer: str) -> None:
         """Make the peer id this account's. Raises ForeignOwnerError when it is another's; may be called again."""
@@ -171,11 +149,13 @@ class ContractCoordinator:
         if owner is None:
             try:
                 self.send("registerPeer", peer)
+                return
             except ContractError as error:
                 if error.name != REGISTERED:
                     raise
-                logger.debug("%s was registered meanwhile", peer)
-            owner = self._owner_soon(peer)
+            owner = self.owners([peer])[peer]  # somebody was faster
+        if owner is None:
+            raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
         if owner != self.account:
             raise ForeignOwnerError(peer, owner, self.account)
 
@@ -187,12 +167,9 @@ class ContractCoordinator:
     ) -> TxReceipt:
         return self.send("submitWinners", round_number, list(winners), peer, **options)
 
-    def advance(self) -> RoundStage:
-        """Open the next stage or round; only the stage manager may. Returns what is open afterwards."""
+    def advance(self) -> None:
+        """Open the next stage or round; only the stage manager may."""
         self.send("updateStageAndRound")
-        now = self.round_and_stage()
-        self._watch.update(now)
-        return now
 
     def add_bootnodes(self, addresses: Sequence[str]) -> None:
         self.send("addBootnodes", list(addresses))
@@ -206,34 +183,13 @@ class ContractCoordinator:
         with _named_errors(name):
             return bytes.fromhex(self._contract.encode_abi(name, arguments)[2:])
 
-    def _owner_soon(self, peer: str) -> str:
-        """An endpoint may lag a moment behind the one that showed the receipt. Raises ChainUnreachableError."""
-        for pause in (0.0, 0.2, 1.0, 3.0):
-            time.sleep(pause)
-            if (owner := self.owners([peer])[peer]) is not None:
-                return owner
-        raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
-
     def _ask(self, name: str, *arguments: object) -> Any:
         with _named_errors(name):
             return self._contract.functions[name](*arguments).call()
 
-    @cached_property
-    def _events(self) -> dict[str, Any]:
-        """By topic."""
-        return {event.topic: event for event in self._contract.events}
 
-    def _decode(self, log: LogReceipt) -> EventData | None:
-        """None for another contract's event, one that this contract does not have, and a malformed one."""
-        topic = log["topics"][0].to_0x_hex() if log["topics"] else ""
-        if log["address"] == self.contract and topic in self._events:
-            with contextlib.suppress(*MALFORMED):
-                return self._events[topic].process_log(log)
-        return None
-
-
-def log_pages(client: ChainClient, contract: Any, topics: Any, since: int) -> Iterator[tuple[range, Any, int]]:
-    """Blocks, the logs of a contract that an endpoint names for them, and the newest block when the scan began.
+def log_pages(client: ChainClient, contract: Any, topics: Any, since: int) -> Iterator[tuple[int, Any, int]]:
+    """The last block of a range, the contract's logs in it, and the newest block when the scan began.
 
     A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
     """
@@ -247,18 +203,18 @@ def log_pages(client: ChainClient, contract: Any, topics: Any, since: int) -> It
                 raise
             span = max(1, span // 4)
             continue
-        yield range(cursor, last + 1), logs, head
+        yield last, logs, head
         cursor = last + 1
         if len(logs) < GOAL:
             span = min(2 * span, LARGEST_SPAN)
 
 
-def deploy(sender: Sender, owner: str | None = None, *, seconds: float = 2 * SECONDS) -> str:
-    """A new coordinator whose roles all belong to `owner` (the sender unless given). Returns its address."""
+def deploy(sender: Sender) -> str:
+    """A new coordinator whose roles all belong to the sender. Returns its address."""
     artifact = coordinator_artifact()
     factory: Any = sender.client.eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)
-    data = factory.constructor(owner or sender.address).data_in_transaction
-    address = sender.transact(None, bytes.fromhex(data[2:]), seconds=seconds).get("contractAddress")
+    data = factory.constructor(sender.address).data_in_transaction
+    address = sender.transact(None, bytes.fromhex(data[2:]), seconds=2 * SECONDS).get("contractAddress")
     if address is None:
         raise ChainUnreachableError("the endpoint does not say where the contract was deployed")
     return to_checksum_address(address)

@@ -1,16 +1,5 @@
-"""What a chain can answer other than yes, by name, each with one line for people.
+"""What a chain can answer other than yes, by name, each with one line for people."""
 
-* ChainError
-  - ChainUnreachableError  nothing was done, as far as can be told: try again later
-  - UnknownOutcomeError    it may have been done: look at the chain before trying again
-  - WrongChainError        another chain than expected answers
-  - RpcError               the endpoint answered with an error of its own, not the contract's
-  - InsufficientFundsError the account cannot pay for a transaction
-  - ForeignOwnerError      the peer id is registered to another account
-  - ContractError          the contract refused; `name` says which of its errors it was
-"""
-
-import ast
 import re
 from collections.abc import Mapping
 from typing import cast
@@ -110,14 +99,13 @@ class ContractError(ChainError):
 def refusal(message: str, data: object = None) -> ContractError | None:
     """The contract's refusal in an answer; None when it is something else.
 
-    Three shapes are met: `data` is hexadecimal text; `data` is a dictionary that holds `data` (or `revertData`),
-    perhaps nested; the message holds the bytes as Python would write them.
+    `data` is hexadecimal text, perhaps after a word, or a dictionary with it as `data` or `revertData`, or nested so.
     """
-    raw = _revert_data(data)
-    if raw is None:
-        raw = _bytes_in(message)
-    if raw:
-        return decode_revert(raw)
+    while isinstance(data, Mapping):
+        fields = cast("Mapping[str, object]", data)
+        data = fields.get("data", fields.get("revertData"))
+    if isinstance(data, str) and (digits := re.search(r"0x((?:[0-9a-fA-F]{2}){4,})$", data)):
+        return decode_revert(bytes.fromhex(digits[1]))
     if "revert" not in message.lower():
         return None
     words = re.search(r"revert(?:ed)?\b(?: with reason string)?:? *['\"]?([^'\"]+)", message)
@@ -145,28 +133,3 @@ def decode_revert(raw: bytes) -> ContractError:
 def printable(text: str) -> str:
     """A stranger's words, fit for one line of a log."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:MAX_TEXT])
-
-
-def _revert_data(data: object) -> bytes | None:
-    for _ in range(4):
-        if not isinstance(data, Mapping):
-            break
-        fields = cast("Mapping[str, object]", data)
-        data = fields.get("data", fields.get("revertData"))
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, str):
-        digits = re.search(r"0x((?:[0-9a-fA-F]{2}){4,})$", data)
-        return bytes.fromhex(digits[1]) if digits else None
-    return None
-
-
-def _bytes_in(message: str) -> bytes | None:
-    literal = re.search(r"""b'(?:[^'\\]|\\.)*'|b"(?:[^"\\]|\\.)*\"""", message[:10_000], re.DOTALL)
-    if literal is None:
-        return None
-    try:
-        value = ast.literal_eval(literal[0])
-    except (ValueError, SyntaxError):
-        return None
-    return value if isinstance(value, bytes) and len(value) >= 4 else None

@@ -1,7 +1,6 @@
 """The invitation, `swarm.toml`: everything that a stranger needs to join a swarm, signed by who founded it.
 
-The signature covers every field, so that a copy on a web page or in a chat can be trusted as far as the founder's
-address is known. Whether that address owns the contract is for the chain to say: `Coordinator.is_owner`.
+The signature covers every field. Whether its founder owns the contract is for the chain to say.
 """
 
 import re

@@ -1,35 +1,61 @@
 """Points on their way to the chain: kept on disk at once, sent in the background, each submission accepted once.
 
 A round is collected while it is open. It is sealed when it is over and training has moved on (or `settle_seconds` have
-passed), or `submit_after` seconds after its first points; then its mean reward and its vote are submitted. Points that
-come for a sealed round count in the next one that is not. Back-off and waiting go by the monotonic clock, order by
-round numbers: the wall clock decides nothing.
+passed), or `submit_after` seconds after its first points; then its mean reward and its vote are submitted, and tried
+until they are accepted or refused for good. Points that come for a sealed round count in the next one that is not.
+Waiting goes by the monotonic clock, order by round numbers: the wall clock decides nothing.
 """
 
-import os
+import contextlib
+import logging
 import sqlite3
 import threading
 import time
 from collections import deque
 from pathlib import Path
+from typing import Literal
 
 from codezero.chain.contract import ContractCoordinator
-from codezero.chain.delivery import FIRST_PAUSE, LONGEST_PAUSE, Delivery
-from codezero.chain.outbox_db import OutboxStatus, OutboxStore, lock, read_status
+from codezero.chain.errors import (
+    REWARDED,
+    VOTED,
+    ChainUnreachableError,
+    ContractError,
+    ForeignOwnerError,
+    InsufficientFundsError,
+    UnknownOutcomeError,
+    WrongChainError,
+)
+from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
+from codezero.chain.sender import SendOptions
 from codezero.errors import ChainError
 from codezero.system.signals import Backoff
+
+logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 60.0
 """For the points of an iteration that began before its round was over."""
 EVERY = 1.0
 """Seconds between two looks at what is due."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds before another try."""
+TRY_SECONDS = 15.0
+"""For one try of one submission; what was sent by then is looked at again in the next."""
 CLOSE_SECONDS = 5.0
 MAX_UNSAVED = 1024
 """Iterations kept in memory while the file cannot be written; the oldest are dropped."""
 STANDSTILL = 3.0
 """Round lengths after which an open round is taken for the last one."""
+PATIENCE = 3
+"""Tries after which it is worth a complaint that a transaction is not in a block yet."""
+CONCERNS_ALL = (
+    ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError, UnknownOutcomeError
+)  # fmt: skip
+"""Failures that the next submission would meet as well: its nonce is later than that of an unknown outcome."""
 MAX_PEER_ID = 128
 """Bytes, as the contract bounds it."""
+
+Topic = Literal["chain", "file", "standstill"]
 
 
 class ChainOutbox:
@@ -51,26 +77,27 @@ class ChainOutbox:
         every: float = EVERY,
     ) -> None:
         self.path = path
-        self._coordinator, self._peer = coordinator, peer
-        self._submit_after, self._settle_seconds, self._every = submit_after, settle_seconds, every
-        self._round_seconds = round_seconds
+        self._coordinator, self._peer, self._every = coordinator, peer, every
+        self._submit_after, self._round_seconds, self._settle_seconds = submit_after, round_seconds, settle_seconds
         self._open_since = (-1, 0.0)
         """The open round, and when this process first saw it. time.monotonic()."""
-        self._adding = threading.Lock()
-        self._unsaved: deque[tuple[int, float, str | None]] = deque(maxlen=MAX_UNSAVED)
+        self._since: dict[tuple[int, bool], float] = {}
+        """By round being collected, and whether it is over: when this process first saw that. time.monotonic()."""
         self._newest = -1
         """The latest round that training has added to."""
-        self._seen: dict[int, float] = {}
-        """By round being collected: when this process first saw points for it. time.monotonic()."""
-        self._over: dict[int, float] = {}
-        """By round being collected: when this process first saw that it is over."""
+        self._adding = threading.Lock()
+        self._unsaved: deque[tuple[int, float, str | None]] = deque(maxlen=MAX_UNSAVED)
+        self._problems: dict[Topic, str] = {}
+        self._pause = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self._registered = False
         self._wake, self._closing = threading.Event(), threading.Event()
         self._until = float("inf")
-        self._done = False
+        self._done: bool | None = None
         self._died: BaseException | None = None
-        self._open(path)
-        self._delivery = Delivery(self._store, coordinator, peer)
-        self._file = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        chain, account = str(coordinator.client.chain_id), coordinator.account
+        owner = {"chain": chain, "contract": coordinator.contract, "account": account, "peer": peer}
+        self._store = OutboxStore(path, owner)
+        self._store.note(PROBLEM, "")  # an earlier process's may be over, and nobody else would say so
         self._thread = threading.Thread(target=self._work, name="chain-outbox", daemon=True)
         self._thread.start()
 
@@ -89,9 +116,6 @@ class ChainOutbox:
             self._save()
         self._wake.set()
 
-    def status(self) -> OutboxStatus:
-        return read_status(self.path)
-
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Submit what can be, the open round too, for at most `seconds`; then stop. Is nothing left?
 
@@ -104,112 +128,159 @@ class ChainOutbox:
         self._thread.join(max(0.0, self._until - time.monotonic()) + 1.0)
         if self._thread.is_alive():
             return False
-        if self._lock is not None:
+        if self._done is None:
             self._done = not self._left() and not self._unsaved
-            self._inbox.close()
             self._store.close()
-            os.close(self._lock)
-            self._lock = None
         return self._done
-
-    def _open(self, path: Path) -> None:
-        self._lock: int | None = lock(path)
-        owner = {
-            "chain": str(self._coordinator.client.chain_id),
-            "contract": self._coordinator.contract,
-            "account": self._coordinator.account,
-            "peer": self._peer,
-        }
-        try:
-            self._inbox, self._store = OutboxStore(path, durable=False), OutboxStore(path, durable=True)
-            self._store.claim(owner)
-        except (sqlite3.Error, ChainError) as error:
-            os.close(self._lock)
-            if isinstance(error, ChainError):
-                raise
-            raise ChainError(f"the outbox {path} cannot be used ({error}); move it away") from error
 
     def _save(self) -> None:
         """Called with the lock. What cannot be written stays in memory and is tried again."""
         try:
             while self._unsaved:
-                self._inbox.add(*self._unsaved[0])
+                self._store.add(*self._unsaved[0])
                 self._unsaved.popleft()
         except sqlite3.Error as error:
-            self._delivery.complaints.report("file", f"{self.path} cannot be written ({error})")
+            self._report("file", f"{self.path} cannot be written ({error})")
         else:
-            self._delivery.complaints.over("file")
+            self._report("file", "")
+
+    def _report(self, topic: Topic, problem: str) -> None:
+        """Log and publish a problem that is new or has changed; an empty one is over."""
+        if self._problems.get(topic, "") == problem:
+            return
+        self._problems[topic] = problem
+        if problem:
+            logger.error("points are kept back: %s", problem)
+        else:
+            logger.info("points reach the chain again")
+        with contextlib.suppress(sqlite3.Error):  # it has been logged
+            self._store.note(PROBLEM, "; ".join(dict.fromkeys(filter(None, self._problems.values()))))
 
     def _work(self) -> None:
         try:
             while not self._closing.is_set():
-                self._round()
+                self._look()
                 self._wake.wait(self._every)
                 self._wake.clear()
             while time.monotonic() < self._until and self._left():
-                self._round()
+                self._look()
                 time.sleep(min(0.1, max(0.0, self._until - time.monotonic())))
-        except BaseException as error:  # a bug: told by the next `add`, or training would go on uncounted
+        except BaseException as error:  # a bug: raised by the next `add`, or training would go on uncounted
             self._died = error
             raise
 
     def _left(self) -> bool:
         return bool(self._store.unsettled() or self._store.collecting())
 
-    def _round(self) -> None:
-        """Whatever is due now."""
-        if self._file.left or self._delivery.everything.left:
+    def _look(self) -> None:
+        """Do whatever is due now, and pause after a failure."""
+        if self._pause.left:
             return
         try:
             with self._adding:
                 self._save()
-            if self._seal():
-                self._delivery.deliver(self._until)
-            self._file.succeeded()
-        except sqlite3.Error as error:
-            self._file.failed()
-            self._delivery.complaints.report("file", f"{self.path} cannot be used ({error})")
-
-    def _seal(self) -> bool:
-        """Seal what is ready. False: the chain does not say which round is open. Raises sqlite3.Error."""
-        collecting = self._store.collecting()
-        if not collecting:
-            return True
-        try:
-            current = self._coordinator.current_round()
+            self._seal()
+            if self._deliver():
+                self._pause.succeeded()
+                return
         except ChainError as error:
-            self._delivery.failed(error)
-            return False
-        now = time.monotonic()
-        self._notice_standstill(current, now)
-        for number in collecting:
-            self._seen.setdefault(number, now)
-            if number < current:
-                self._over.setdefault(number, now)
-            if self._ready(number, current, now):
-                self._store.seal(number)
-                self._seen.pop(number)
-                self._over.pop(number, None)
-        return True
+            self._report("chain", str(error))
+        except sqlite3.Error as error:
+            self._report("file", f"{self.path} cannot be used ({error})")
+        self._pause.failed()
+
+    def _seal(self) -> None:
+        """Seal what is ready. Raises ChainError when the chain does not say which round is open, and sqlite3.Error."""
+        if collecting := self._store.collecting():
+            current, now = self._coordinator.current_round(), time.monotonic()
+            self._notice_standstill(current, now)
+            if ready := [number for number in collecting if self._is_ready(number, current, now)]:
+                self._store.seal(ready[-1])
+                self._since = {key: at for key, at in self._since.items() if key[0] > ready[-1]}
 
     def _notice_standstill(self, current: int, now: float) -> None:
         """Say so when the swarm is in its last round, as whoever opened rounds is gone."""
         number, since = self._open_since
         if number != current:
             self._open_since = (current, now)
-            self._delivery.complaints.over("standstill")
+            self._report("standstill", "")
         elif self._round_seconds is not None and now - since > STANDSTILL * self._round_seconds:
-            self._delivery.complaints.report(
+            self._report(
                 "standstill",
                 f"round {current} stays open, though rounds last {self._round_seconds:g} s: nobody opens the next one. "
                 "Training goes on in this one, and later points wait",
             )
 
-    def _ready(self, number: int, current: int, now: float) -> bool:
-        if number > current:
-            return False
-        if self._closing.is_set():
-            return True
-        if number == current:
-            return self._submit_after is not None and now - self._seen[number] >= self._submit_after
-        return self._newest > number or now - self._over[number] >= self._settle_seconds
+    def _is_ready(self, number: int, current: int, now: float) -> bool:
+        over = number < current
+        lasted = now - self._since.setdefault((number, over), now)
+        if number > current or self._closing.is_set():
+            return number <= current
+        if over:
+            return self._newest > number or lasted >= self._settle_seconds
+        return self._submit_after is not None and lasted >= self._submit_after
+
+    def _deliver(self) -> bool:
+        """Try what is sealed, oldest first, while there is time. Is none of it left? Raises sqlite3.Error."""
+        problem, fine = "", True
+        unsettled = self._store.unsettled()
+        for submission in unsettled:
+            if time.monotonic() >= self._until:
+                return fine
+            try:
+                problem = self._settle(submission) or problem
+                self._pause.succeeded()
+            except ChainError as error:
+                fine = False
+                self._store.explain(submission, str(error))
+                if not isinstance(error, UnknownOutcomeError) or self._pause.failures + 1 >= PATIENCE:
+                    problem = str(error)
+                if isinstance(error, ContractError) and error.name == "InvalidVoterPeerId":
+                    self._registered = False
+                if isinstance(error, CONCERNS_ALL):
+                    break
+        if unsettled:
+            self._report("chain", problem)
+        return fine
+
+    def _settle(self, submission: Submission) -> str:
+        """Have it accepted, or why it is refused for good. Raises ChainError when neither is so yet."""
+        if not self._registered:
+            self._coordinator.register(self._peer)
+            self._registered = True
+        try:
+            self._store.settle(submission, "accepted", hash=self._submit(submission))
+        except ContractError as error:
+            if error.name in (REWARDED, VOTED):
+                # The peer is this account's, so an earlier process submitted it and was not answered.
+                self._store.settle(submission, "accepted", reason=self._find(submission))
+            elif error.final:
+                self._store.settle(submission, "refused", reason=str(error))
+                return f"{submission.kind} refused: {error}"
+            else:
+                raise
+        return ""
+
+    def _find(self, submission: Submission) -> str:
+        """How the chain shows a submission that is there already. Raises ChainUnreachableError when it does not."""
+        if submission.kind == "reward":
+            reward = self._coordinator.reward_of(submission.round, self._peer)
+            values = [] if reward is None else [str(reward)]
+        else:
+            values = self._coordinator.ballot_of(submission.round, self._peer)
+        if not values:
+            raise ChainUnreachableError("the chain contradicts itself about what was submitted already")
+        return "found on the chain" + ("" if values == [submission.value] else " with another value")
+
+    def _submit(self, submission: Submission) -> str:
+        """The hash of the transaction that took effect."""
+        options: SendOptions = {
+            "seconds": TRY_SECONDS,
+            "earlier": self._store.signed_for(submission),
+            "record": lambda signed: self._store.record(submission, signed),
+        }
+        if submission.kind == "reward":
+            receipt = self._coordinator.submit_reward(submission.round, int(submission.value), self._peer, **options)
+        else:
+            receipt = self._coordinator.submit_winners(submission.round, [submission.value], self._peer, **options)
+        return receipt["transactionHash"].to_0x_hex()

@@ -1,9 +1,7 @@
 """An account whose key another process keeps, such as the login server on this machine: it is asked for signatures.
 
     JSON both ways, `Authorization: Bearer TOKEN`:
-    POST {url}/api/sign-transaction
-        {"transaction": {"type": 2, "chainId": n, "nonce": n, "to": "0x..", "value": 0, "data": "0x..", "gas": n,
-                         "maxFeePerGas": n, "maxPriorityFeePerGas": n}}     without "to" for a deployment
+    POST {url}/api/sign-transaction   {"transaction": the fields of `wallet.transaction_fields`}
     200 {"raw": "0x..", "address": "0x.."}      401, 403: the token is not accepted      409: nobody is logged in
 
 What comes back is checked: a signature by the expected account over exactly what was asked, or nothing is sent.
@@ -23,7 +21,7 @@ from hexbytes import HexBytes
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
-from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, shown
+from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, header_token, shown
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError, WalletError
 from codezero.system.files import read_private
@@ -32,7 +30,6 @@ SECONDS = 10.0
 MAX_TOKEN = 512
 MAX_ANSWER = 256 << 10
 """Bytes; the largest transaction is a deployment."""
-ROUTE = "/api/sign-transaction"
 MALFORMED = (RLPException, BadSignature, ValidationError, ValueError, TypeError)
 """What eth-account raises over bytes that are no signed transaction."""
 
@@ -48,70 +45,50 @@ class RemoteWallet:
     The URL is https, or http to this machine.
     """
 
-    def __init__(self, url: str, token: Path, address: str, *, seconds: float = SECONDS) -> None:
+    def __init__(self, url: str, token: Path, address: str) -> None:
         if not is_address(address):
             raise ConfigError(f"chain.account={address[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
-        self._url = check_url(url, "chain.signer").rstrip("/") + ROUTE
-        self._address, self._seconds = to_checksum_address(address), seconds
-        self._token = token
+        self._url = check_url(url, "chain.signer").rstrip("/") + "/api/sign-transaction"
+        self.address, self._token = to_checksum_address(address), token
         self._http = BoundedHttp()
+        self.close = self._http.close
 
     def __repr__(self) -> str:
-        return f"RemoteWallet({shown(self._url)}, {self._address})"
-
-    @property
-    def address(self) -> str:
-        return self._address
+        return f"RemoteWallet({shown(self._url)}, {self.address})"
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
         """The token is read anew each time: a new login writes a new one. Raises WalletError, ChainUnreachableError."""
-        status, raw = self._http.post(
-            self._url,
-            msgspec.json.encode({"transaction": dict(fields)}),
-            self._seconds,
-            headers={"Authorization": f"Bearer {_token(self._token)}"},
-            limit=MAX_ANSWER,
-        )
+        token, where = header_token(read_private(self._token, MAX_TOKEN)), shown(self._url)
+        if token is None:
+            raise WalletError(f"{self._token} holds no token; log in again")
+        body = msgspec.json.encode({"transaction": dict(fields)})
+        status, raw = self._http.post(self._url, body, SECONDS, {"Authorization": f"Bearer {token}"}, MAX_ANSWER)
         if status in (401, 403):
-            raise WalletError(f"the signer {shown(self._url)} does not accept the token in {self._token}; log in again")
+            raise WalletError(f"the signer {where} does not accept the token in {self._token}; log in again")
         if status == 409:
-            raise WalletError(f"nobody is logged in at {shown(self._url)}; open it in a browser and log in")
+            raise WalletError(f"nobody is logged in at {where}; open it in a browser and log in")
         if status != 200:
-            raise ChainUnreachableError(f"the signer {shown(self._url)} answers with HTTP {status}")
+            raise ChainUnreachableError(f"the signer {where} answers with HTTP {status}")
         try:
             answer = msgspec.json.decode(raw, type=_Answer)
         except UNDECODABLE as error:
-            raise WalletError(f"the signer {shown(self._url)} answers in a form that no signer has") from error
-        signed = bytes.fromhex(answer.raw[2:])
-        if to_checksum_address(answer.address) != self._address:
+            raise WalletError(f"the signer {where} answers in a form that no signer has") from error
+        if to_checksum_address(answer.address) != self.address:
             raise WalletError(
-                f"the signer signs for {answer.address}, not for {self._address}; log in with that account"
+                f"the signer signs for {answer.address}, not for {self.address}; log in with that account"
             )
+        signed = HexBytes(answer.raw)
         try:
-            faithful = _fields_in(signed) == _requested(fields) and Account.recover_transaction(signed) == self._address
+            written = TypedTransaction.from_bytes(signed).as_dict()
+            same = {key: value for key, value in written.items() if key not in ("v", "r", "s")} == _in_bytes(fields)
+            faithful = same and Account.recover_transaction(signed) == self.address
         except MALFORMED:
             faithful = False
         if not faithful:
             raise WalletError("the signer signed something else than it was asked for; nothing was sent")
-        return signed
-
-    def close(self) -> None:
-        self._http.close()
+        return bytes(signed)
 
 
-def _token(path: Path) -> str:
-    token = read_private(path, MAX_TOKEN).strip()
-    if not token or not token.isascii() or not token.decode("ascii").isprintable() or b" " in token:
-        raise WalletError(f"{path} holds no token; log in again")
-    return token.decode("ascii")
-
-
-def _requested(fields: Mapping[str, Any]) -> dict[str, object]:
+def _in_bytes(fields: Mapping[str, Any]) -> dict[str, object]:
     whole = {"to": "0x", "accessList": (), **fields}
     return {key: HexBytes(value) if isinstance(value, str) else value for key, value in whole.items()}
-
-
-def _fields_in(raw: bytes) -> dict[str, object]:
-    """What a raw transaction says, without its signature. Raises one of MALFORMED."""
-    fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
-    return {key: value for key, value in fields.items() if key not in ("v", "r", "s")}

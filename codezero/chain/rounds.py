@@ -1,154 +1,206 @@
-"""The open round: read in the background from the contract, or off the clock where there is no chain.
+"""What goes on beside training: the open round is read, rounds are opened, and registered peers are listed.
 
-The open round, read again and again in the background, so that the training loop never waits for a network.
-
-A thread that does one small job again and again until it is closed, and whose failures are told once each.
-
-Rounds without a chain: every node reads the round off the clock, and points stay at home.
+Without a chain, rounds go by the clock. Nothing heavy is imported here.
 """
 
 import logging
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ChainError
+from codezero.system.files import write_atomic
+
+if TYPE_CHECKING:
+    from codezero.chain.contract import ContractCoordinator
 
 logger = logging.getLogger(__name__)
 
-EVERY = 2.0
-"""Seconds between two readings."""
+ROUND_SECONDS, MEMBERS_SECONDS = 2.0, 5.0
+"""Between two readings of the open round and of the registered peers."""
 STALE = 30.0
-"""A reading older than this is not handed out any more."""
+"""Seconds. A reading older than this is not handed out any more."""
 FIRST = 5.0
-"""Seconds that the very first question may take; nothing is known before."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class RoundStage:
-    """What is open."""
-
-    round: int
-    stage: int
-
-
-class RoundWatch:
-    """Hands out the last reading. The thread starts with the first question and ends with `close`."""
-
-    def __init__(self, read: Callable[[], RoundStage], *, every: float = EVERY, stale: float = STALE) -> None:
-        self._read, self._every, self._stale = read, every, stale
-        self._changed = threading.Condition()
-        self._closing = threading.Event()
-        self._known: RoundStage | None = None
-        self._read_at = 0.0
-        self._failure: ChainError | None = None
-        self._thread: threading.Thread | None = None
-
-    def current(self) -> RoundStage:
-        """Raises ChainError: at once when the last reading failed and no recent one is left."""
-        with self._changed:
-            self._start()
-            if self._known is None and self._failure is None:
-                self._changed.wait_for(lambda: self._known or self._failure or self._closing.is_set(), FIRST)
-            if self._known is not None and time.monotonic() - self._read_at <= self._stale:
-                return self._known
-            if self._failure is not None:
-                raise ChainUnreachableError(str(self._failure))
-        raise ChainUnreachableError("the chain has not said yet which round is open")
-
-    def update(self, known: RoundStage) -> None:
-        """What another call has just read or brought about."""
-        with self._changed:
-            self._known, self._read_at, self._failure = known, time.monotonic(), None
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """May be called twice. A reading under way is left to its own deadline."""
-        self._closing.set()
-        with self._changed:
-            thread = self._thread
-            self._changed.notify_all()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(1.0)
-
-    def _start(self) -> None:
-        if self._thread is None and not self._closing.is_set():
-            self._thread = threading.Thread(target=self._watch, name="chain-rounds", daemon=True)
-            self._thread.start()
-
-    def _watch(self) -> None:
-        while True:
-            try:
-                self.update(self._read())
-            except ChainError as error:
-                with self._changed:
-                    self._failure = error
-                    self._changed.notify_all()
-            if self._closing.wait(self._every):
-                return
+"""Seconds that the first call waits for a reading."""
+SHORTEST = 0.25
+"""Of a round's length: it never lasts less, however quick everybody is."""
+STEPS = 4
+"""Stages opened in one go, at most: three make a round."""
+MAX_MEMBERS = 20_000
+BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 
 
 class Repeating:
-    """Calls `job` every `seconds`. A ChainError is a warning when its text is new; anything else is a bug and raises
-    in the thread, which ends it."""
+    """Calls `job` every `seconds` in a thread. A ChainError is a warning when its text is new; anything else is a bug
+    and ends the thread."""
 
     def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
         """once: only until it succeeds."""
         self._name, self._job, self._seconds, self._once = name, job, seconds, once
         self._closing = threading.Event()
-        self._reported = ""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """Waits for a job under way, which has deadlines of its own."""
+    def close(self, seconds: float | None = None) -> None:
+        """Wait for a job under way, which has deadlines of its own, for at most `seconds`."""
         self._closing.set()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _work(self) -> None:
+        reported = ""
         while True:
             try:
                 self._job()
             except ChainError as error:
-                if str(error) != self._reported:
-                    self._reported = str(error)
+                if str(error) != reported:
+                    reported = str(error)
                     logger.warning("%s: %s", self._name, error)
             else:
                 if self._once:
                     return
-                self._reported = ""
+                reported = ""
             if self._closing.wait(self._seconds):
                 return
+
+
+class RoundWatch:
+    """Reads the open round in the background from the first call on, so that training never waits for a network."""
+
+    def __init__(self, read: Callable[[], int], *, every: float = ROUND_SECONDS, stale: float = STALE) -> None:
+        """read: raises ChainError."""
+        self._read, self._every, self._stale = read, every, stale
+        self._starting = threading.Lock()
+        self._reading: Repeating | None = None
+        self._answered = threading.Event()
+        self._known, self._failure = (-1, -math.inf), "the chain has not said yet which round is open"
+        """The last reading and its time.monotonic(), and why there is no newer one."""
+
+    def current(self) -> int:
+        """The last reading. Raises ChainUnreachableError when it is too old, or there is none."""
+        with self._starting:
+            self._reading = self._reading or Repeating("chain-rounds", self._tick, self._every)
+        self._answered.wait(FIRST)
+        number, at = self._known
+        if time.monotonic() - at > self._stale:
+            raise ChainUnreachableError(self._failure)
+        return number
+
+    def close(self) -> None:
+        """May be called twice. A reading under way is left to its own deadline."""
+        if self._reading is not None:
+            self._reading.close(1.0)
+
+    def _tick(self) -> None:
+        try:
+            self._known = self._read(), time.monotonic()
+        except ChainError as error:
+            self._failure = str(error)
+        self._answered.set()
+
+
+class StageManager:
+    """Opens rounds, if the contract lets this account: when one has lasted long enough, or everybody has submitted.
+
+    `tick` is one look, for `Repeating`. A round that is open when the node starts counts from then.
+    """
+
+    def __init__(
+        self,
+        coordinator: "ContractCoordinator",
+        round_seconds: float,
+        *,
+        turn: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """turn: is it this process that opens rounds, of those with the same account?"""
+        self._coordinator, self._round_seconds, self._turn, self._clock = coordinator, round_seconds, turn, clock
+        self._allowed = False
+        self._round, self._since = -1, 0.0
+        self._cursor = 0
+        self._submitted: dict[int, set[str]] = defaultdict(set)
+
+    def tick(self) -> None:
+        """Raises ChainError."""
+        if not self._turn():
+            return
+        self._allowed = self._allowed or self._coordinator.is_stage_manager(self._coordinator.account)
+        if not self._allowed:
+            return
+        now = self._coordinator.read_round()
+        if now != self._round:
+            self._round, self._since = now, self._clock()
+        lasted = self._clock() - self._since
+        early = lasted >= SHORTEST * self._round_seconds
+        if lasted >= self._round_seconds or (early and self._everybody_submitted(now)):
+            for _ in range(STEPS):
+                if self._coordinator.read_round() != now:  # perhaps opened by another manager
+                    logger.info("round %d is open", now + 1)
+                    return
+                self._coordinator.advance()
+
+    def _everybody_submitted(self, round_number: int) -> bool:
+        """Has every peer that submitted in the round before submitted in this one too?"""
+        for page in self._coordinator.history(self._cursor, ["RewardSubmitted"]):
+            for event in page.events:
+                self._submitted[event["args"]["roundNumber"]].add(event["args"]["peerId"])
+            self._cursor = page.cursor
+        for old in [number for number in self._submitted if number < round_number - 1]:
+            del self._submitted[old]
+        active, done = self._submitted.get(round_number - 1, set()), self._submitted.get(round_number, set())
+        return bool(active) and active <= done
+
+
+class Registry:
+    """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
+
+    `tick` is one reading, for `Repeating`. The list only grows, is bounded, and stays while the chain cannot be read.
+    """
+
+    def __init__(self, coordinator: "ContractCoordinator", path: Path, me: str) -> None:
+        """Writes the file at once, with `me` alone: a node admits nobody before the chain has named somebody."""
+        self._coordinator, self._path = coordinator, path
+        self._members, self._cursor = {me: None}, 0
+        write_members(path, [me])
+
+    def tick(self) -> None:
+        """Raises ChainError."""
+        before = len(self._members)
+        for page in self._coordinator.history(self._cursor, ["PeerRegistered"]):
+            for event in page.events:
+                peer = event["args"]["peerId"]
+                if len(self._members) < MAX_MEMBERS and 32 <= len(peer) <= 64 and BASE58.issuperset(peer):
+                    self._members[peer] = None
+            self._cursor = page.cursor
+        if len(self._members) > before:
+            write_members(self._path, list(self._members))
+
+
+def write_members(path: Path, members: list[str]) -> None:
+    """One a line, all or nothing. Raises ChainError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, "".join(f"{member}\n" for member in members))
+    except OSError as error:
+        raise ChainError(f"{path} cannot be written: {error.strerror}") from error
 
 
 class ClockCoordinator:
     """The round is the number of whole `round_seconds` since 1970, so nodes agree on it without talking.
 
-    now: seconds since 1970; nodes whose clocks differ by d seconds disagree for d seconds a round.
+    It is its own outbox, whose points stay at home. now: seconds since 1970; nodes whose clocks differ by d seconds
+    disagree for d seconds a round.
     """
 
     def __init__(self, round_seconds: float, now: Callable[[], float] = time.time) -> None:
-        if not round_seconds > 0 or math.isinf(round_seconds):
-            raise ConfigError(
-                f"chain.round_seconds={round_seconds} is out of bounds; it must be finite and more than 0"
-            )
-        self._round_seconds = round_seconds
-        self._now = now
+        self._round_seconds, self._now = round_seconds, now
 
     def current_round(self) -> int:
         return math.floor(self._now() / self._round_seconds)
 
-
-class NoOutbox:
-    """Sends nothing; keeps only how much would have been sent."""
-
-    def __init__(self) -> None:
-        self.entries = 0
-        self.points = 0.0
-
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        self.entries += 1
-        self.points += reward
+        """Send nothing."""

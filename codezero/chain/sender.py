@@ -5,7 +5,7 @@ What was signed is recorded before it leaves and the same bytes are sent again. 
 one can never be mined, because the account has used its nonce, or takes the place of a stuck one under its nonce.
 """
 
-import contextlib
+import itertools
 import logging
 import threading
 import time
@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack
 
 from eth_utils.crypto import keccak
 from web3.exceptions import TransactionNotFound
-from web3.types import BlockData, TxParams, TxReceipt
+from web3.types import TxParams, TxReceipt
 
 from codezero.chain.errors import (
     ChainUnreachableError,
@@ -56,7 +56,7 @@ class SendOptions(TypedDict, total=False):
 
     seconds: float
     earlier: Sequence[SignedTransaction]
-    record: Record | None
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Sender:
 
     def __init__(self, client: ChainClient, wallet: Wallet) -> None:
         self.client, self.wallet = client, wallet
-        self._turn = _turn_of(client.chain_id, wallet.address)
+        self._turn = threading.RLock()
         self._until = 0.0
         """When the call whose turn it is has to be over. time.monotonic()."""
         self._sent: dict[str, tuple[float, float]] = {}
-        """By hash: when this process sent it first and last. time.monotonic()."""
+        """By hash, until its purpose is served: when this process sent it first and last. time.monotonic()."""
 
     @property
     def address(self) -> str:
@@ -97,39 +97,45 @@ class Sender:
         Raises ContractError when the contract refuses it now; UnknownOutcomeError when time is over and one may still
         be mined; ChainUnreachableError, RpcError, InsufficientFundsError when none can be.
         """
-        until = time.monotonic() + options.get("seconds", 0.0)
+        until, signed = time.monotonic() + options.get("seconds", 0.0), list(options.get("earlier", ()))
+        most, record = len(signed) + MAX_SIGNED, options.get("record")
+        why: ChainError | None = None
         with self._turn:
             self._until = until
-            return self._settle(to, data, list(options.get("earlier", ())), options.get("record"))
+            for attempt in itertools.count(1):
+                try:
+                    if (receipt := self._step(to, data, signed, most, record)) is not None:
+                        return receipt
+                except (ChainUnreachableError, WrongChainError, RpcError, *self.HOPELESS) as error:
+                    if not signed and (isinstance(error, self.HOPELESS) or time.monotonic() >= until):
+                        raise
+                    why = error
+                left = until - time.monotonic()
+                if signed and left <= 0:
+                    text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
+                    raise UnknownOutcomeError(text, signed[-1].hash) from why
+                time.sleep(max(0.0, min(backoff(attempt, *self.PAUSES), left)))
+        raise AssertionError("unreachable")
 
-    def _settle(self, to: str | None, data: bytes, signed: list[SignedTransaction], record: Record | None) -> TxReceipt:
-        new = attempt = 0
-        why: ChainError | None = None
-        while True:
-            attempt += 1
-            try:
-                state = self._state_of(signed)
-                if state.receipt is not None:
-                    return state.receipt
-                if state.waiting is None or self._stuck(state.waiting):
-                    if new == MAX_SIGNED:
-                        raise ChainError("transactions keep failing although the contract accepts them in advance")
-                    signed.append(self._sign(to, data, state, raises=new + len(signed)))
-                    new += 1
-                    if record is not None:
-                        record(signed[-1])
-                    self._send(signed[-1])
-                elif self._overdue(state.waiting):
-                    self._send(state.waiting)
-            except (ChainUnreachableError, WrongChainError, RpcError, *self.HOPELESS) as error:
-                if not signed and (isinstance(error, self.HOPELESS) or time.monotonic() >= self._until):
-                    raise
-                why = error
-            left = self._until - time.monotonic()
-            if left <= 0:
-                text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
-                raise UnknownOutcomeError(text, signed[-1].hash) from why
-            time.sleep(min(backoff(attempt, *self.PAUSES), left))
+    def _step(
+        self, to: str | None, data: bytes, signed: list[SignedTransaction], most: int, record: Record | None
+    ) -> TxReceipt | None:
+        """Look at what became of what was `signed`; sign and send what is missing. The receipt, once there is one."""
+        state = self._state_of(signed)
+        if state.receipt is not None:
+            for transaction in signed:
+                self._sent.pop(transaction.hash, None)
+            return state.receipt
+        if state.waiting is None or self._stuck(state.waiting):
+            if len(signed) == most:
+                raise ChainError("transactions keep failing although the contract accepts them in advance")
+            signed.append(self._sign(to, data, state, raises=len(signed)))
+            if record is not None:
+                record(signed[-1])
+            self._send(signed[-1])
+        elif self._overdue(state.waiting):
+            self._send(state.waiting)
+        return None
 
     def _state_of(self, signed: Sequence[SignedTransaction]) -> TransactionState:
         state = self._read_state(signed)
@@ -145,38 +151,38 @@ class Sender:
         count = self.client.eth.get_transaction_count(self._account)
         waiting: SignedTransaction | None = None
         for transaction in signed:
-            try:
-                receipt = self.client.eth.get_transaction_receipt(transaction.hash)  # pyright: ignore[reportArgumentType]
-            except TransactionNotFound:
-                waiting = transaction if transaction.nonce >= count else waiting
-            else:
-                if receipt["transactionHash"].to_0x_hex() == transaction.hash and receipt["status"] == 1:
-                    return TransactionState(receipt=receipt)
+            receipt = self._receipt_of(transaction.hash)
+            if receipt is None and transaction.nonce >= count:
+                waiting = transaction
+            elif receipt is not None and receipt["status"] == 1:
+                return TransactionState(receipt=receipt)
         return TransactionState(waiting=waiting, count=count)
+
+    def _receipt_of(self, hash: str) -> TxReceipt | None:
+        """Of this very transaction."""
+        try:
+            receipt = self.client.eth.get_transaction_receipt(hash)  # pyright: ignore[reportArgumentType]
+        except TransactionNotFound:
+            return None
+        return receipt if receipt["transactionHash"].to_0x_hex() == hash else None
 
     def _sign(self, to: str | None, data: bytes, state: TransactionState, raises: int) -> SignedTransaction:
         """Simulates the call first, so that a refusal costs nothing. Raises ContractError, InsufficientFundsError."""
         eth, call = self.client.eth, self._call(to, data)
-        with self.client.batch_requests() as batch:
-            batch.add(eth.call(call))
-            batch.add(eth.estimate_gas(call))
-            batch.add(eth.get_transaction_count(self._account, "pending"))
-            batch.add(eth.get_balance(self._account))
-            batch.add(eth.get_block("latest"))
-            answers: list[Any] = batch.execute()
-        _, estimate, pending, balance, block = answers
-        tip, fee = self._fees(block, 1.25**raises if state.waiting else 1.0)
-        gas = min(int(estimate * HEADROOM), MAX_GAS)
+        eth.call(call)
+        gas = min(int(eth.estimate_gas(call) * HEADROOM), MAX_GAS)
+        nonce = state.count if state.waiting else eth.get_transaction_count(self._account, "pending")
+        tip, fee = self._fees(1.25**raises if state.waiting else 1.0)
+        balance = eth.get_balance(self._account)
         if balance < gas * fee:
             raise InsufficientFundsError(self.address, balance, gas * fee)
-        nonce = state.count if state.waiting else pending
         fields = transaction_fields(self.client.chain_id, nonce, to, data, gas, fee, tip)
         raw = self.wallet.sign_transaction(fields)
         return SignedTransaction("0x" + keccak(raw).hex(), nonce, raw)
 
-    def _fees(self, block: BlockData, factor: float) -> tuple[int, int]:
+    def _fees(self, factor: float) -> tuple[int, int]:
         """Tip and highest fee. Raises ChainUnreachableError for fees that nobody should pay."""
-        base = block.get("baseFeePerGas")
+        base = self.client.eth.get_block("latest").get("baseFeePerGas")
         if base is None:
             raise ChainUnreachableError("the chain has no base fee (EIP-1559), which this version needs")
         try:
@@ -191,8 +197,6 @@ class Sender:
     def _send(self, signed: SignedTransaction) -> None:
         now = time.monotonic()
         self._sent[signed.hash] = self._sent.get(signed.hash, (now, now))[0], now
-        while len(self._sent) > 256:
-            del self._sent[next(iter(self._sent))]
         self._publish(signed)
 
     def _publish(self, signed: SignedTransaction) -> None:
@@ -217,13 +221,3 @@ class Sender:
     def _call(self, to: str | None, data: bytes) -> TxParams:
         call: Any = {"from": self.address, "data": "0x" + data.hex()}
         return call if to is None else call | {"to": to}
-
-
-_turns: dict[tuple[int, str], threading.RLock] = {}
-_turns_lock = threading.Lock()
-
-
-def _turn_of(chain_id: int, address: str) -> contextlib.AbstractContextManager[bool]:
-    """Shared by all senders of an account in this process: two at a time would sign the same nonce."""
-    with _turns_lock:
-        return _turns.setdefault((chain_id, address), threading.RLock())

@@ -6,10 +6,9 @@ the chain is believed about what became of them: a new operation is signed only 
 under its nonce, so that one of the two is run at most.
 """
 
-import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,16 +16,12 @@ from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector as selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
-from hexbytes import HexBytes
-from web3.exceptions import TransactionNotFound
 from web3.types import LogReceipt, TxReceipt
 
 from codezero.chain.alchemy import (
     ENTRY_POINT,
     Alchemy,
-    CallsStatus,
     Prepared,
-    SentCalls,
     UnrequestedError,
     UnsponsoredError,
     WantedCall,
@@ -34,7 +29,7 @@ from codezero.chain.alchemy import (
 )
 from codezero.chain.bounded_http import UNDECODABLE
 from codezero.chain.contract import log_pages
-from codezero.chain.errors import ChainUnreachableError, RpcError
+from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender, TransactionState
@@ -75,42 +70,31 @@ class AlchemySender(Sender):
     def __init__(self, client: ChainClient, wallet: KeystoreWallet, alchemy: Alchemy) -> None:
         super().__init__(client, wallet)
         self._signer, self._alchemy = wallet, alchemy
-        self._ids: dict[str, str] = {}
-        """By hash: what the service calls an operation that it took."""
-
-    # ---- what the chain shows: read from its own endpoints, never from the service
 
     def _read_state(self, signed: Sequence[SignedTransaction]) -> TransactionState:
         """Transactions count too: they are of earlier, when the account paid for itself."""
         state = super()._read_state([transaction for transaction in signed if transaction.nonce != OPERATION])
-        operations = [transaction for transaction in signed if transaction.nonce == OPERATION]
         if state.receipt is not None or state.waiting is not None:
             return state
-        for transaction in operations:
+        for transaction in signed:
+            if transaction.nonce != OPERATION:
+                continue
             operation = _parsed(transaction)
             if self._next_nonce(operation.nonce >> 64) <= operation.nonce:
                 state = TransactionState(waiting=transaction)
-                continue
-            for candidate in self._candidates(operation):
-                if (receipt := self._receipt_of(operation.hash, candidate)) is not None:
-                    return TransactionState(receipt=receipt)
+            elif (receipt := self._receipt_of_operation(operation)) is not None:
+                return TransactionState(receipt=receipt)
         return state
 
-    def _candidates(self, operation: _Recorded) -> Iterator[HexBytes]:
-        """Transactions in which it may have run: those that the service names, then those of the entry point's logs."""
-        yield from (HexBytes(mined.transaction_hash) for mined in (self._status(operation.hash).receipts or [])[:4])
+    def _receipt_of_operation(self, operation: _Recorded) -> TxReceipt | None:
+        """Of the transaction in which the operation ran with success, found in the entry point's logs."""
         pages = log_pages(self.client, ENTRY_POINT, [RAN, operation.hash], operation.since)
         for _, logs, _ in itertools.islice(pages, MAX_PAGES):
-            yield from (log["transactionHash"] for log in logs[:4])
-
-    def _receipt_of(self, hash: str, transaction: HexBytes) -> TxReceipt | None:
-        """The transaction's receipt, if the operation ran in it with success."""
-        try:
-            receipt = self.client.eth.get_transaction_receipt(transaction)  # pyright: ignore[reportArgumentType]
-        except TransactionNotFound:
-            return None
-        right = receipt["transactionHash"] == transaction and receipt["status"] == 1
-        return receipt if right and any(_shows_success(log, hash) for log in receipt["logs"]) else None
+            for log in logs[:4]:
+                receipt = self._receipt_of(log["transactionHash"].to_0x_hex())
+                if receipt and any(_shows_success(event, operation.hash) for event in receipt["logs"]):
+                    return receipt
+        return None
 
     def _next_nonce(self, key: int) -> int:
         """Of the account's next operation with this key, the key included."""
@@ -119,8 +103,6 @@ class AlchemySender(Sender):
         if len(raw) != 32:
             raise ChainUnreachableError(f"this chain has no entry point for operations at {ENTRY_POINT}")
         return int.from_bytes(raw)
-
-    # ---- what is signed and sent
 
     def _sign(self, to: str | None, data: bytes, state: TransactionState, raises: int) -> SignedTransaction:
         """Simulates the call first; replaces what waits, under its nonce. Raises ContractError, UnrequestedError."""
@@ -131,7 +113,7 @@ class AlchemySender(Sender):
         code, count, since = bytes(eth.get_code(account)), eth.get_transaction_count(account), eth.block_number
         calls = [{"to": to, "data": "0x" + data.hex()}]
         request = {"calls": calls, "from": account, "chainId": hex(chain_id), **self._alchemy.capabilities}
-        prepared: Prepared = self._ask("wallet_prepareCalls", request, Prepared)
+        prepared: Prepared = self._request("wallet_prepareCalls", request, Prepared)
         wanted = WantedCall(account, chain_id, to, data, self._alchemy.delegates, code, count)
         authorization, operation = checked(prepared, wanted)
         nonce = int(operation.data.nonce, 16)
@@ -155,26 +137,13 @@ class AlchemySender(Sender):
         body = _parsed(signed).operation
         if (permit := body.pop("authorization", None)) is not None:
             body = {"type": "array", "data": [permit, body]}
-        taken: SentCalls = self._ask("wallet_sendPreparedCalls", body | self._alchemy.capabilities, SentCalls)
-        self._ids = {hash: id for hash, id in self._ids.items() if hash in self._sent} | {signed.hash: taken.id}
-
-    def _overdue(self, signed: SignedTransaction) -> bool:
-        return signed.hash not in self._ids and super()._overdue(signed)
+        self._request("wallet_sendPreparedCalls", body | self._alchemy.capabilities, Any)
 
     def _stuck(self, signed: SignedTransaction) -> bool:
-        """Given up by the service, or by time. Before this process sent it there is nothing to ask about."""
-        if signed.nonce != OPERATION or signed.hash not in self._sent:
-            return False
-        return self._status(signed.hash).refused or super()._stuck(signed)
+        """A transaction of earlier is never replaced: an operation beside it could do the same again."""
+        return signed.nonce == OPERATION and super()._stuck(signed)
 
-    def _status(self, hash: str) -> CallsStatus:
-        """What the service does not say counts as going on."""
-        id = self._ids.get(hash, f"0x{self.client.chain_id:064x}{hash[2:]}")
-        with contextlib.suppress(ChainUnreachableError, UnsponsoredError, RpcError):
-            return self._ask("wallet_getCallsStatus", id, CallsStatus)
-        return CallsStatus(100)
-
-    def _ask(self, method: str, parameter: object, form: Any) -> Any:
+    def _request(self, method: str, parameter: object, form: Any) -> Any:
         seconds = min(SECONDS, max(1.0, self._until - time.monotonic()))
         return self._alchemy.request(method, parameter, form, seconds)
 

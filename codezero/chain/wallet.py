@@ -1,7 +1,7 @@
 """The account that pays and signs: a key that leaves its file only into this process's memory, and never goes on.
 
-Where a key or passphrase may come from: a prompt, a file that only its owner reads, an environment variable that the
-user names. Never a command line, which every user of the machine can see.
+A key or passphrase comes from a prompt, a file that only its owner reads, or an environment variable that the user
+names; never from a command line, which every user of the machine can see.
 """
 
 import contextlib
@@ -9,15 +9,14 @@ import getpass
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
-from eth_utils.address import is_address, to_checksum_address
 from msgspec import Meta
 
 from codezero.errors import WalletError
@@ -40,19 +39,12 @@ def transaction_fields(
 
     to: None is a deployment. Raises WalletError.
     """
-    numbers = (chain_id, nonce, gas, max_tip, max_fee)
-    if min(numbers) < 0 or max(numbers) >= 1 << 64:
+    numbers = {
+        "chainId": chain_id, "nonce": nonce, "gas": gas, "maxFeePerGas": max_fee, "maxPriorityFeePerGas": max_tip
+    }  # fmt: skip
+    if any(not 0 <= number < 1 << 64 for number in numbers.values()):
         raise WalletError("the transaction cannot be signed: a number is out of bounds")
-    fields: dict[str, Any] = {
-        "type": 2,
-        "chainId": chain_id,
-        "nonce": nonce,
-        "value": 0,
-        "data": "0x" + data.hex(),
-        "gas": gas,
-        "maxFeePerGas": max_fee,
-        "maxPriorityFeePerGas": max_tip,
-    }
+    fields: dict[str, Any] = {"type": 2, "value": 0, "data": "0x" + data.hex(), **numbers}
     return fields if to is None else fields | {"to": to}
 
 
@@ -63,10 +55,7 @@ class Wallet(Protocol):
         ...
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        """The raw transaction, ready to be sent. Raises WalletError.
-
-        fields: see `transaction_fields`.
-        """
+        """The raw transaction of `transaction_fields`, ready to be sent. Raises WalletError."""
         ...
 
 
@@ -94,11 +83,6 @@ class KeystoreWallet:
         except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
             raise WalletError(f"the transaction cannot be signed: {error}") from error
 
-    @classmethod
-    def of_key(cls, key: bytes) -> "KeystoreWallet":
-        """[32] bytes that somebody else keeps. Raises WalletError."""
-        return cls(_account_of(key))
-
     def key(self) -> bytes:
         """[32] bytes, for who keeps it from now on."""
         return bytes(self._account.key)
@@ -114,17 +98,23 @@ class KeystoreWallet:
         return signed.r.to_bytes(32) + signed.s.to_bytes(32) + bytes([27 + signed.y_parity])
 
     @classmethod
+    def of_key(cls, key: bytes) -> "KeystoreWallet":
+        """[32] bytes that somebody else keeps. Raises WalletError."""
+        try:
+            return cls(Account.from_key(key))
+        except ValueError:  # its text may show the key
+            raise WalletError("these 32 bytes are no private key; use a key that a wallet exported") from None
+
+    @classmethod
     def create(cls, path: Path, passphrase: str, *, key: bytes | None = None, work: int = WORK) -> "KeystoreWallet":
         """A new account in a new file; `key` imports one. Raises WalletError, also when the file exists."""
         if len(passphrase) < MIN_PASSPHRASE:
             raise WalletError(f"the passphrase needs at least {MIN_PASSPHRASE} characters")
-        if os.path.lexists(path):
-            raise WalletError(f"{path} exists and is never overwritten; choose another name or move it away")
-        account = _account_of(secrets.token_bytes(32) if key is None else key)
-        keystore = Account.encrypt(account.key, passphrase, kdf="scrypt", iterations=work)
+        wallet = cls.of_key(secrets.token_bytes(32) if key is None else key)
+        keystore = Account.encrypt(wallet.key(), passphrase, kdf="scrypt", iterations=work)
         if not write_new(path, msgspec.json.encode(keystore)):
-            raise WalletError(f"{path} was made by another process meanwhile; open it, or choose another name")
-        return cls(account)
+            raise WalletError(f"{path} exists and is never overwritten; choose another name or move it away")
+        return wallet
 
     @classmethod
     def open(cls, path: Path, passphrase: str) -> "KeystoreWallet":
@@ -135,7 +125,7 @@ class KeystoreWallet:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise WalletError(f"{path} is no keystore of version 3 with scrypt; restore a copy") from error
         try:
-            return cls(_account_of(bytes(Account.decrypt(keystore, passphrase))))
+            return cls.of_key(bytes(Account.decrypt(keystore, passphrase)))
         except ValueError as error:
             raise WalletError(f"{path} does not open with this passphrase") from error
 
@@ -145,7 +135,7 @@ class KeystoreWallet:
 
         For a chain of one's own: who reads the folder has the account. Several processes may ask at once.
         """
-        secret = path.with_name(path.name + ".passphrase")
+        secret = passphrase_beside(path)
         write_new(secret, secrets.token_hex(32).encode())
         passphrase = passphrase_from_file(secret)
         if not os.path.lexists(path):
@@ -162,40 +152,41 @@ class EphemeralAccount:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._secret = path.with_name(f"{path.name}.passphrase")
 
     @property
     def address(self) -> str | None:
         """Checksummed. None: there is none, or one with a passphrase of somebody's own, which stays as it is."""
-        if not (self._path.exists() and self._secret.exists()):
-            return None
-        try:
-            fields = msgspec.json.decode(read_private(self._path, MAX_KEYSTORE), type=dict[str, msgspec.Raw])
-            address = "0x" + msgspec.json.decode(fields["address"], type=str).removeprefix("0x")
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
-            raise WalletError(f"{self._path} names no account; restore a copy") from error
-        if not is_address(address):
-            raise WalletError(f"{self._path} names no account; restore a copy")
-        return to_checksum_address(address)
+        wallet = self._wallet()
+        return wallet and wallet.address
 
     def adopt(self) -> bytes | None:
         """[32] bytes; nothing changes yet. None: there is nothing to take over."""
-        return None if self.address is None else KeystoreWallet.ephemeral(self._path).key()
+        wallet = self._wallet()
+        return wallet and wallet.key()
 
     def adopted(self) -> None:
         """Its key is safe elsewhere: nothing here opens it any more. The passphrase goes first."""
         try:
-            for path in (self._secret, self._path):
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
+            for path in (passphrase_beside(self._path), self._path):
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise WalletError(f"{error.filename} cannot be deleted: {error.strerror}") from error
 
+    def _wallet(self) -> KeystoreWallet | None:
+        secret = passphrase_beside(self._path)
+        exists = self._path.exists() and secret.exists()
+        return KeystoreWallet.open(self._path, passphrase_from_file(secret)) if exists else None
 
-def passphrase_from_prompt(text: str, *, confirm: bool = False, ask: Callable[[str], str] = getpass.getpass) -> str:
+
+def passphrase_beside(path: Path) -> Path:
+    """The file with an ephemeral keystore's passphrase."""
+    return path.with_name(f"{path.name}.passphrase")
+
+
+def passphrase_from_prompt(text: str, *, confirm: bool = False) -> str:
     """Raises WalletError where nobody can answer, and when the two answers to `confirm` differ."""
-    passphrase = _prompted(text, ask)
-    if confirm and _prompted("the same again: ", ask) != passphrase:
+    passphrase = _prompted(text)
+    if confirm and _prompted("the same again: ") != passphrase:
         raise WalletError("the two passphrases differ; nothing was written")
     return passphrase
 
@@ -207,18 +198,16 @@ def passphrase_from_file(path: Path) -> str:
 
 def passphrase_from_environment(name: str) -> str:
     """Taken out of the environment, so that no child process inherits it. Raises WalletError."""
-    value = os.environ.pop(name, "")
-    return _first_line(value.encode(errors="surrogateescape"), f"the environment variable {name}")
+    return _first_line(os.environ.pop(name, "").encode(errors="surrogateescape"), f"the environment variable {name}")
 
 
-def key_from_prompt(*, ask: Callable[[str], str] = getpass.getpass) -> bytes:
-    """[32] bytes, typed as hexadecimal. Raises WalletError."""
-    return _parse_key(_prompted("private key (hexadecimal, not shown): ", ask), "what was typed")
-
-
-def key_from_file(path: Path) -> bytes:
-    """[32] bytes, written as hexadecimal. Raises WalletError."""
-    return _parse_key(_first_line(read_private(path, MAX_PASSPHRASE), str(path)), str(path))
+def read_key(path: Path | None) -> bytes:
+    """[32] bytes in hexadecimal, from a file or else a prompt. Raises WalletError."""
+    text = passphrase_from_file(path) if path else _prompted("private key (hexadecimal, not shown): ")
+    digits = text.strip().removeprefix("0x")
+    if len(digits) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
+        return bytes.fromhex(digits)
+    raise WalletError(f"{path or 'what was typed'} is no private key; one has 64 hexadecimal digits")
 
 
 class _Scrypt(msgspec.Struct, frozen=True):
@@ -227,40 +216,33 @@ class _Scrypt(msgspec.Struct, frozen=True):
     n: Annotated[int, Meta(gt=1, le=1 << 20)]
     r: Annotated[int, Meta(ge=1, le=8)]
     p: Annotated[int, Meta(ge=1, le=8)]
-    dklen: Annotated[int, Meta(ge=32, le=32)]
-    salt: Annotated[str, Meta(max_length=256)]
+    dklen: Literal[32]
+    salt: str
 
 
 class _Cipher(msgspec.Struct, frozen=True):
-    iv: Annotated[str, Meta(max_length=64)]
+    iv: str
 
 
 class _Crypto(msgspec.Struct, frozen=True):
-    cipher: Annotated[str, Meta(max_length=32)]
+    cipher: str
     cipherparams: _Cipher
-    ciphertext: Annotated[str, Meta(max_length=64)]
-    kdf: Annotated[str, Meta(pattern="^scrypt$")]
+    ciphertext: str
+    kdf: Literal["scrypt"]
     kdfparams: _Scrypt
-    mac: Annotated[str, Meta(max_length=64)]
+    mac: str
 
 
 class _Keystore(msgspec.Struct, frozen=True):
     crypto: _Crypto
-    version: Annotated[int, Meta(ge=3, le=3)]
+    version: Literal[3]
 
 
-def _account_of(key: bytes) -> LocalAccount:
-    try:
-        return Account.from_key(key)
-    except ValueError:  # its text may show the key
-        raise WalletError("these 32 bytes are no private key; use a key that a wallet exported") from None
-
-
-def _prompted(text: str, ask: Callable[[str], str]) -> str:
-    if ask is getpass.getpass and not (sys.stdin and sys.stdin.isatty()):
+def _prompted(text: str) -> str:
+    if not (sys.stdin and sys.stdin.isatty()):
         raise WalletError("nobody is there to answer a prompt; name a file or an environment variable instead")
     try:
-        return ask(text)
+        return getpass.getpass(text)
     except EOFError as error:
         raise WalletError("the prompt was closed without an answer") from error
 
@@ -273,10 +255,3 @@ def _first_line(raw: bytes, source: str) -> str:
     if not line:
         raise WalletError(f"{source} is empty or not set")
     return line
-
-
-def _parse_key(text: str, source: str) -> bytes:
-    digits = text.strip().removeprefix("0x")
-    if len(digits) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
-        return bytes.fromhex(digits)
-    raise WalletError(f"{source} is no private key; one has 64 hexadecimal digits")

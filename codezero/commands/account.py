@@ -49,9 +49,9 @@ def wallet_create(options: argparse.Namespace) -> int:
 
 
 def wallet_import(options: argparse.Namespace) -> int:
-    from codezero.chain.wallet import key_from_file, key_from_prompt
+    from codezero.chain.wallet import read_key
 
-    return _new_wallet(options, key_from_file(options.key_file) if options.key_file else key_from_prompt())
+    return _new_wallet(options, read_key(options.key_file))
 
 
 def _new_wallet(options: argparse.Namespace, key: bytes | None) -> int:

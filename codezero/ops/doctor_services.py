@@ -48,7 +48,7 @@ def chain(config: ChainConfig) -> Finding:
             return fail("chain.contract is empty", "name the swarm's contract, or join with its invitation")
         coordinator = ContractCoordinator(client, config.contract)
         try:
-            now = coordinator.round_and_stage().round
+            now = coordinator.read_round()
         finally:
             coordinator.close()
     except WrongChainError as error:

@@ -8,13 +8,21 @@ import contextlib
 import logging
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
-from codezero.chain.rounds import ClockCoordinator, NoOutbox, Repeating
+from codezero.chain.rounds import (
+    MEMBERS_SECONDS,
+    ROUND_SECONDS,
+    ClockCoordinator,
+    Registry,
+    Repeating,
+    StageManager,
+)
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
 from codezero.protocols import Coordinator, Outbox
@@ -61,12 +69,10 @@ def build_chain(
     WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
     """
     if config.kind == "clock":
-        return ChainParts(ClockCoordinator(config.round_seconds), NoOutbox())
+        clock = ClockCoordinator(config.round_seconds)
+        return ChainParts(clock, clock)
     from codezero.chain.devchain_process import Lock
     from codezero.chain.outbox import ChainOutbox
-    from codezero.chain.registry import EVERY, Registry
-    from codezero.chain.stage_manager import EVERY as STAGE_SECONDS
-    from codezero.chain.stage_manager import StageManager
 
     coordinator = connect(config, stack, wallet)
     usual_recursion_limit()
@@ -87,9 +93,9 @@ def build_chain(
     turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))
     stack.callback(turn.close)
     manager = StageManager(coordinator, config.round_seconds, turn=turn.take)
-    stack.callback(Repeating("opening rounds", manager.tick, min(STAGE_SECONDS, config.round_seconds / 4)).close)
+    _repeat("opening rounds", manager.tick, min(ROUND_SECONDS, config.round_seconds / 4), stack)
     if members is not None:
-        stack.callback(Repeating("reading who is registered", Registry(coordinator, members, peer).tick, EVERY).close)
+        _repeat("reading who is registered", Registry(coordinator, members, peer).tick, MEMBERS_SECONDS, stack)
     return ChainParts(coordinator, outbox)
 
 
@@ -124,7 +130,7 @@ def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", sta
             "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
         )
     key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
-    alchemy = Alchemy(key, config.alchemy_policy, url=config.alchemy_url, delegates=config.alchemy_delegates)
+    alchemy = Alchemy(key, config.alchemy_policy, config.alchemy_url, config.alchemy_delegates)
     stack.callback(alchemy.close)
     return AlchemySender(client, wallet, alchemy)
 
@@ -132,37 +138,51 @@ def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", sta
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
     from codezero.chain.embedded import fund
-    from codezero.chain.provider import ChainClient
 
-    urls, chain_id = list(config.rpc_urls), config.chain_id
-    if config.kind == "embedded":
-        urls, chain_id = _serve(config, stack)
-    client = ChainClient(urls, chain_id, plain_http=config.plain_http)
-    stack.callback(client.close)
+    client = _client(config, stack)
     try:
         fund(client, wallet.address)
     except ChainError as error:
         if config.kind == "embedded":
             raise
         logger.warning("the account %s could not be looked at: %s", wallet.address, error)
-        filling = partial(fund, client, wallet.address)
-        stack.callback(Repeating("looking at the account", filling, FILLING_SECONDS, once=True).close)
+        _repeat("looking at the account", partial(fund, client, wallet.address), FILLING_SECONDS, stack, once=True)
     return client
 
 
-def chain_place(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int, str]:
-    """Endpoints, chain id and contract, for who only reads. Raises ConfigError and ChainError."""
+def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoordinator":
+    """The contract, for who only reads. Raises ConfigError and ChainError."""
+    from codezero.chain.contract import ContractCoordinator
     from codezero.chain.embedded import founded
 
     if config.kind == "clock":
         raise ConfigError("chain.kind=clock counts no points; there is nothing to read")
-    if config.kind == "rpc":
-        return list(config.rpc_urls), config.chain_id, config.contract
     directory = Path(config.directory)
-    if not directory.is_dir():
+    if config.kind == "embedded" and not directory.is_dir():
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
-    contract = config.contract or founded(directory)
-    return *_serve(config, stack), contract
+    contract = config.contract or (founded(directory) if config.kind == "embedded" else "")
+    return ContractCoordinator(_client(config, stack), contract)
+
+
+def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
+    """The embedded chain stays while any node of this machine uses it, and is started anew when it dies."""
+    from codezero.chain.devchain_process import start
+    from codezero.chain.provider import ChainClient
+
+    urls, chain_id = list(config.rpc_urls), config.chain_id
+    if config.kind == "embedded":
+        chain = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
+        _repeat("keeping the embedded chain alive", lambda: chain.alive() or chain.revive(), KEEPING_SECONDS, stack)
+        urls, chain_id = [chain.url], chain.chain_id
+    client = ChainClient(urls, chain_id, plain_http=config.plain_http)
+    stack.callback(client.close)
+    return client
+
+
+def _repeat(
+    name: str, job: Callable[[], object], seconds: float, stack: contextlib.ExitStack, *, once: bool = False
+) -> None:
+    stack.callback(Repeating(name, job, seconds, once=once).close)
 
 
 def with_login(config: NodeConfig) -> NodeConfig:
@@ -171,8 +191,7 @@ def with_login(config: NodeConfig) -> NodeConfig:
     Raises LoginError.
     """
     chain = config.chain
-    own = chain.signer or not is_ephemeral(chain)
-    if chain.kind == "clock" or own or not Path(config.login.directory).is_dir():
+    if chain.kind == "clock" or not is_ephemeral(chain) or not Path(config.login.directory).is_dir():
         return config
     from codezero.login.login import TOKEN
     from codezero.login.store import Folder
@@ -217,13 +236,3 @@ def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
     if config.passphrase_variable:
         return passphrase_from_environment(config.passphrase_variable)
     return passphrase_from_prompt(f"passphrase of {config.wallet}: ", confirm=new)
-
-
-def _serve(config: ChainConfig, stack: contextlib.ExitStack) -> tuple[list[str], int]:
-    """The embedded chain, which stays while any node of this machine uses it and is started anew when it dies."""
-    from codezero.chain.devchain_process import start
-
-    handle = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
-    keep = Repeating("keeping the embedded chain alive", lambda: handle.alive() or handle.revive(), KEEPING_SECONDS)
-    stack.callback(keep.close)
-    return [handle.url], handle.chain_id

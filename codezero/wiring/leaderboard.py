@@ -23,7 +23,7 @@ from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard
 from codezero.monitor.text import clean, readable_name
 from codezero.system.files import write_atomic
-from codezero.wiring.chain import chain_place
+from codezero.wiring.chain import read_only
 
 MAX_FILE = 16 << 20
 MAX_PEERS = 20_000
@@ -59,14 +59,9 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
 
     Raises ConfigError and ChainError; what was read until then is remembered.
     """
-    from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.provider import ChainClient
-
     with contextlib.ExitStack() as stack:
-        urls, chain_id, contract = chain_place(config, stack)
-        client = ChainClient(urls, chain_id, plain_http=config.plain_http)
-        stack.callback(client.close)
-        coordinator = ContractCoordinator(client, contract)
+        coordinator = read_only(config, stack)
+        chain_id, contract = coordinator.client.chain_id, coordinator.contract
         path = folder / f"leaderboard-{chain_id}-{contract[2:10].lower()}.json"
         board = _remembered(path, chain_id, contract)
         first = board.cursor

@@ -251,7 +251,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack
         return LocalSwarm(identity.peer_id)
     settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
     if settings.members == REGISTRY:
-        from codezero.chain.registry import write_members
+        from codezero.chain.rounds import write_members
 
         write_members(members_file(folder), [identity.peer_id])
         settings = dataclasses.replace(settings, members=str(members_file(folder)))

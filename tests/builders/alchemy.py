@@ -24,13 +24,15 @@ from eth_keys.datatypes import Signature
 from eth_utils import keccak, to_checksum_address
 from eth_utils.abi import function_signature_to_4byte_selector as selector
 
-from codezero.chain.alchemy import DELEGATE, ENTRY_POINT, UserOperation
+from codezero.chain.alchemy import ENTRY_POINT, UserOperation
 from codezero.chain.provider import ChainClient
 from codezero.chain.sponsored import RAN
 from codezero.chain.wallet import KeystoreWallet, transaction_fields
+from codezero.config import ChainConfig
 
 KEY, POLICY, CHAIN = "an-api-key", "00000000-0000-4000-8000-000000000000", 685685
 ACCOUNT = Account.from_key(b"\x11" * 32)
+DELEGATE = ChainConfig().alchemy_delegates[0]
 CONTRACT = "0x7745a8FE4b8D2D2c3BB103F8dCae822746F35Da0"
 EXECUTE, BATCH = selector("execute(address,uint256,bytes)"), selector("executeBatch((address,uint256,bytes)[])")
 Json = dict[str, Any]
@@ -77,9 +79,6 @@ class Service:
     tamper: Callable[[Json], object] = lambda prepared: prepared
     run: bool = True
     """Bring what is sent into a block."""
-    status: int | None = 200
-    """None: it does not answer about calls."""
-    receipts: list[Json] | None = None
     span: int = 10**9
     """Most blocks in one question about logs."""
     answer: Callable[[str, Any], Json | bytes | tuple[int, bytes] | None] = lambda method, parameter: None
@@ -158,12 +157,6 @@ class Service:
             self.ran["0x" + hash.hex()] = self._execute(bytes.fromhex(operation.call_data[2:]))
         id = f"0x{self.chain_id:064x}{hash.hex()}"
         return {"id": id, "preparedCallIds": [id], "details": {"type": "user-operation", "data": {}}}
-
-    def told(self, id: str) -> Json:
-        run = self.ran.get("0x" + id[-64:])
-        receipts = [{"transactionHash": run.transaction, "logs": []}] if run else []
-        return {"id": id, "status": self.status if run or self.status != 200 else 100,
-                "receipts": receipts if self.receipts is None else self.receipts}  # fmt: skip
 
     def chain(self, method: str, params: list[Any]) -> Json:
         """One question of JSON-RPC: its `result` or `error`."""
@@ -260,11 +253,9 @@ class Service:
             return 200, given
         if given is None and method == "wallet_prepareCalls":
             given = {"result": self.tamper(self.prepare(parameter))}
-        elif given is None and method == "wallet_sendPreparedCalls":
-            given = {"result": self.take(parameter)}
         elif given is None:
-            silent = {"error": {"code": -32000, "message": "no such calls"}}
-            given = silent if self.status is None else {"result": self.told(parameter)}
+            assert method == "wallet_sendPreparedCalls"
+            given = {"result": self.take(parameter)}
         return 200, json.dumps({"jsonrpc": "2.0", "id": asked["id"]} | given).encode()
 
 

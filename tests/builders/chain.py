@@ -34,7 +34,7 @@ class Swarm:
 
     def open_round(self, number: int) -> None:
         """Advance until `number` is open."""
-        while self.owner.round_and_stage().round < number:
+        while self.owner.read_round() < number:
             self.owner.advance()
 
 

@@ -44,7 +44,7 @@ def prove(swarm: Swarm, folder: Path, peers: Sequence[str], rounds: int) -> None
     """Every reward and vote is on the chain once, with its value, and every outbox knows it."""
     rewards: Counter[tuple[int, str]] = Counter()
     ballots: Counter[tuple[int, str]] = Counter()
-    for page in swarm.owner.history(names=["RewardSubmitted", "WinnerSubmitted"]):
+    for page in swarm.owner.history(0, ["RewardSubmitted", "WinnerSubmitted"]):
         for event in page.events:
             key = (event["args"]["roundNumber"], event["args"]["peerId"])
             if event["event"] == "RewardSubmitted":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from builders.alchemy import CONTRACT, KEY, POLICY, Json, Service, Wallet, served
+from builders.alchemy import CONTRACT, DELEGATE, KEY, POLICY, Json, Service, Wallet, served
 
 from codezero.chain.alchemy import Alchemy, UserOperation
 from codezero.chain.contract import ContractCoordinator
@@ -47,7 +47,7 @@ class Bench:
 def bench(service: Service | None = None, **changes: Any) -> Generator[Bench]:
     with served(service or Service(**changes)) as service:
         client = ChainClient([service.url + "/rpc"], service.chain_id)
-        alchemy = Alchemy(KEY, POLICY, url=service.url + "/v2")
+        alchemy = Alchemy(KEY, POLICY, service.url + "/v2", [DELEGATE])
         try:
             yield Bench(service, client, alchemy)
         finally:

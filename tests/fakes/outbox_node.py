@@ -11,6 +11,7 @@ from pathlib import Path
 
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.outbox import ChainOutbox
+from codezero.chain.outbox_db import read_status
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
@@ -34,7 +35,7 @@ def main(url: str, chain_id: str, contract: str, keystore: str, outbox: str, pee
     box = ChainOutbox(Path(outbox), coordinator, peer, every=0.05, settle_seconds=0.0)
     for number in range(noted(Path(outbox)) + 1, int(rounds)):
         box.add(number, reward_of(number), vote)
-    while (status := box.status()).pending or status.collecting:
+    while (status := read_status(box.path)).pending or status.collecting:
         time.sleep(0.1)
     box.close()
 

@@ -14,7 +14,7 @@ from builders.chain import Swarm, found
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_db import OutboxStatus, OutboxStore, SignedTransaction, read_status
+from codezero.chain.outbox_db import PROBLEM, OutboxStatus, OutboxStore, SignedTransaction, read_status
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
@@ -69,7 +69,7 @@ def test_nobody_votes_for_themselves_or_for_nobody(tmp_path: Path, member: Contr
 
 
 def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
-    current = swarm.owner.round_and_stage().round
+    current = swarm.owner.read_round()
     box = outbox(tmp_path, member, "QmOpen", settle_seconds=60.0)
     box.add(current, 0.5, None)
     box.add(current - 1, 0.5, None)
@@ -80,7 +80,7 @@ def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: C
 
 
 def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
-    current = swarm.owner.round_and_stage().round
+    current = swarm.owner.read_round()
     box = outbox(tmp_path, member, "QmTimed", submit_after=0.0)
     box.add(current, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1)
@@ -101,15 +101,15 @@ def test_late_points_count_in_the_next_round(tmp_path: Path, member: ContractCoo
 def test_a_last_round_is_noticed_and_said_until_another_opens(
     tmp_path: Path, swarm: Swarm, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    current = swarm.owner.round_and_stage().round
+    current = swarm.owner.read_round()
     box = outbox(tmp_path, member, "QmLast", submit_after=0.0, round_seconds=0.2)
-    while "stays open" not in box.status().problem:
+    while "stays open" not in read_status(box.path).problem:
         box.add(current, 0.25, None)
         time.sleep(0.05)
     time.sleep(0.5)
     assert sum("stays open" in record.message for record in caplog.records) == 1
     swarm.open_round(current + 1)
-    while box.status().problem:
+    while read_status(box.path).problem:
         time.sleep(0.05)
     assert box.close(60)
     assert (member.reward_of(current, "QmLast"), member.reward_of(current + 1, "QmLast")) == (250, 250)
@@ -121,10 +121,10 @@ def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplo
     box = outbox(tmp_path, ContractCoordinator(nowhere, swarm.contract, Sender(nowhere, wallet)), "QmAway")
     for number in (0, 1):
         box.add(number, 0.5, "QmA")
-    while not (problem := box.status().problem):
+    while not (problem := read_status(box.path).problem):
         time.sleep(0.02)
     time.sleep(2.0)
-    assert "cannot be reached" in problem and box.status().collecting == 2
+    assert "cannot be reached" in problem and read_status(box.path).collecting == 2
     assert not box.close(0.1)
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1  # however often it was tried
@@ -149,7 +149,7 @@ def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: Con
         len(
             [
                 event
-                for page in member.history(names=["RewardSubmitted"])
+                for page in member.history(0, ["RewardSubmitted"])
                 for event in page.events
                 if event["args"]["peerId"] == "QmAgain"
             ]
@@ -164,7 +164,7 @@ def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
     swarm.owner.register("QmForeign")
     box = outbox(tmp_path, member, "QmForeign")
     box.add(0, 0.5, None)
-    while not (status := box.status()).problem:
+    while not (status := read_status(box.path)).problem:
         time.sleep(0.02)
     assert swarm.owner.account in status.problem and member.account in status.problem
     assert (status.pending, status.accepted) == (1, 0)
@@ -174,7 +174,7 @@ def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
 def test_what_the_contract_refuses_for_good_is_given_up_with_its_reason(
     tmp_path: Path, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = OutboxStore(tmp_path / "outbox.db", durable=True)
+    store = OutboxStore(tmp_path / "outbox.db")
     for number in (0, 1):
         store.add(number, 0.5, "QmRefused")  # an own vote, as a careless program would leave it
     store.close()
@@ -194,6 +194,15 @@ def test_the_file_belongs_to_one_peer_and_one_process(tmp_path: Path, member: Co
     with pytest.raises(ChainError, match="points of peer QmOwner, not of QmOther"):
         outbox(tmp_path, member, "QmOther")
     outbox(tmp_path, member, "QmOwner").close()
+
+
+def test_a_problem_does_not_outlive_its_process(tmp_path: Path, member: ContractCoordinator) -> None:
+    store = OutboxStore(tmp_path / "outbox.db")
+    store.note(PROBLEM, "the chain cannot be reached")
+    store.close()
+    assert read_status(tmp_path / "outbox.db").problem == "the chain cannot be reached"  # of one that was killed
+    outbox(tmp_path, member, "QmKilled").close()
+    assert read_status(tmp_path / "outbox.db").problem == ""
 
 
 def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: ContractCoordinator) -> None:

@@ -75,7 +75,7 @@ def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path, backend: str)
             tmp_path / "outbox.db", ContractCoordinator(swarm.client, swarm.contract, sender), "QmCrash", every=0.01
         )
         assert not box.close(5.0)  # points of the later lives wait for round 1, which is not open
-        events = [event for page in swarm.owner.history(names=["RewardSubmitted"]) for event in page.events]
+        events = [event for page in swarm.owner.history(0, ["RewardSubmitted"]) for event in page.events]
         assert [(event["args"]["roundNumber"], event["args"]["reward"]) for event in events] == [(0, 500)]
         status = read_status(tmp_path / "outbox.db")
         assert (status.accepted, status.refused, status.collecting) == (2, 0, 1)
@@ -85,7 +85,7 @@ def test_a_kill_at_each_step_leaves_one_submission(tmp_path: Path, backend: str)
 def test_noted_points_survive(tmp_path: Path, after: float) -> None:
     code = (
         "import sys; from pathlib import Path; from codezero.chain.outbox_db import OutboxStore\n"
-        "store = OutboxStore(Path(sys.argv[1]), durable=False)\n"
+        "store = OutboxStore(Path(sys.argv[1]))\n"
         "for number in range(10**6): store.add(number, 0.5, 'QmA'); print(number, flush=True)"
     )
     child = subprocess.Popen([sys.executable, "-c", code, tmp_path / "outbox.db"], stdout=subprocess.PIPE, text=True)
@@ -97,7 +97,7 @@ def test_noted_points_survive(tmp_path: Path, after: float) -> None:
     child.wait()
     child.stdout.close()
     last = int(told[-1]) if told else 0
-    store = OutboxStore(tmp_path / "outbox.db", durable=True)
+    store = OutboxStore(tmp_path / "outbox.db")
     kept = store.collecting()
     store.close()
     assert kept == list(range(len(kept))) and len(kept) > last

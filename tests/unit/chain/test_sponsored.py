@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.alchemy import ACCOUNT, CONTRACT, KEY, POLICY, Json, Service
+from builders.alchemy import ACCOUNT, CONTRACT, DELEGATE, KEY, POLICY, Json, Service
 from builders.node_api import contract
 from fakes.alchemy_service import CALL, WIRE, Bench, bench, encode_function, rehashed
 
-from codezero.chain.alchemy import DELEGATE, Alchemy, CallsStatus, Prepared, UnsponsoredError, api_key
+from codezero.chain.alchemy import Alchemy, Prepared, UnsponsoredError, api_key
 from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.embedded import fund
 from codezero.chain.errors import (
@@ -82,7 +82,7 @@ def test_a_transaction_of_the_time_before_counts(real: tuple[Bench, ContractCoor
 
 @pytest.mark.parametrize(("peer", "first", "code"), [("QmX", 0, "0x"), ("QmY", 3, "0xef0100" + DELEGATE[2:].lower())])
 def test_what_goes_out_is_what_alchemy_s_own_client_sends(peer: str, first: int, code: str) -> None:
-    prepare, send, status = WIRE[first : first + 3]
+    prepare, send = WIRE[first : first + 2]
     with bench(code=code, nonces={1: first // 3}) as here:
         given = {"wallet_prepareCalls": {"result": prepare["result"]}}
         here.service.answer = lambda method, _: given.get(method)
@@ -90,16 +90,12 @@ def test_what_goes_out_is_what_alchemy_s_own_client_sends(peer: str, first: int,
         asked = {method: parameter for method, parameter, _ in here.service.asked}
     assert [asked["wallet_prepareCalls"]] == prepare["params"]
     assert [asked["wallet_sendPreparedCalls"]] == send["params"]
-    assert [asked["wallet_getCallsStatus"]] == status["params"]
 
 
 def test_each_answer_on_record_is_understood() -> None:
     for exchange in WIRE:
-        raw = json.dumps(exchange["result"])
         if exchange["method"] == "wallet_prepareCalls":
-            msgspec.json.decode(raw, type=Prepared)
-        elif exchange["method"] == "wallet_getCallsStatus":
-            assert not msgspec.json.decode(raw, type=CallsStatus).refused
+            msgspec.json.decode(json.dumps(exchange["result"]), type=Prepared)
 
 
 # ---- what is lost on the way
@@ -116,20 +112,13 @@ def test_what_was_recorded_is_sent_again_and_not_signed_again() -> None:
         assert (here.wallet.signed, here.recorded, first) == (0, [], 2)
 
 
-@pytest.mark.parametrize("status", [200, 100, 400, 500, None])
-def test_what_ran_is_found_whatever_the_service_says_and_whatever_the_endpoint_allows(status: int | None) -> None:
+def test_what_ran_is_found_whatever_the_endpoint_allows() -> None:
     with bench(span=3) as here:
         transaction = here.transact()
-        here.service.status, here.service.receipts, here.service.block = status, [], 40
+        here.service.block = 40
         again = AlchemySender(here.client, here.wallet, here.sender._alchemy)
         receipt = again.transact(CONTRACT, CALL, seconds=60, earlier=here.recorded)
         assert receipt["transactionHash"].to_0x_hex() == transaction and len(here.service.sent) == 1
-
-
-def test_a_receipt_that_the_service_makes_up_is_not_believed() -> None:
-    made_up = [{"transactionHash": "0x" + "0d" * 32}]
-    with bench(run=False, status=299, receipts=made_up) as here, pytest.raises(UnknownOutcomeError):
-        here.transact(seconds=0.5)
 
 
 def test_an_operation_that_was_undone_is_no_success() -> None:
@@ -148,8 +137,9 @@ def test_an_operation_that_was_undone_is_no_success() -> None:
         assert here.service.ran[here.recorded[1].hash].transaction == transaction
 
 
-def test_what_the_service_gives_up_is_replaced_under_its_nonce() -> None:
-    with bench(run=False, status=400) as here:
+def test_what_is_stuck_is_replaced_under_its_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codezero.chain.sender.STUCK_SECONDS", 0.0)
+    with bench(run=False) as here:
         take = here.service.take
 
         def once_more(sent: Json) -> Json:
@@ -163,8 +153,9 @@ def test_what_the_service_gives_up_is_replaced_under_its_nonce() -> None:
         assert here.service.ran[here.recorded[1].hash].transaction == transaction
 
 
-def test_no_second_operation_is_signed_beside_one_that_may_still_run() -> None:
-    with bench(run=False, status=400) as here:
+def test_no_second_operation_is_signed_beside_one_that_may_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codezero.chain.sender.STUCK_SECONDS", 0.0)
+    with bench(run=False) as here:
         here.service.tamper = lambda prepared: rehashed(prepared, nonce=hex(2 << 64)) if here.service.sent else prepared
         with pytest.raises(UnknownOutcomeError, match="a second operation beside one that may still be run"):
             here.transact(seconds=1.0)
@@ -217,14 +208,6 @@ def test_a_sponsored_account_deploys_nothing() -> None:
         deploy(here.sender)
 
 
-@pytest.mark.parametrize(
-    ("status", "refused"),
-    [(100, False), (110, False), (120, False), (200, False), (400, True), (410, True), (500, True), (600, True)],
-)
-def test_a_status_says_whether_the_service_gave_up(status: int, refused: bool) -> None:
-    assert CallsStatus(status).refused is refused
-
-
 # ---- the key
 
 
@@ -274,4 +257,4 @@ def test_what_is_no_key_is_not_put_into_a_header(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_wrong_setting_is_named(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        Alchemy(**{"key": KEY, "policy": POLICY} | changes)
+        Alchemy(**{"key": KEY, "policy": POLICY, "url": "https://example.org", "delegates": [DELEGATE]} | changes)

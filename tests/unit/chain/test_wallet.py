@@ -10,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from eth_account import Account
@@ -19,11 +20,10 @@ from hypothesis import strategies as some
 from codezero.chain.wallet import (
     LIGHT_WORK,
     KeystoreWallet,
-    key_from_file,
-    key_from_prompt,
     passphrase_from_environment,
     passphrase_from_file,
     passphrase_from_prompt,
+    read_key,
     transaction_fields,
 )
 from codezero.errors import WalletError
@@ -150,19 +150,19 @@ def test_neither_repr_nor_pickle_nor_copy_shows_the_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["0" * 64, "f" * 64])
 def test_numbers_that_are_no_keys_are_refused_without_being_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(WalletError, match="no private key") as caught:
-        make(tmp_path / "key.json", key_from_file(private(tmp_path / "key", text)))
+        make(tmp_path / "key.json", read_key(private(tmp_path / "key", text)))
     assert text not in str(caught.value) and caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize("text", [KEY.hex(), "0x" + KEY.hex().upper() + "\r\nrest"])
 def test_a_key_is_read_from_a_private_file(tmp_path: Path, text: str) -> None:
-    assert key_from_file(private(tmp_path / "key", text)) == KEY
+    assert read_key(private(tmp_path / "key", text)) == KEY
 
 
 @pytest.mark.parametrize("text", ["", "\n", "secret-that-is-no-key", KEY.hex() + "0", "é" * 64])
 def test_a_file_without_a_key_is_refused_without_being_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(WalletError) as caught:
-        key_from_file(private(tmp_path / "key", text))
+        read_key(private(tmp_path / "key", text))
     assert not text.strip() or text not in str(caught.value)
 
 
@@ -196,11 +196,13 @@ def test_nobody_is_asked_without_a_terminal() -> None:
     assert "nobody is there" in done.stdout
 
 
-def test_prompts_are_answered_twice_where_it_matters() -> None:
-    answers = iter(["one passphrase", "another"])
+def test_prompts_are_answered_twice_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["one passphrase", "another", KEY.hex()])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", lambda _text: next(answers))
     with pytest.raises(WalletError, match="differ"):
-        passphrase_from_prompt("? ", confirm=True, ask=lambda _text: next(answers))
-    assert key_from_prompt(ask=lambda _text: KEY.hex()) == KEY
+        passphrase_from_prompt("? ", confirm=True)
+    assert read_key(None) == KEY
 
 
 def test_a_throw_away_account_stays_the_same(tmp_path: Path) -> None:
@@ -218,6 +220,7 @@ def test_processes_that_start_together_share_a_throw_away_account(tmp_path: Path
 HUNTED = """
 import logging, os, sys
 from pathlib import Path
+from types import SimpleNamespace
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
 from codezero.chain.wallet import *
 wallet = KeystoreWallet.open(Path(sys.argv[1]), passphrase_from_environment("MY_PASSPHRASE"))

@@ -95,7 +95,7 @@ def test_what_stands_in_for_a_data_set_is_said_as_long_as_it_does(
 
 def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play(run, {"iteration": 1, "round": 1})
-    store = OutboxStore(run / "outbox-5-abc.db", durable=True)
+    store = OutboxStore(run / "outbox-5-abc.db")
     for round_number in range(3):
         store.add(round_number, 0.5, None)
         store.seal(round_number)
@@ -147,7 +147,7 @@ KEYS = {
 def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exam = {"eval/average_at_8": 0.5, "eval/ci_low": 0.4, "eval/ci_high": 0.6, "eval/source": "executed"}
     play(run, {"iteration": 7, "round": 1, **exam})
-    OutboxStore(run / "outbox-5-abc.db", durable=True).close()
+    OutboxStore(run / "outbox-5-abc.db").close()
     assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {*told} == KEYS

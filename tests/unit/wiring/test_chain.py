@@ -77,7 +77,7 @@ def test_an_account_is_filled_and_the_peer_registered_once_the_chain_is_there(
     late = PEER[:-1] + "P"
     with ChaosProxy(swarm.url, drop=1.0, delay=0.0, lie=0.0) as chain:
         place = replace(config, rpc_urls=[chain.url], submit_after=0.2)
-        now = swarm.owner.round_and_stage().round
+        now = swarm.owner.read_round()
         build_chain(place, late, tmp_path, stack).outbox.add(now, 0.5, None)
         assert swarm.owner.owners([late])[late] is None
         chain.drop = 0.0
