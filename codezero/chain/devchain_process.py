@@ -35,8 +35,6 @@ START_SECONDS = 120.0
 """An upper bound for a busy machine, and for a large chain of version 0.1.0; two seconds are usual."""
 CLOSE_SECONDS = 5.0
 POLL_SECONDS = 0.02
-AGAIN_SECONDS = 1.0
-"""Until an address that did not answer is asked again."""
 
 
 class ChainEndpoint(msgspec.Struct, frozen=True):
@@ -50,6 +48,35 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
     version: Annotated[str, msgspec.Meta(max_length=256)]
     while_used: bool
     """It ends when nobody uses it any more."""
+
+    @classmethod
+    def of(cls, path: Path) -> "ChainEndpoint | None":
+        """As last written in a directory, perhaps by a process that is no more. None: nothing readable."""
+        try:
+            with (path / ENDPOINT).open("rb") as file:
+                return msgspec.json.decode(file.read(MAX_ENDPOINT), type=cls)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """All or nothing; 0600. Raises ChainError."""
+        try:
+            write_atomic(path / ENDPOINT, msgspec.json.encode(self), private=True)
+        except OSError as error:
+            raise ChainError(f"cannot write {path / ENDPOINT}: {error.strerror}") from error
+
+    def answers(self) -> bool:
+        """Is the very process that wrote this reached there? Another program on its old port is not."""
+        request = b'{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion","params":[]}'
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_SECONDS)
+        try:
+            connection.request("POST", "/", request, {"Content-Type": "application/json"})
+            answer = msgspec.json.decode(connection.getresponse().read(MAX_ANSWER), type=dict[str, object])
+        except (OSError, http.client.HTTPException, msgspec.DecodeError):
+            return False
+        finally:
+            connection.close()
+        return answer.get("result") == self.version
 
 
 class Lock:
@@ -76,70 +103,18 @@ class Lock:
             self._file = -1
 
 
-class ChainDirectory:
-    """A directory, made where it is missing. Raises ChainError where that fails."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ChainError(f"cannot keep a chain in {path}: {error.strerror}") from error
-
-    def lock(self, name: str) -> Lock:
-        return Lock(self.path / name)
-
-    def free(self, name: str, after: float = 0.0) -> bool:
-        """Can the lock be taken, now or after so many seconds?"""
-        time.sleep(after)
-        lock = self.lock(name)
-        try:
-            return lock.take()
-        finally:
-            lock.close()
-
-    def endpoint(self) -> ChainEndpoint | None:
-        """As last written; whether somebody answers there is another question. None where nothing readable is."""
-        try:
-            with (self.path / ENDPOINT).open("rb") as file:
-                return msgspec.json.decode(file.read(MAX_ENDPOINT), type=ChainEndpoint)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
-        except OSError as error:
-            raise ChainError(f"cannot read {self.path / ENDPOINT}: {error.strerror}") from error
-
-    def write_endpoint(self, endpoint: ChainEndpoint) -> None:
-        """All or nothing; 0600."""
-        try:
-            write_atomic(self.path / ENDPOINT, msgspec.json.encode(endpoint), private=True)
-        except OSError as error:
-            raise ChainError(f"cannot write {self.path / ENDPOINT}: {error.strerror}") from error
-
-    def last_log_line(self) -> str:
-        try:
-            with (self.path / LOG).open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
-                lines = file.read(2000).decode("utf-8", "replace").split("\n")
-        except OSError:
-            return "it left no log"
-        return next((line for line in reversed(lines) if line.strip()), "its log is empty")
-
-
 class DevChainHandle:
     """A chain that stays while this is open. `url` changes only when `revive` had to start it on another port."""
 
-    def __init__(self, directory: ChainDirectory, users: Lock, endpoint: ChainEndpoint, port: int) -> None:
-        self._directory, self._users, self._endpoint, self._port = directory, users, endpoint, port
-        self.path, self.chain_id = directory.path, endpoint.chain_id
+    def __init__(self, path: Path, users: Lock, endpoint: ChainEndpoint, port: int) -> None:
+        self._users, self._endpoint, self._port = users, endpoint, port
+        self.path, self.chain_id = path, endpoint.chain_id
 
     def __enter__(self) -> "DevChainHandle":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"DevChainHandle({self.url}, chain id {self.chain_id}, {self.path})"
 
     @property
     def url(self) -> str:
@@ -152,97 +127,102 @@ class DevChainHandle:
 
     def alive(self) -> bool:
         """Does it answer now?"""
-        return answers(self._endpoint)
+        return self._endpoint.answers()
 
-    def revive(self, seconds: float = START_SECONDS) -> str:
+    def revive(self) -> str:
         """The URL of the chain, started anew where its process had died. Raises ChainError."""
-        self._endpoint = _reach(self._directory, self._port, self.chain_id, time.monotonic() + seconds)
+        self._endpoint = _reach(self.path, self._port, self.chain_id, time.monotonic() + START_SECONDS)
         return self.url
 
     def close(self) -> None:
         """Use it no longer. The last to close waits until the process has ended, unless somebody runs it by hand."""
         self._users.close()
-        end, directory = time.monotonic() + CLOSE_SECONDS, self._directory
-        while self._endpoint.while_used and time.monotonic() < end and not directory.free(SERVING):
+        end = time.monotonic() + CLOSE_SECONDS
+        while self._endpoint.while_used and time.monotonic() < end and not _free(self.path / SERVING):
             # the process that ends because nobody uses it holds the users' lock itself for a moment
-            if not directory.free(USERS) and not directory.free(USERS, after=0.1):
+            if not _free(self.path / USERS) and not _free(self.path / USERS, after=0.1):
                 return
             time.sleep(POLL_SECONDS)
 
 
-def start(path: Path, *, port: int = 0, chain_id: int | None = None, seconds: float = START_SECONDS) -> DevChainHandle:
+def start(path: Path, *, port: int = 0, chain_id: int | None = None) -> DevChainHandle:
     """The chain in a directory, served on loopback.
 
     port: 0 is the one it had last time, or any; only for a process that this call starts. chain_id: only for a chain
     that this call makes, which otherwise gets one of its own; another one than the chain has is a ConfigError. Raises
-    ChainError where the chain cannot be served or does not answer within `seconds`.
+    ChainError where the chain cannot be served or does not answer within START_SECONDS.
     """
-    directory = ChainDirectory(path)
-    end = time.monotonic() + seconds
-    users = directory.lock(USERS)
+    make_directory(path)
+    end = time.monotonic() + START_SECONDS
+    users = Lock(path / USERS)
     try:
         # First the lock, then the question: a process that answers after this does not end any more.
         while not users.take(shared=True):
-            _wait(end, directory)
-        endpoint = _reach(directory, port, chain_id, end)
+            _wait(end, path)
+        return DevChainHandle(path, users, _reach(path, port, chain_id, end), port)
     except BaseException:
         users.close()
         raise
-    return DevChainHandle(directory, users, endpoint, port)
 
 
-def answers(endpoint: ChainEndpoint, seconds: float = ANSWER_SECONDS) -> bool:
-    """Is the very process that wrote this endpoint reached there? Another program on its old port is not."""
-    request = b'{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion","params":[]}'
-    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=seconds)
+def make_directory(path: Path) -> None:
+    """Raises ChainError."""
     try:
-        connection.request("POST", "/", request, {"Content-Type": "application/json"})
-        answer = msgspec.json.decode(connection.getresponse().read(MAX_ANSWER), type=dict[str, msgspec.Raw])
-        return msgspec.json.decode(answer["result"], type=str) == endpoint.version
-    except (OSError, http.client.HTTPException, msgspec.DecodeError, KeyError):
-        return False
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChainError(f"cannot keep a chain in {path}: {error.strerror}") from error
+
+
+def check_id(path: Path, chain_id: int, wanted: int | None) -> int:
+    """The id that the chain has. Raises ConfigError where another one is wanted."""
+    if wanted not in (None, chain_id):
+        raise ConfigError(
+            f"the chain in {path} has the id {chain_id}, not {wanted}; leave the id out, or give another directory"
+        )
+    return chain_id
+
+
+def _free(path: Path, after: float = 0.0) -> bool:
+    """Can the lock be taken, now or after so many seconds?"""
+    time.sleep(after)
+    lock = Lock(path)
+    try:
+        return lock.take()
     finally:
-        connection.close()
+        lock.close()
 
 
-def foreign_id(directory: Path, chain_id: int, wanted: int) -> ConfigError:
-    return ConfigError(
-        f"the chain in {directory} has the id {chain_id}, not {wanted}; leave the id out, or give another directory"
-    )
-
-
-def _reach(directory: ChainDirectory, port: int, chain_id: int | None, end: float) -> ChainEndpoint:
+def _reach(path: Path, port: int, chain_id: int | None, end: float) -> ChainEndpoint:
     """Of many callers one starts the process, and the others wait for it; when that one dies, the next has its turn."""
-    starting = directory.lock(STARTING)
+    starting = Lock(path / STARTING)
     child: subprocess.Popen[bytes] | None = None
-    silent: tuple[ChainEndpoint | None, float] = (None, 0.0)
     try:
         while True:
-            endpoint = directory.endpoint()
-            if endpoint is not None and (endpoint != silent[0] or time.monotonic() > silent[1]):
-                if answers(endpoint):
-                    if chain_id not in (None, endpoint.chain_id):
-                        raise foreign_id(directory.path, endpoint.chain_id, chain_id)
-                    return endpoint
-                silent = endpoint, time.monotonic() + AGAIN_SECONDS
+            endpoint = ChainEndpoint.of(path)
+            if endpoint is not None and endpoint.answers():
+                check_id(path, endpoint.chain_id, chain_id)
+                return endpoint
             code = None if child is None else child.poll()
             if code not in (None, BUSY):
-                raise ChainError(f"the embedded chain ended with code {code}: {directory.last_log_line()}")
+                raise ChainError(f"the embedded chain ended with code {code}: {_last_words(path)}")
             if (child is None or code == BUSY) and starting.take():
-                child = _spawn(directory, port, chain_id)
-            _wait(end, directory)
+                child = _spawn(path, port, chain_id)
+            _wait(end, path)
     finally:
         starting.close()
 
 
-def _spawn(directory: ChainDirectory, port: int, chain_id: int | None) -> subprocess.Popen[bytes]:
+def _spawn(path: Path, port: int, chain_id: int | None) -> subprocess.Popen[bytes]:
     """In a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending."""
-    command = [sys.executable, "-m", "codezero.chain.devchain_server", str(directory.path.resolve())]
-    command += [str(port), str(chain_id or 0)]
+    command = [sys.executable, "-m", "codezero.chain.devchain_server", str(path.resolve()), str(port)]
     try:
-        with set_aside(directory.path / LOG, MAX_LOG).open("ab") as log:
+        with set_aside(path / LOG, MAX_LOG).open("ab") as log:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+                [*command, str(chain_id or 0)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
             )
     except OSError as error:
         raise ChainError(f"cannot start the embedded chain: {error}") from error
@@ -250,9 +230,16 @@ def _spawn(directory: ChainDirectory, port: int, chain_id: int | None) -> subpro
     return child
 
 
-def _wait(end: float, directory: ChainDirectory) -> None:
+def _wait(end: float, path: Path) -> None:
     if time.monotonic() > end:
-        raise ChainError(
-            f"the embedded chain in {directory.path} does not answer; its last words: {directory.last_log_line()}"
-        )
+        raise ChainError(f"the embedded chain in {path} does not answer; its last words: {_last_words(path)}")
     time.sleep(POLL_SECONDS)
+
+
+def _last_words(path: Path) -> str:
+    """The last line of the process's log."""
+    try:
+        log = (path / LOG).read_bytes()
+    except OSError:
+        return "it left no log"
+    return log.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its log is empty"

@@ -9,37 +9,42 @@ import logging
 import os
 import secrets
 import signal
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from eth.exceptions import VMError
 from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
+from pydantic import ValidationError
 
-from codezero.chain import devchain_rpc as rpc
 from codezero.chain.devchain import Evm
-from codezero.chain.devchain_blocks import REFUSED, RpcRefusal
 from codezero.chain.devchain_process import (
     BUSY,
     DATABASE,
     FAUCET_KEY,
     SERVING,
     USERS,
-    ChainDirectory,
     ChainEndpoint,
-    foreign_id,
+    Lock,
+    check_id,
+    make_directory,
 )
-from codezero.chain.devchain_rpc import METHODS, Methods
+from codezero.chain.devchain_rpc import INVALID_PARAMS, OVER_LIMIT, Methods
+from codezero.chain.devchain_state import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError
 
 HOST = "127.0.0.1"
+PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
 FIRST_CHAIN_ID, CHAIN_IDS = 1_000_000_000, 1_000_000_000
 """New chains get a random id of this range, so that what is signed for one means nothing on another."""
 LARGEST_CHAIN_ID = (1 << 53) // 2 - 36
@@ -47,6 +52,8 @@ LARGEST_CHAIN_ID = (1 << 53) // 2 - 36
 MAX_BODY = 1 << 20
 """Bytes of one request, a batch included."""
 MAX_BATCH = 256
+MAX_NESTED = 10_000
+"""Brackets of a body. py_ecc raises Python's limit, with which deeper JSON would overflow the stack."""
 MAX_ANSWER = 32 << 20
 """Bytes of a batch's answers, after which its other requests are refused."""
 BODY_SECONDS = 10.0
@@ -72,15 +79,15 @@ class RpcRequest(msgspec.Struct, frozen=True):
     jsonrpc: Annotated[str, Meta(pattern=r"^2\.0\Z")]
     id: Annotated[str, Meta(max_length=256)] | Annotated[int, Meta(ge=-(2**53), le=2**53)] | None
     method: Annotated[str, Meta(max_length=64)]
-    params: msgspec.Raw = msgspec.Raw(b"[]")
+    params: Any = []
 
 
 class RpcServer:
     """Answers for a chain, on one loopback port."""
 
     def __init__(self, methods: Methods) -> None:
-        self._methods = methods
-        self._hosts: frozenset[str] = frozenset()
+        self._methods = methods.checked
+        self._hosts: list[list[str]] = []
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_post("/", self._answer)
@@ -98,14 +105,13 @@ class RpcServer:
         for port in ports:
             try:
                 await web.TCPSite(self._runner, HOST, port, backlog=256).start()
+                break
             except OSError as error:
                 if port == ports[-1]:
                     reason = f"cannot serve on {HOST}:{port}: {error.strerror}; give another port"
                     raise ChainError(reason) from error
-            else:
-                break
         bound: int = self._runner.addresses[0][1]
-        self._hosts = frozenset(f"{name}:{bound}" for name in (HOST, "localhost", "[::1]"))
+        self._hosts = [[f"{name}:{bound}"] for name in (HOST, "localhost", "[::1]")]
         return bound
 
     async def close(self) -> None:
@@ -114,10 +120,8 @@ class RpcServer:
         self._thread.shutdown(cancel_futures=True)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        if request.headers.getall("Host", []) not in [[host] for host in self._hosts]:
-            raise web.HTTPForbidden(text="codezero: this host is not served here\n")
-        if "Origin" in request.headers:
-            raise web.HTTPForbidden(text="codezero: web pages are not served here\n")
+        if request.headers.getall("Host", []) not in self._hosts or "Origin" in request.headers:
+            raise web.HTTPForbidden(text="codezero: neither other hosts nor web pages are served here\n")
         if request.content_type != "application/json" or "Content-Encoding" in request.headers:
             reason = "codezero: only application/json, not compressed, is served here\n"
             raise web.HTTPUnsupportedMediaType(text=reason)
@@ -131,56 +135,61 @@ class RpcServer:
 
     async def _answer_body(self, body: bytes) -> bytes:
         try:
-            if not body.lstrip(b" \t\r\n").startswith(b"["):
-                return await self._answer_request(msgspec.Raw(body))
-            batch = msgspec.json.decode(body, type=list[msgspec.Raw])
+            if body.count(b"[") + body.count(b"{") > MAX_NESTED:
+                raise RecursionError("too many brackets")
+            asked = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
-            return _error(None, RpcRefusal(rpc.PARSE_ERROR, f"not JSON: {error}"))
-        if not batch:
-            return _error(None, RpcRefusal(rpc.INVALID_REQUEST, "the batch is empty"))
-        if len(batch) > MAX_BATCH:
-            return _error(None, RpcRefusal(rpc.INVALID_REQUEST, f"a batch has at most {MAX_BATCH} requests"))
+            return _error(None, RpcRefusal(PARSE_ERROR, f"not JSON: {error}"))
+        if not isinstance(asked, list):
+            return await self._answer_request(asked)
+        batch = cast("list[Any]", asked)
+        if not 0 < len(batch) <= MAX_BATCH:
+            return _error(None, RpcRefusal(INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} requests"))
         answers: list[bytes] = []
         size = 0
-        for raw in batch:
-            answers.append(await self._answer_request(raw, full=size > MAX_ANSWER))
+        for request in batch:
+            answers.append(await self._answer_request(request, full=size > MAX_ANSWER))
             size += len(answers[-1])
         return b"[" + b",".join(answers) + b"]"
 
-    async def _answer_request(self, raw: msgspec.Raw, full: bool = False) -> bytes:
+    async def _answer_request(self, asked: object, full: bool = False) -> bytes:
         try:
-            request = msgspec.json.decode(raw, type=RpcRequest)
+            request = msgspec.convert(asked, RpcRequest)
         except msgspec.ValidationError as error:
-            return _error(None, RpcRefusal(rpc.INVALID_REQUEST, f"not a JSON-RPC 2.0 request: {error}"))
-        except (msgspec.DecodeError, RecursionError) as error:
-            return _error(None, RpcRefusal(rpc.PARSE_ERROR, f"not JSON: {error}"))
+            return _error(None, RpcRefusal(INVALID_REQUEST, f"not a JSON-RPC 2.0 request: {error}"))
         try:
             if full:
-                raise RpcRefusal(rpc.OVER_LIMIT, "the batch's answers are too large")
+                raise RpcRefusal(OVER_LIMIT, "the batch's answers are too large")
             return await self._run(request)
         except RpcRefusal as refusal:
             return _error(request.id, refusal)
-        except ChainError as error:
-            return _error(request.id, RpcRefusal(rpc.INTERNAL, str(error)))
+        except (ChainError, sqlite3.Error) as error:
+            return _error(request.id, RpcRefusal(INTERNAL, str(error)))
         except EVMMissingData:
-            return _error(
-                request.id, RpcRefusal(REFUSED, "missing trie node: the state of this block is kept no longer")
-            )
+            reason = "missing trie node: the state of this block is kept no longer"
+        except VMError as error:
+            reason = f"execution failed: {type(error).__name__}: {error}"
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, wrong["loc"]))
+            refusal = RpcRefusal(INVALID_PARAMS, f"invalid params of {request.method}: {place}: {wrong['msg']}")
+            return _error(request.id, refusal)
+        return _error(request.id, RpcRefusal(REFUSED, reason))
 
     async def _run(self, request: RpcRequest) -> bytes:
-        """Raises RpcRefusal, ChainError and EVMMissingData."""
-        if request.method not in METHODS:
-            raise RpcRefusal(rpc.NO_SUCH_METHOD, f"the method {request.method} does not exist/is not available")
-        try:
-            params = msgspec.json.decode(request.params, type=METHODS[request.method])
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise RpcRefusal(rpc.INVALID_PARAMS, f"invalid params of {request.method}: {error}") from error
+        """Raises ValidationError, RpcRefusal, ChainError, sqlite3.Error, VMError and EVMMissingData."""
+        method = self._methods.get(request.method)
+        if method is None:
+            raise RpcRefusal(NO_SUCH_METHOD, f"the method {request.method} does not exist/is not available")
+        if not isinstance(request.params, list):
+            raise RpcRefusal(INVALID_PARAMS, "params has to be a list")
+
+        params = cast("list[Any]", request.params)
 
         def run() -> bytes:
-            result = getattr(self._methods, request.method)(*msgspec.structs.astuple(params))
-            return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result})
+            return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": method(*params)})
 
-        if not params.__struct_fields__:  # does not wait for the thread that owns the store
+        if not params:  # does not wait for the thread that owns the store
             return run()
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
@@ -198,40 +207,30 @@ def serve(
     path: its directory. port: 0 is the one it had last time, or any that is free. chain_id: for a new chain; None is a
     random one. `announce` is called once it answers. For the main thread. Raises ChainError and ConfigError.
     """
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"port={port} is out of bounds; it must be 0 to 65535")
-    if chain_id is not None and not 1 <= chain_id <= LARGEST_CHAIN_ID:
-        raise ConfigError(f"chain_id={chain_id} is out of bounds; it must be 1 to {LARGEST_CHAIN_ID}")
-    directory = ChainDirectory(path)
-    serving = directory.lock(SERVING)
-    try:
+    for name, value, low, high in ("port", port, 0, 65535), ("chain_id", chain_id, 1, LARGEST_CHAIN_ID):
+        if value is not None and not low <= value <= high:
+            raise ConfigError(f"{name}={value} is out of bounds; it must be {low} to {high}")
+    make_directory(path)
+    with closing(Lock(path / SERVING)) as serving:
         if not serving.take():
-            endpoint = directory.endpoint()
-            where = f" at {endpoint.url} (process {endpoint.pid})" if endpoint is not None else ""
+            last = ChainEndpoint.of(path)
+            where = f" at {last.url} (process {last.pid})" if last is not None else ""
             reason = f"the chain in {path} is already served{where}; use that one, or give another directory"
             raise ChainBusyError(reason)
-        store = Store(path / DATABASE)
         try:
-            return asyncio.run(_serve(directory, store, _settled_id(path, store, chain_id), port, announce, while_used))
-        finally:
-            store.close()
-    finally:
-        serving.close()
-
-
-def _settled_id(path: Path, store: Store, wanted: int | None) -> int:
-    stored = store.meta("chain_id")
-    if stored is None:
-        chain_id = wanted or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
-        store.set_meta("chain_id", str(chain_id))
-        return chain_id
-    if wanted is not None and wanted != int(stored):
-        raise foreign_id(path, int(stored), wanted)
-    return int(stored)
+            with closing(Store(path / DATABASE)) as store:
+                stored = store.row("SELECT value FROM meta WHERE key='chain_id'")
+                wanted = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
+                if stored is None:
+                    store.row("INSERT INTO meta VALUES('chain_id',?)", str(wanted))
+                settled = wanted if stored is None else check_id(path, int(stored[0]), chain_id)
+                return asyncio.run(_serve(path, store, settled, port, announce, while_used))
+        except sqlite3.Error as error:
+            raise ChainError(f"the chain's database {path / DATABASE} failed: {error}") from error
 
 
 async def _serve(
-    directory: ChainDirectory,
+    path: Path,
     store: Store,
     chain_id: int,
     port: int,
@@ -242,25 +241,23 @@ async def _serve(
     for which in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(which, endings.put_nowait, which)
     version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
-    evm = Evm(store, chain_id, directory.path / FAUCET_KEY)
-    server = RpcServer(Methods(store, evm, chain_id, version))
-    users, last = directory.lock(USERS), directory.endpoint()
-    try:
-        # without a port of its own the last one, so that those who know its URL find it again
-        bound = await server.listen(*([last.port] if not port and last is not None else []), port)
-        endpoint = ChainEndpoint(f"http://{HOST}:{bound}", chain_id, HOST, bound, os.getpid(), version, while_used)
-        directory.write_endpoint(endpoint)
-        announce(endpoint)
-        while True:
-            try:
-                return await asyncio.wait_for(endings.get(), POLL_SECONDS)
-            except TimeoutError:
-                if while_used and users.take():  # and kept: who comes now waits for our end
-                    return None
-    finally:
-        evm.stop()
-        await server.close()
-        users.close()
+    server = RpcServer(Methods(store, Evm(store, chain_id, path / FAUCET_KEY), chain_id, version))
+    with closing(Lock(path / USERS)) as users:
+        try:
+            # without a port of its own the last one, so that those who know its URL find it again
+            last = ChainEndpoint.of(path)
+            bound = await server.listen(*([last.port] if not port and last is not None else []), port)
+            endpoint = ChainEndpoint(f"http://{HOST}:{bound}", chain_id, HOST, bound, os.getpid(), version, while_used)
+            endpoint.write(path)
+            announce(endpoint)
+            while True:
+                try:
+                    return await asyncio.wait_for(endings.get(), POLL_SECONDS)
+                except TimeoutError:
+                    if while_used and users.take():  # and kept: who comes now waits for our end
+                        return None
+        finally:
+            await server.close()
 
 
 def run_devchain(path: Path, *, port: int = 0, as_json: bool = False) -> signal.Signals | None:

@@ -1,22 +1,18 @@
 """The embedded chain's SQLite file: blocks, transactions and events as JSON, and py-evm's state trie.
 
 A block is one SQLite transaction. WAL with synchronous=FULL: what `add` returned from survives kill -9 and power loss.
-
-py-evm never deletes a trie node. Measured with the coordinator's contract and ten peers, its own `MiningChain` over
-SQLite took 10 kB a transaction after 2,300 of them and grew by 11 kB with each: over 350 MB after 30,000. 7 kB of that
-are nodes of old states. So blocks are rows here, and every `COMPACT_EVERY` blocks the nodes that only older states than
-the newest `STATES` use are dropped; an old block, transaction, receipt or event stays. That is 145 MB after 29,911
-transactions: 91 of rows, 22 of nodes, and 32 that were freed and are used again. A compaction then takes 3 s.
+py-evm never deletes a trie node, so every `COMPACT_EVERY` blocks the nodes that only states older than the newest
+`STATES` use are dropped. Measured with the coordinator's contract and ten peers: 145 MB after 29,911 transactions, 91
+of them rows, and 3 s a compaction; with all nodes it would be over 350 MB.
 """
 
-import contextlib
 import sqlite3
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import msgspec
 import rlp
 from eth.constants import BLANK_ROOT_HASH, EMPTY_SHA3
 from eth.db.account import AccountDB
@@ -50,9 +46,10 @@ PRAGMA application_id={APPLICATION};
 PRAGMA user_version={VERSION}
 """
 
+Json = dict[str, Any]
 
-@dataclass(frozen=True, slots=True)
-class Head:
+
+class Head(NamedTuple):
     """What the EVM needs of a block. timestamp: seconds since 1970."""
 
     number: int
@@ -62,66 +59,52 @@ class Head:
     state_root: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """A log: up to four topics, and its JSON as clients get it."""
-
-    address: bytes
-    topics: tuple[bytes, ...]
-    json: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class MinedBlock:
-    """A block with everything that `add` writes. tx_hash is None in the first block only."""
-
-    head: Head
-    json: bytes
-    tx_hash: bytes | None = None
-    tx_json: bytes = b""
-    receipt: bytes = b""
-    events: tuple[EventRow, ...] = ()
-
-
 class NodeTable(BaseDB):
     """Trie nodes and contracts' code by their hash, for py-evm. Written within `Store.add` alone."""
 
-    def __init__(self, store: "Store") -> None:
-        self._store = store
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
 
     def __getitem__(self, key: bytes) -> bytes:
-        row = self._store.row("SELECT value FROM node WHERE hash=?", key)
+        row = self._sql.execute("SELECT value FROM node WHERE hash=?", (key,)).fetchone()
         if row is None:
             raise KeyError(key)
         return row[0]
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
-        self._store.row("INSERT OR IGNORE INTO node VALUES(?,?)", key, value)
+        self._sql.execute("INSERT OR IGNORE INTO node VALUES(?,?)", (key, value))
 
     def __delitem__(self, key: bytes) -> None:
         raise NotImplementedError("py-evm deletes no node; Store drops old ones")
 
     def _exists(self, key: bytes) -> bool:
-        return self._store.row("SELECT 1 FROM node WHERE hash=?", key) is not None
+        return self._sql.execute("SELECT 1 FROM node WHERE hash=?", (key,)).fetchone() is not None
 
 
 class Store:
-    """One connection, for one thread. Raises ChainError where SQLite fails. head: None in a new file."""
+    """One connection, for one thread. head: None in a new file. Raises ChainError for a file that is none of ours,
+    which is left as it is, and sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.state_db = AtomicDB(NodeTable(self))  # type: ignore[arg-type]
-        with self._translated():
-            self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._sql.execute("PRAGMA trusted_schema=OFF")
-            version = self._version()
-            self._sql.execute("PRAGMA journal_mode=WAL")
-            self._sql.execute("PRAGMA synchronous=FULL")
-            with self._transaction():
-                for statement in SCHEMA.split(";") if version is None else ():
-                    self._sql.execute(statement)
-                if version == 1:
-                    self._migrate()
+        self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self.state_db = AtomicDB(NodeTable(self._sql))  # type: ignore[arg-type]
+        application, version, tables = (
+            self.row(query)[0]
+            for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        )
+        if tables and application != APPLICATION:
+            raise ChainError(f"{path} is not a chain of codezero; give another directory")
+        if tables and version not in (1, VERSION):
+            raise ChainError(f"{path} was written by another version ({version}); give another directory")
+        self.row("PRAGMA journal_mode=WAL")
+        self.row("PRAGMA synchronous=FULL")
+        with self._sql:
+            self.row("BEGIN IMMEDIATE")
+            for statement in () if tables else SCHEMA.split(";"):
+                self.row(statement)
+            if tables and version == 1:
+                self._migrate()
         self.head = self.block(self.row("SELECT max(number) FROM block")[0])
 
     def close(self) -> None:
@@ -129,32 +112,23 @@ class Store:
 
     def row(self, query: str, *values: object) -> Any:
         """The first row; None where there is none."""
-        with self._translated():
-            return self._sql.execute(query, values).fetchone()
+        return self._sql.execute(query, values).fetchone()
 
-    def meta(self, key: str) -> str | None:
-        row = self.row("SELECT value FROM meta WHERE key=?", key)
-        return None if row is None else row[0]
-
-    def set_meta(self, key: str, value: str) -> None:
-        self.row("INSERT INTO meta VALUES(?,?)", key, value)
-
-    def add(self, block: MinedBlock, persist_state: Callable[[], object]) -> None:
-        """The block and its state, or nothing; on return it is on disk."""
-        head = block.head
-        with self._translated(), self._transaction():
+    def add(
+        self, head: Head, block: Json, transaction: Json | None, receipt: Json, persist_state: Callable[[], object]
+    ) -> None:
+        """The block and its state, or nothing; on return it is on disk. transaction: None in the first block only."""
+        with self._sql:
+            self.row("BEGIN IMMEDIATE")
             persist_state()
-            self.row(
-                "INSERT INTO block VALUES(?,?,?,?,?,?)",
-                *(head.number, head.hash, head.timestamp, head.mix_hash, head.state_root, zlib.compress(block.json)),
-            )
-            if block.tx_hash is not None:
-                answers = (zlib.compress(block.tx_json), zlib.compress(block.receipt))
-                self.row("INSERT INTO tx VALUES(?,?,?,?)", head.number, block.tx_hash, *answers)
-            for position, event in enumerate(block.events):
-                topics = (*event.topics, None, None, None, None)[:4]
-                values = (head.number, position, event.address, *topics, zlib.compress(event.json))
-                self.row("INSERT INTO log VALUES(?,?,?,?,?,?,?,?)", *values)
+            self.row("INSERT INTO block VALUES(?,?,?,?,?,?)", *head, _packed(block))
+            if transaction is not None:
+                values = from_hex(transaction["hash"]), _packed(transaction), _packed(receipt)
+                self.row("INSERT INTO tx VALUES(?,?,?,?)", head.number, *values)
+                for position, event in enumerate(receipt["logs"]):
+                    topics = (*map(from_hex, event["topics"]), None, None, None, None)[:4]
+                    values = head.number, position, from_hex(event["address"]), *topics, _packed(event)
+                    self.row("INSERT INTO log VALUES(?,?,?,?,?,?,?,?)", *values)
         self.head = head
         if head.number % COMPACT_EVERY == COMPACT_EVERY - 1:
             self.compact()
@@ -167,36 +141,25 @@ class Store:
         row = self.row("SELECT number FROM block WHERE hash=?", block_hash)
         return None if row is None else row[0]
 
-    def block_json(self, number: int) -> bytes | None:
-        row = self.row("SELECT json FROM block WHERE number=?", number)
-        return None if row is None else zlib.decompress(row[0])
-
-    def transaction(self, tx_hash: bytes) -> tuple[bytes, bytes] | None:
-        """The transaction and its receipt, both as JSON."""
-        row = self.row("SELECT json, receipt FROM tx WHERE hash=?", tx_hash)
-        return None if row is None else (zlib.decompress(row[0]), zlib.decompress(row[1]))
-
-    def transaction_in(self, block: int) -> bytes | None:
-        row = self.row("SELECT json FROM tx WHERE block=?", block)
+    def json(self, what: str, key: object) -> bytes | None:
+        """what: `json FROM block WHERE number`, or the like."""
+        row = self.row(f"SELECT {what}=?", key)
         return None if row is None else zlib.decompress(row[0])
 
     def events(self, first: int, last: int, addresses: list[bytes], topics: list[list[bytes]]) -> Generator[bytes]:
         """JSON of the events of blocks first..last, in order. An empty list of choices matches anything."""
         where, bound = ["block BETWEEN ? AND ?"], cast("list[object]", [first, last])
         for column, choices in [("address", addresses)] + [(f"topic{at}", place) for at, place in enumerate(topics)]:
-            if choices:
-                where.append(f"{column} IN ({','.join('?' * len(choices))})")
-                bound += choices
-            elif column != "address":
-                where.append(f"{column} IS NOT NULL")
+            where.append(f"{column} IN ({','.join('?' * len(choices))})" if choices else f"{column} IS NOT NULL")
+            bound += choices
         query = f"SELECT json FROM log WHERE {' AND '.join(where)} ORDER BY block, position"
-        with self._translated():
-            for (json,) in self._sql.execute(query, bound):
-                yield zlib.decompress(json)
+        for (json,) in self._sql.execute(query, bound):
+            yield zlib.decompress(json)
 
     def compact(self) -> None:
         """Drop the nodes that only older states than the newest STATES use. All or nothing."""
-        with self._translated(), self._transaction():
+        with self._sql:
+            self.row("BEGIN IMMEDIATE")
             self.row(NODES.format("live"))
             roots = self._sql.execute("SELECT state_root FROM block ORDER BY number DESC LIMIT ?", (STATES,)).fetchall()
             codes: set[bytes] = set()
@@ -228,61 +191,37 @@ class Store:
 
     def _migrate(self) -> None:
         """From version 1, whose state was rows of accounts and slots, and whose state root was no trie's."""
-        run = self._sql.execute
-        run(NODES.format("node"))
+        self.row(NODES.format("node"))
         state = AccountDB(self.state_db)
-        for raw, nonce, balance, code, _ in run(
+        accounts = self._sql.execute(
             "SELECT address, nonce, balance, code, max(block) FROM account LEFT JOIN code ON hash=code_hash "
-            "GROUP BY address"
-        ).fetchall():
-            if nonce is not None:
-                state.set_nonce(Address(raw), nonce)
-                state.set_balance(Address(raw), int.from_bytes(balance, "big"))
-                if code:
-                    state.set_code(Address(raw), code)
-        for raw, slot, value, _ in run("SELECT address, slot, value, max(block) FROM storage GROUP BY address, slot"):
+            "GROUP BY address HAVING nonce IS NOT NULL"
+        )
+        for raw, nonce, balance, code, _ in accounts.fetchall():
+            state.set_nonce(Address(raw), nonce)
+            state.set_balance(Address(raw), int.from_bytes(balance, "big"))
+            state.set_code(Address(raw), code or b"")
+        slots = self._sql.execute("SELECT address, slot, value, max(block) FROM storage GROUP BY address, slot")
+        for raw, slot, value, _ in slots.fetchall():
             if value:
                 state.set_storage(Address(raw), int.from_bytes(slot, "big"), int.from_bytes(value, "big"))
         state.persist()
         newest = "(SELECT state_root FROM block ORDER BY number DESC LIMIT 1)"  # stays in its header: it gets the trie
-        run(
-            f"INSERT INTO node SELECT {newest}, value FROM node WHERE hash=? AND {newest} IS NOT NULL",
-            (state.state_root,),
+        self.row(
+            f"INSERT INTO node SELECT {newest}, value FROM node WHERE hash=? AND {newest} NOTNULL", state.state_root
         )
         for table in ("account", "storage", "code"):
-            run(f"DROP TABLE {table}")
-        run(f"PRAGMA user_version={VERSION}")
+            self.row(f"DROP TABLE {table}")
+        self.row(f"PRAGMA user_version={VERSION}")
 
-    def _version(self) -> int | None:
-        """None for a new file. Raises ChainError for a file that is not ours, which is left as it is."""
-        (application,) = self._sql.execute("PRAGMA application_id").fetchone()
-        (version,) = self._sql.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._sql.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
-            return None
-        if application != APPLICATION:
-            raise ChainError(f"{self._path} is not a chain of codezero; give another directory")
-        if version not in (1, VERSION):
-            raise ChainError(f"{self._path} was written by another version ({version}); give another directory")
-        return version
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Generator[None]:
-        self._sql.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._sql.execute("COMMIT")
-        except BaseException:
-            if self._sql.in_transaction:
-                self._sql.execute("ROLLBACK")
-            raise
+def from_hex(text: str) -> bytes:
+    """Of 0x and digits."""
+    return bytes.fromhex(text[2:])
 
-    @contextlib.contextmanager
-    def _translated(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise ChainError(f"the chain's database {self._path} failed: {error}") from error
+
+def _packed(json: Json) -> bytes:
+    return zlib.compress(msgspec.json.encode(json))
 
 
 def _links(node: Any) -> Iterator[tuple[bool, bytes]]:

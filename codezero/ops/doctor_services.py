@@ -61,11 +61,10 @@ def chain(config: ChainConfig) -> Finding:
 
 
 def _embedded(config: ChainConfig) -> Finding:
-    from codezero.chain.devchain_process import ChainDirectory, answers
+    from codezero.chain.devchain_process import ChainEndpoint
 
-    directory = Path(config.directory)
-    endpoint = ChainDirectory(directory).endpoint() if directory.is_dir() else None
-    if endpoint is None or not answers(endpoint):
+    endpoint = ChainEndpoint.of(Path(config.directory))
+    if endpoint is None or not endpoint.answers():
         return ok("embedded; a node starts it")
     if config.chain_id and config.chain_id != endpoint.chain_id:
         return fail(

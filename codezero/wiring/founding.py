@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codezero.chain.contract import ContractCoordinator, deploy
-from codezero.chain.devchain_process import ChainDirectory
+from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import (
     BOOTNODE,
@@ -182,8 +182,7 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
 
 def _serves(config: NodeConfig, chain_id: int) -> bool:
     """Is it the embedded chain of this very folder?"""
-    directory = Path(config.chain.directory)
-    endpoint = ChainDirectory(directory).endpoint() if directory.is_dir() else None
+    endpoint = ChainEndpoint.of(Path(config.chain.directory))
     return endpoint is not None and endpoint.chain_id == chain_id
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codezero.chain.devchain_process import ChainDirectory, Lock
+from codezero.chain.devchain_process import ChainEndpoint, Lock
 from codezero.chain.gateway import ContractGateway
 from codezero.chain.wallet import EphemeralAccount, KeystoreWallet
 from codezero.config import NodeConfig
@@ -139,8 +139,7 @@ def _signer(config: NodeConfig, login: Login) -> str | None:
 
 def _chain_id(config: NodeConfig) -> int | None:
     """As far as it is known without asking."""
-    directory = Path(config.chain.directory)
-    if config.chain.chain_id or config.chain.kind != "embedded" or not directory.is_dir():
+    if config.chain.chain_id or config.chain.kind != "embedded":
         return config.chain.chain_id or None
-    endpoint = ChainDirectory(directory).endpoint()
+    endpoint = ChainEndpoint.of(Path(config.chain.directory))
     return None if endpoint is None else endpoint.chain_id

@@ -30,12 +30,11 @@ class Chain:
         return self.evm.send(bytes(self.account.sign_transaction(tx | ({"to": to} if to else {})).raw_transaction))
 
     def deploy(self, runtime: bytes) -> bytes:
-        _, receipt = self.store.transaction(self.send(b"", deploying(runtime))) or (b"", b"")
+        receipt = self.store.json("receipt FROM tx WHERE hash", self.send(b"", deploying(runtime))) or b""
         return bytes.fromhex(receipt.split(b'"contractAddress":"0x')[1][:40].decode())
 
     def read(self, tiny: bytes) -> int:
-        call = SimulatedCall(self.address, tiny, 0, READ, None)
-        return int.from_bytes(self.evm.call(call, self.evm.head, pending=False))
+        return int.from_bytes(self.evm.call(SimulatedCall(self.address, tiny, 0, READ), self.evm.head))
 
     def nodes(self) -> int:
         return self.store.row("SELECT count(*) FROM node")[0]
@@ -52,7 +51,8 @@ def test_old_states_go_and_all_else_stays(chain: Chain, tmp_path: Path, monkeypa
     hashes = [chain.send(contracts[number % 2], WRITE + argument(number)) for number in range(1, 41)]
     chain.send(contracts[0], CUSTOM)
     root, before = chain.evm.head.state_root, chain.nodes()
-    history = [chain.store.block_json(number) for number in range(chain.evm.head.number + 1)]
+    numbers = range(chain.evm.head.number + 1)
+    history = [chain.store.json("json FROM block WHERE number", number) for number in numbers]
     kept = chain.store.block(chain.evm.head.number - 2)
     lost = chain.store.block(5)
     assert kept is not None and lost is not None
@@ -62,8 +62,8 @@ def test_old_states_go_and_all_else_stays(chain: Chain, tmp_path: Path, monkeypa
     assert chain.evm.accounts(kept).get_nonce(Address(chain.address)) == chain.nonce - 2
     with pytest.raises(EVMMissingData):
         chain.evm.accounts(lost).get_nonce(Address(chain.address))
-    assert [chain.store.block_json(number) for number in range(len(history))] == history
-    assert all(chain.store.transaction(tx_hash) for tx_hash in hashes)
+    assert [chain.store.json("json FROM block WHERE number", number) for number in numbers] == history
+    assert all(chain.store.json("json FROM tx WHERE hash", tx_hash) for tx_hash in hashes)
     chain.send(contracts[0], WRITE + argument(77))
     chain.store.close()
     chain.store = Store(tmp_path / DATABASE)
