@@ -20,7 +20,6 @@ from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
 from eth_typing import Address, Hash32
 from eth_utils.exceptions import ValidationError
-from pydantic.alias_generators import to_camel
 
 from codezero.chain.devchain_state import BLOCK_GAS, RUN_SECONDS, CheckingExecutor, TimedState, decode, fail
 from codezero.chain.devchain_store import Head, Json, Store
@@ -228,5 +227,10 @@ def _json(value: Any, width: int = 0) -> Any:
         return f"0x{value.hex()}"
     if isinstance(value, rlp.Serializable):
         fields: dict[str, Any] = cast(Any, value).as_dict()
-        return {NAMES.get(name, to_camel(name)): _json(field, WIDTHS.get(name, 0)) for name, field in fields.items()}
+        return {NAMES.get(name, _camel(name)): _json(field, WIDTHS.get(name, 0)) for name, field in fields.items()}
     return [_json(item, width) for item in value]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))

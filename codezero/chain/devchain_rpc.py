@@ -5,15 +5,15 @@ They are those of the Ethereum JSON-RPC API (ethereum.github.io/execution-apis) 
 bound, checked before a method runs.
 """
 
-import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+import inspect
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 from eth.db.account import AccountDB
 from eth_typing import Address as RawAddress
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, validate_call
-from pydantic.alias_generators import to_camel
+from msgspec import Meta
 
 from codezero.chain.devchain import BASE_FEE, TIP, Evm, SimulatedCall
 from codezero.chain.devchain_state import REFUSED, RpcRefusal
@@ -24,56 +24,43 @@ LOG_BLOCKS, LOG_BYTES = 100_000, 16 << 20
 """The widest search for events: in blocks, and in bytes of the answer."""
 MAX_TRANSACTION = 128 * 1024
 """Bytes of one signed transaction, as in other nodes."""
+NOBODY = "0x" + "00" * 20
 
 
-def _form(pattern: str, convert: Callable[[str], Any]) -> BeforeValidator:
-    def read(value: object) -> Any:
-        if not isinstance(value, str) or not re.fullmatch(f"0x{pattern}", value):
-            raise ValueError(f"it must be of the form 0x{pattern}")
-        return convert(value)
-
-    return BeforeValidator(read)
-
-
-Address = Annotated[bytes, _form("[0-9a-fA-F]{40}", from_hex)]
-Hash = Annotated[bytes, _form("[0-9a-fA-F]{64}", from_hex)]
-Quantity = Annotated[int, _form("[0-9a-fA-F]{1,64}", lambda text: int(text, 16))]
-Data = Annotated[bytes, _form(f"(?:[0-9a-fA-F]{{2}}){{0,{MAX_TRANSACTION}}}", from_hex)]
-Tag = Literal["latest", "pending", "safe", "finalized", "earliest"] | Quantity | None
-At = Annotated[Hash | Tag, Field(union_mode="left_to_right")]
+Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
+Hash = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{64}\Z")]
+Quantity = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,64}\Z")]
+Data = Annotated[str, Meta(pattern=r"^0x(?:[0-9a-fA-F]{2})*\Z", max_length=2 + 2 * MAX_TRANSACTION)]
+At = Annotated[str, Meta(pattern=r"^(?:latest|pending|earliest|safe|finalized|0x[0-9a-fA-F]{1,64})\Z")] | None
 """A block by its hash, number or name; None is the newest."""
 Result = str | bool | dict[str, Any] | list[Any] | msgspec.Raw | None
 
 
-class Form(BaseModel):
-    """An object among the parameters. Unknown fields are left unread."""
+class CallFields(msgspec.Struct, frozen=True, rename="camel"):
+    """A transaction that is only tried. Prices are accepted and not charged; unknown fields are left unread."""
 
-    model_config = ConfigDict(alias_generator=to_camel, frozen=True)
-
-
-class CallFields(Form):
-    """A transaction that is only tried. Prices are accepted and not charged."""
-
-    sender: Address = Field(bytes(20), alias="from")
+    sender: Address | None = msgspec.field(default=None, name="from")
     to: Address | None = None
     gas: Quantity | None = None
-    value: Quantity = 0
-    data: Data = b""
-    input: Data = b""
+    value: Quantity | None = None
+    data: Data | None = None
+    input: Data | None = None
     authorization_list: None = None
 
     def simulated(self) -> SimulatedCall:
-        return SimulatedCall(self.sender, self.to or b"", self.value, self.input or self.data, self.gas)
+        sender, to, data = self.sender or NOBODY, self.to or "0x", self.input or self.data or "0x"
+        gas = None if self.gas is None else int(self.gas, 16)
+        return SimulatedCall(from_hex(sender), from_hex(to), int(self.value or "0x0", 16), from_hex(data), gas)
 
 
-class LogFilter(Form):
+class LogFilter(msgspec.Struct, frozen=True, rename="camel"):
     """Which events: of a range of blocks or of one block, by address and by topic."""
 
-    from_block: Tag = None
-    to_block: Tag = None
+    from_block: At = None
+    to_block: At = None
     block_hash: Hash | None = None
-    address: Address | Annotated[list[Address], Field(max_length=256)] = []
-    topics: Annotated[list[Hash | Annotated[list[Hash | None], Field(max_length=256)] | None], Field(max_length=4)] = []
+    address: Address | Annotated[list[Address], Meta(max_length=256)] = []
+    topics: Annotated[list[Hash | Annotated[list[Hash | None], Meta(max_length=256)] | None], Meta(max_length=4)] = []
 
 
 class Methods:
@@ -81,8 +68,6 @@ class Methods:
 
     def __init__(self, store: Store, evm: Evm, chain_id: int, version: str) -> None:
         self._store, self._evm, self._chain_id, self._version = store, evm, chain_id, version
-        self.checked: dict[str, Callable[..., Result]] = {name: validate_call(getattr(self, name)) for name in METHODS}
-        """They raise pydantic's ValidationError for parameters that have not the form."""
 
     def web3_clientVersion(self) -> str:
         return self._version
@@ -103,16 +88,16 @@ class Methods:
         return hex(self._evm.head.number)
 
     def eth_getBalance(self, address: Address, block: At = None) -> str:
-        return hex(self._accounts(block).get_balance(RawAddress(address)))
+        return hex(self._accounts(block).get_balance(RawAddress(from_hex(address))))
 
     def eth_getTransactionCount(self, address: Address, block: At = None) -> str:
-        return hex(self._accounts(block).get_nonce(RawAddress(address)))
+        return hex(self._accounts(block).get_nonce(RawAddress(from_hex(address))))
 
     def eth_getCode(self, address: Address, block: At = None) -> str:
-        return f"0x{self._accounts(block).get_code(RawAddress(address)).hex()}"
+        return f"0x{self._accounts(block).get_code(RawAddress(from_hex(address))).hex()}"
 
     def eth_getStorageAt(self, address: Address, slot: Quantity, block: At = None) -> str:
-        return f"0x{self._accounts(block).get_storage(RawAddress(address), slot):064x}"
+        return f"0x{self._accounts(block).get_storage(RawAddress(from_hex(address)), int(slot, 16)):064x}"
 
     def eth_call(self, call: CallFields, block: At = None) -> str:
         """In the block after the one named."""
@@ -122,11 +107,11 @@ class Methods:
         return hex(self._evm.estimate(call.simulated(), self._at(block)))
 
     def eth_sendRawTransaction(self, raw: Data) -> str:
-        return f"0x{self._evm.send(raw).hex()}"
+        return f"0x{self._evm.send(from_hex(raw)).hex()}"
 
     def codezero_fund(self, address: Address) -> str | None:
         """The hash of the faucet's transaction; null when the account has enough."""
-        tx_hash = self._evm.fund(address)
+        tx_hash = self._evm.fund(from_hex(address))
         return None if tx_hash is None else f"0x{tx_hash.hex()}"
 
     def eth_getBlockByNumber(self, block: At, full: bool = False) -> Result:
@@ -142,17 +127,16 @@ class Methods:
     eth_getBlockByHash = eth_getBlockByNumber
 
     def eth_getTransactionByHash(self, tx_hash: Hash) -> Result:
-        json = self._store.json("json FROM tx WHERE hash", tx_hash)
+        json = self._store.json("json FROM tx WHERE hash", from_hex(tx_hash))
         return None if json is None else msgspec.Raw(json)
 
     def eth_getTransactionReceipt(self, tx_hash: Hash) -> Result:
-        json = self._store.json("receipt FROM tx WHERE hash", tx_hash)
+        json = self._store.json("receipt FROM tx WHERE hash", from_hex(tx_hash))
         return None if json is None else msgspec.Raw(json)
 
     def eth_getLogs(self, search: LogFilter) -> Result:
         first, last = self._range(search)
-        addresses = [search.address] if isinstance(search.address, bytes) else search.address
-        topics = [_choices(place) for place in search.topics]
+        addresses, *topics = [_choices(place) for place in (search.address, *search.topics)]
         events: list[msgspec.Raw] = []
         size = 0
         for event in self._store.events(first, last, addresses, topics):
@@ -166,7 +150,7 @@ class Methods:
     def _range(self, search: LogFilter) -> tuple[int, int]:
         """First and last block. Raises RpcRefusal."""
         if search.block_hash is not None:
-            if search.model_fields_set & {"from_block", "to_block"}:
+            if search.from_block or search.to_block:
                 raise RpcRefusal(INVALID_PARAMS, "cannot specify both BlockHash and FromBlock/ToBlock")
             number = self._at(search.block_hash).number
             return number, number
@@ -190,19 +174,31 @@ class Methods:
         return head
 
     def _find(self, block: At) -> Head | None:
-        number = self._store.number_of(block) if isinstance(block, bytes) else self._number(block)
+        by_hash = block if block and len(block) == 66 else None
+        number = self._number(block) if by_hash is None else self._store.number_of(from_hex(by_hash))
         return None if number is None or number > self._evm.head.number else self._store.block(number)
 
-    def _number(self, tag: Tag) -> int:
-        if isinstance(tag, int):
-            return tag
-        return 0 if tag == "earliest" else self._evm.head.number
+    def _number(self, block: At) -> int:
+        if block == "earliest":
+            return 0
+        return int(block, 16) if block is not None and block.startswith("0x") else self._evm.head.number
 
 
-METHODS = tuple(name for name in vars(Methods) if not name.startswith("_"))
+def _params(method: Any) -> type[msgspec.Struct]:
+    """The parameters of a method by position; more of them than it has is an error."""
+    hints = typing.get_type_hints(method, include_extras=True)
+    _, *parameters = inspect.signature(method).parameters.values()
+    fields: list[Any] = [
+        (each.name, hints[each.name]) + (() if each.default is each.empty else (each.default,)) for each in parameters
+    ]
+    return msgspec.defstruct("Params", fields, frozen=True, array_like=True, forbid_unknown_fields=True)
 
 
-def _choices(place: bytes | list[bytes | None] | None) -> list[bytes]:
-    """Of one place in a topic filter; none means any."""
-    choices = place if isinstance(place, list) else [place]
-    return [] if None in choices else [choice for choice in choices if choice is not None]
+METHODS = {name: _params(method) for name, method in vars(Methods).items() if not name.startswith("_")}
+"""The parameters of each method."""
+
+
+def _choices(place: str | Sequence[str | None] | None) -> list[bytes]:
+    """Of the address or of one place in a topic filter; none means any."""
+    choices = [place] if place is None or isinstance(place, str) else place
+    return [] if None in choices else [from_hex(choice) for choice in choices if choice is not None]

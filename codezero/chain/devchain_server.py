@@ -24,7 +24,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from eth.exceptions import VMError
 from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
-from pydantic import ValidationError
 
 from codezero.chain.devchain import Evm
 from codezero.chain.devchain_process import (
@@ -38,7 +37,7 @@ from codezero.chain.devchain_process import (
     check_id,
     make_directory,
 )
-from codezero.chain.devchain_rpc import INVALID_PARAMS, OVER_LIMIT, Methods
+from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, Methods
 from codezero.chain.devchain_state import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError
@@ -86,7 +85,7 @@ class RpcServer:
     """Answers for a chain, on one loopback port."""
 
     def __init__(self, methods: Methods) -> None:
-        self._methods = methods.checked
+        self._methods = methods
         self._hosts: list[list[str]] = []
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         app = web.Application(client_max_size=MAX_BODY)
@@ -169,25 +168,20 @@ class RpcServer:
             reason = "missing trie node: the state of this block is kept no longer"
         except VMError as error:
             reason = f"execution failed: {type(error).__name__}: {error}"
-        except ValidationError as error:
-            wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, wrong["loc"]))
-            refusal = RpcRefusal(INVALID_PARAMS, f"invalid params of {request.method}: {place}: {wrong['msg']}")
-            return _error(request.id, refusal)
         return _error(request.id, RpcRefusal(REFUSED, reason))
 
     async def _run(self, request: RpcRequest) -> bytes:
-        """Raises ValidationError, RpcRefusal, ChainError, sqlite3.Error, VMError and EVMMissingData."""
-        method = self._methods.get(request.method)
-        if method is None:
+        """Raises RpcRefusal, ChainError, sqlite3.Error, VMError and EVMMissingData."""
+        if request.method not in METHODS:
             raise RpcRefusal(NO_SUCH_METHOD, f"the method {request.method} does not exist/is not available")
-        if not isinstance(request.params, list):
-            raise RpcRefusal(INVALID_PARAMS, "params has to be a list")
-
-        params = cast("list[Any]", request.params)
+        try:
+            params = msgspec.structs.astuple(msgspec.convert(request.params, METHODS[request.method]))
+        except msgspec.ValidationError as error:
+            raise RpcRefusal(INVALID_PARAMS, f"invalid params of {request.method}: {error}") from error
 
         def run() -> bytes:
-            return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": method(*params)})
+            result = getattr(self._methods, request.method)(*params)
+            return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result})
 
         if not params:  # does not wait for the thread that owns the store
             return run()
