@@ -33,8 +33,8 @@ from codezero.code.worker import StaticGuard
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
 from codezero.evaluator.types import Program, request
+from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
-from codezero.models.sampler import Sampler
 from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox

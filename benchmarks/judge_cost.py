@@ -13,8 +13,8 @@ from codezero.code.assertions import Example
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import SCORES, YES_NO
 from codezero.evaluator.types import Program
+from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
-from codezero.models.sampler import Sampler
 
 VOCABULARY = 151_936
 PROBLEM_TOKENS, SOLUTION_TOKENS = 400, 170

@@ -106,8 +106,8 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
     from codezero.code.parsing import extract_code
     from codezero.config import ExternalConfig, SolverConfig
     from codezero.evals.exam import HeldOutExam
+    from codezero.models.generation import Sampler
     from codezero.models.load import load_model
-    from codezero.models.sampler import Sampler
     from codezero.problems.synthetic.tasks import held_out
     from codezero.sandbox.monty import MontySandbox
     from codezero.solver.learner import TrlLearner

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 
 from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
-from codezero.models.generation import OwnLoop
+from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.sampler import Sampler
 from codezero.nano import weights_directory
 from codezero.problems.dedup import Novelty
 from codezero.problems.filters import PROPOSED, inspect, is_exam

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from codezero.commands import account, data, inspect, measure, page, run, settings, swarm
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Handler
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
-from codezero.models.cpu_only import hide_devices
+from codezero.models import hide_devices
 
 EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU

@@ -9,8 +9,8 @@ from turns import Job, Turns
 
 from codezero.config import SolverConfig
 from codezero.models.chat import encode_prompts
+from codezero.models.generation import Sampler
 from codezero.models.load import load_model
-from codezero.models.sampler import Sampler
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 

@@ -40,8 +40,8 @@ from codezero.evaluator.judge_prompts import (
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions
 from codezero.models.load import LoadedModel
-from codezero.models.logprobs import TokenScores
-from codezero.models.prefix_cache import Ask, AskScores, Ids, PrefixReader, PrefixRow, RowScores
+from codezero.models.prefix_cache import PrefixReader
+from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
 
 __all__ = ["LEAST_GAP", "MEAN_GAP", "YES_MARGIN", "LikelihoodJudge"]
 

@@ -14,7 +14,10 @@ and speak as the assistant; in a completion they are read letter by letter, so t
 from collections.abc import Sequence
 from typing import cast
 
+import torch
 from jinja2 import TemplateError
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 _ANSWER, _ASK = "placeholder of the answer", "placeholder of the ask"
@@ -109,6 +112,16 @@ def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str
         for token in spelt:
             text = text.replace(token, "")
     return text
+
+
+def pad(
+    rows: Sequence[Sequence[int]], pad_id: int, device: torch.device, *, left: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Ids [rows, longest] filled up on the right (left), and which of them are real."""
+    side = "left" if left else "right"
+    ids = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], True, pad_id, side)
+    real = pad_sequence([torch.ones(len(row), dtype=torch.bool) for row in rows], True, False, side)
+    return ids.to(device), real.to(device)
 
 
 def _valid(text: str) -> str:

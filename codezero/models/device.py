@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from codezero.errors import ModelChoiceError, ModelError
-from codezero.models.cpu_only import VARIABLE, cpu_only
+from codezero.models import VARIABLE, cpu_only
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}

@@ -1,4 +1,4 @@
-"""The decode loop: every row of a batch by one token at a time, until it has ended; and the protocol of its kind.
+"""The sampler and the decode loop: every row of a batch by one token at a time, until it has ended.
 
 All prompts and their repeats go in one batch, or in several of rows alike in length when their keys and values would
 not fit the cache budget. A prompt is read once for all its repeats.
@@ -10,14 +10,16 @@ import gc
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from codezero.models.cached_decode import CachedDecoder
-from codezero.models.fast_decode import LeanDecoder, is_lean
+from codezero.models.chat import encode_prompts
+from codezero.models.decoders import CachedDecoder, Decoder, LeanDecoder, is_lean
 from codezero.models.load import LoadedModel
+from codezero.types import Completion
 
 if TYPE_CHECKING:
     from codezero.models.grammar import Structure
@@ -46,16 +48,6 @@ DROP_SHARE = 4
 log = logging.getLogger(__name__)
 
 
-class Decoder(Protocol):
-    """The state of one batched decode."""
-
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor: ...
-
-    def step(self, tokens: Tensor) -> Tensor: ...
-
-    def keep(self, rows: Tensor) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """One batched decode: these prompts (indices), each so many times."""
@@ -69,9 +61,9 @@ class Part:
 
 
 class OwnLoop:
-    """See `backend.Backend`. The lean decoder drives small Qwen2 models on the CPU, the general one all others.
+    """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, the general one all others.
 
-    structure: what every draw is held to; None: nothing.
+    structure: the grammar of every draw; None: unconstrained.
     """
 
     def __init__(self, loaded: LoadedModel, structure: "Structure | None" = None):
@@ -86,7 +78,7 @@ class OwnLoop:
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
-        """When memory runs out, the rows of a decode are halved, for this call's rest and for later ones.
+        """When memory runs out, the rows of a decode are halved for good.
 
         Raises torch.OutOfMemoryError when a single row does not fit.
         """
@@ -100,15 +92,19 @@ class OwnLoop:
             while waiting:
                 part = waiting.pop(0)
                 begun = generator.get_state()
-                rows = self._decode([prompts[i] for i in part.prompts], part, max_new_tokens, temperature, generator)
-                if rows is None:  # memory ran out
+                own = [prompts[i] for i in part.prompts]
+                try:
+                    rows = self._loop(own, part.repeats, max_new_tokens, temperature, generator)
+                except torch.OutOfMemoryError:
+                    if part.rows == 1:
+                        raise
+                    rows = None
+                if rows is None:  # outside the handler: while the error lives, so do the tensors of the loop's frame
+                    self._halve(part.rows)
                     generator.set_state(begun)
-                    again = [part, *waiting]
-                    waiting = [
-                        smaller
-                        for larger in again
-                        for smaller in self._parts(prompts, larger.prompts, larger.repeats, max_new_tokens)
-                    ]
+                    larger = [part, *waiting]
+                    parts = (self._parts(prompts, big.prompts, big.repeats, max_new_tokens) for big in larger)
+                    waiting = list(chain(*parts))
                     continue
                 for at, i in enumerate(part.prompts):
                     drawn[i] += rows[at * part.repeats : (at + 1) * part.repeats]
@@ -116,27 +112,12 @@ class OwnLoop:
             model.train(training)
         return [row for group in drawn for row in group]
 
-    def _decode(
-        self,
-        prompts: Sequence[Sequence[int]],
-        part: Part,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator,
-    ) -> list[Drawn] | None:
-        """One batched decode; None when memory ran out, and fewer rows are to be tried."""
-        try:
-            return self._loop(prompts, part.repeats, max_new_tokens, temperature, generator)
-        except torch.OutOfMemoryError:
-            if part.rows == 1:
-                raise
-        # Out here the exception is gone, and with it what the loop's frame held: the memory can be given back.
+    def _halve(self, rows: int) -> None:
         gc.collect()
         if self.loaded.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.most_rows = part.rows // 2
-        log.warning("memory ran out sampling %d rows at once; from here on at most %d", part.rows, self.most_rows)
-        return None
+        self.most_rows = rows // 2
+        log.warning("memory ran out sampling %d rows at once; from here on at most %d", rows, self.most_rows)
 
     def _loop(
         self,
@@ -197,6 +178,43 @@ class OwnLoop:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return 2 * config.num_hidden_layers * heads * size * self.loaded.model.dtype.itemsize
+
+
+class Sampler:
+    """Samples completions in groups from a model as it is at the time of the call. A `protocols.GroupSampler`."""
+
+    def __init__(self, loaded: LoadedModel, backend: Backend | None = None):
+        """`backend`: by default the decode loop of this module."""
+        self.loaded = loaded
+        self.backend: Backend = backend or OwnLoop(loaded)
+
+    def sample(
+        self,
+        prompts: Sequence[str],
+        *,
+        group_size: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator_seed: int,
+        max_prompt_tokens: int | None = None,
+    ) -> list[list[Completion]]:
+        """`group_size` completions for each user text, in order; the same for the same seed and weights.
+
+        `logprobs` are nats under the sampling temperature (> 0). A prompt over `max_prompt_tokens` loses its beginning.
+        """
+        if not prompts:
+            return []
+        rows = encode_prompts(self.loaded.tokenizer, prompts, max_prompt_tokens)
+        drawn = self.backend.draw(rows, group_size, max_new_tokens, temperature, generator_seed)
+        texts = self.loaded.tokenizer.batch_decode(
+            [ids for ids, _ in drawn], skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        stops = set(self.loaded.stop_ids)
+        completions = [
+            Completion(text=text, token_ids=tuple(ids), logprobs=tuple(logprobs), finished=ids[-1] in stops)
+            for text, (ids, logprobs) in zip(texts, drawn, strict=True)
+        ]
+        return [completions[i : i + group_size] for i in range(0, len(completions), group_size)]
 
 
 def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -39,8 +39,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
 from codezero.errors import ModelError
 from codezero.models.generation import CACHE_BUDGET
-from codezero.models.logprobs import LOGIT_BUDGET
-from codezero.models.prefix_cache import TOKENS_PER_BATCH
+from codezero.models.prefix_cache import LOGIT_BUDGET, TOKENS_PER_BATCH
 
 GIB = 2**30
 MARGIN = 1.1

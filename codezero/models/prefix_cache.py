@@ -1,10 +1,10 @@
-"""Reads many texts that begin alike: what they share once, and what is asked after each from its keys and values.
+"""Reads many texts with common beginnings: shared parts once, and asks from the keys and values of what they follow.
 
 A row is a head (shared by several rows), a body (scored token by token) and asks (read after head and body, none of
 which sees another). Every result equals that of a full forward pass over the ask's whole text, whatever else is in the
-batch. A head is read once; the asks of a row stand side by side behind its keys and values, kept apart by the
-attention mask, each with positions as if it came next. A model whose cache is not plain full attention (sliding
-windows, recurrent layers) is given the whole texts instead, with the same result.
+batch. The asks of a row stand side by side behind its keys and values, kept apart by the attention mask, each with
+positions as if it came next. A model whose cache is not plain full attention (sliding windows, recurrent layers) reads
+whole texts instead.
 
 Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V vocabulary.
 """
@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from codezero.models.logprobs import LOGIT_BUDGET
+from codezero.models.chat import pad
 from codezero.models.prefix_layout import (
     Ask,
     AskScores,
@@ -35,20 +35,17 @@ from codezero.models.prefix_layout import (
     lanes_of,
     lay_out,
     mask_apart,
-    pad,
     score,
 )
 
-__all__ = ["Ask", "AskScores", "Ids", "PrefixReader", "PrefixRow", "RowScores"]
-
+LOGIT_BUDGET = 2**27
+"""Most logits alive in one forward pass; bounds memory for large vocabularies (512 MiB in float32)."""
 TOKENS_PER_BATCH = 32_768
 """Most tokens alive at once, cached ones and padding included; a single longer row is read alone."""
 SLACK = 32
 """Tokens by which a row may outgrow twice the shortest of its batch: shorter rows cost as much as the longest."""
 
 _Item = TypeVar("_Item")
-
-
 _BODY = -1
 """In place of the number of an ask: the row's own body."""
 _Key = tuple[int, int]

@@ -1,4 +1,4 @@
-"""The parts of prefix reading (`prefix_cache.py`): what is read, how asks stand side by side, and what is scored.
+"""The parts of prefix reading (`prefix_cache.py`): its rows and asks, their layout in a batch, and their scores.
 
 Legend for shapes: B rows of a batch, T columns, V vocabulary, C choices.
 """
@@ -11,9 +11,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from codezero.models.logprobs import TokenScores
-
 Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """A model's scores of each token of a text; float32 on the CPU."""
+
+    logprob: Tensor
+    """[T] nats, at temperature 1."""
+    gap: Tensor
+    """[T] log p(token) - log p(likeliest token), <= 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class PrefixRow:
 
 @dataclass(frozen=True, slots=True)
 class AskScores:
-    """What the model says after an ask; float32 on the CPU."""
+    """The model's scores after an ask; float32 on the CPU."""
 
     choices: Tensor
     """[C] log-probabilities, nats, of the choices as the very next token."""
@@ -47,7 +55,7 @@ class AskScores:
 
 @dataclass(frozen=True, slots=True)
 class RowScores:
-    """What the model says of a row."""
+    """The model's scores of a row."""
 
     body: TokenScores | None
     """Of the body and of the end after it; None when not asked for."""
@@ -56,29 +64,29 @@ class RowScores:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Columns that one ask of every row is read in."""
+    """The columns of one ask of every row."""
 
     width: int
     end: int
     """The column behind its last."""
     kept: int
-    """How many of its last columns predict something that is asked."""
+    """How many of its last columns predict something that is scored."""
     column: int
     """The first of these among all kept columns."""
 
 
 def fed(ask: Ask) -> Ids:
-    """What has to be read: the last token of an answer predicts nothing that is asked."""
+    """The tokens to read: the last token of an answer predicts nothing that is scored."""
     return (*ask.ids, *ask.answer[:-1])
 
 
 def kept_of(ask: Ask) -> int:
-    """Columns of logits it needs: the choices are read where the answer's first token is."""
+    """Columns of logits that an ask needs; the choices are read where the answer's first token is."""
     return max(1, len(ask.answer))
 
 
 def lanes_of(asks: Sequence[Sequence[Ask]]) -> list[Lane]:
-    """The k-th asks of all rows share the k-th lane, so that what has to be kept stands in the same columns."""
+    """The k-th asks of all rows share the k-th lane, so that the logits to keep are in the same columns."""
     lanes: list[Lane] = []
     end = column = 0
     for k in range(max(map(len, asks))):
@@ -108,15 +116,6 @@ def mask_apart(past: Tensor, lane_of: Tensor, dtype: torch.dtype) -> Tensor:
     seen = torch.cat([past[:, None].expand(-1, lane_of.shape[1], -1), own.tril()], dim=-1)
     hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
     return hidden.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
-
-
-def pad(texts: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids [B, T], filled up on the right, and which of them are real."""
-    longest = max(map(len, texts))
-    ids, real = torch.full((len(texts), longest), pad_id), torch.zeros(len(texts), longest, dtype=torch.bool)
-    for at, text in enumerate(texts):
-        ids[at, : len(text)], real[at, : len(text)] = torch.tensor(text), True
-    return ids.to(device), real.to(device)
 
 
 def score(

@@ -21,9 +21,10 @@ from codezero.code.parsing import extract_code, fence
 from codezero.errors import ProposalError
 from codezero.evals.pass_at_k import pass_at_k
 from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.logprobs import teacher_forced
-from codezero.models.sampler import Sampler
+from codezero.models.prefix_cache import PrefixReader
+from codezero.models.prefix_layout import PrefixRow
 from codezero.nano import ROLES
 from codezero.nano.corpus import Pair, judge_pairs, proposer_pairs, solver_pairs
 from codezero.nano.train import BATCH_ROWS, NanoShape, batches_of, build_tokenizer, new_model, train
@@ -222,8 +223,9 @@ def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[
     tokenizer = judge.tokenizer
     prompts = encode_prompts(tokenizer, [question for question, _ in programs])
     answers = encode_completions(tokenizer, [fence(code) for _, code in programs])
-    ended = [[*answer, judge.stop_ids[0]] for answer in answers]
-    return [float(score.gap.min()) for score in teacher_forced(judge.model, judge.pad_id, prompts, ended)]
+    rows = [PrefixRow(tuple(prompt), tuple(answer)) for prompt, answer in zip(prompts, answers, strict=True)]
+    scores = PrefixReader(judge.model, judge.pad_id).read(rows, end=judge.stop_ids[0])
+    return [float(score.body.gap.min()) for score in scores if score.body is not None]
 
 
 def proposer_quality(proposer: LoadedModel) -> Quality:

@@ -24,8 +24,8 @@ from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError, RankError
+from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
-from codezero.models.fast_decode import is_lean
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, OptimizerStep, TrainingRow, Update, by_prompt, collate, split

@@ -28,7 +28,7 @@ from codezero.wiring.evaluator import Say, build_evaluator
 from codezero.wiring.policies import Policy, find_policy, load_found
 
 if TYPE_CHECKING:
-    from codezero.models.sampler import Sampler
+    from codezero.models.generation import Sampler
     from codezero.protocols import Evaluator, Exam, GroupSampler
     from codezero.types import Metrics
 
@@ -164,8 +164,8 @@ def _judge_name(config: NodeConfig) -> str:
 
 
 def _sampler(config: NodeConfig, policy: Policy, say: Say) -> "GroupSampler":
+    from codezero.models.generation import Sampler
     from codezero.models.load import use_threads
-    from codezero.models.sampler import Sampler
 
     loaded = load_found(config, policy, say)
     use_threads(loaded.model, config.model.threads)

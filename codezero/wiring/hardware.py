@@ -22,7 +22,7 @@ from msgspec import Meta
 from codezero.config import NodeConfig
 from codezero.config_learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
-from codezero.models.cpu_only import cpu_only
+from codezero.models import cpu_only
 from codezero.nano import NANO, weights_directory
 from codezero.settings import compose
 from codezero.system.files import write_atomic

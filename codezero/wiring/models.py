@@ -15,8 +15,8 @@ from codezero.wiring.hardware import VISIBLE, find_cards, recomputes
 
 if TYPE_CHECKING:
     from codezero.models.distributed import RankGroup, Workers
+    from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
-    from codezero.models.sampler import Sampler
     from codezero.solver.learner import TrlLearner
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def build_sampler(
     group: "RankGroup | None" = None,
 ) -> "Sampler":
     """Of the solver's attempts. `stack` closes the engine where there is one. Raises ConfigError."""
-    from codezero.models.sampler import Sampler
+    from codezero.models.generation import Sampler
 
     if config.model.backend == "vllm":
         from codezero.models.vllm_engine import VllmLoop

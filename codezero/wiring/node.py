@@ -52,8 +52,8 @@ from codezero.wiring.proposer import build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
     from codezero.models.distributed import Workers
+    from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
-    from codezero.models.sampler import Sampler
     from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver
 

@@ -58,7 +58,7 @@ def build_proposer(
 
 
 def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say) -> ProposerParts:
-    from codezero.models.sampler import Sampler
+    from codezero.models.generation import Sampler
     from codezero.problems.filters import Screen
     from codezero.proposer.training import TrainedProposer, groups_per_round
     from codezero.solver.rewarded import RewardedLearner
@@ -112,8 +112,7 @@ def _sampler(config: NodeConfig, say: Say, stack: contextlib.ExitStack) -> Group
                 structured=settings.structured == "auto",
             )
         )
-    from codezero.models.generation import OwnLoop
-    from codezero.models.sampler import Sampler
+    from codezero.models.generation import OwnLoop, Sampler
 
     loaded = load(config, settings.model, "proposer", say)
     return Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if settings.structured == "auto" else None))

@@ -22,11 +22,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
+from oracles.teacher_forced import teacher_forced
 
 from codezero.code.parsing import extract_code
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.logprobs import teacher_forced
 from codezero.nano import weights_directory
 
 MODEL = "nano-judge"
@@ -74,7 +74,7 @@ class Judge:
         with self._lock:
             prompt = encode_prompts(self._loaded.tokenizer, [question])[0]
             answer = encode_completions(self._loaded.tokenizer, [f"```python\n{code}\n```"])[0]
-            (scores,) = teacher_forced(self._loaded.model, self._loaded.pad_id, [prompt], [answer])
+            (scores,) = teacher_forced(self._loaded.model, [prompt], [answer])
         surprise = float(scores.gap.clamp(min=-15).min())
         asked = messages[2]["content"]
         leaning = 0.5 if asked.endswith("Yes or No?") else -0.5  # the order sways it, as it does real models

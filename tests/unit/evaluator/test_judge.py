@@ -8,6 +8,7 @@ from random import Random
 import pytest
 import torch
 from builders.models import TEMPLATE, tiny_policy
+from oracles.teacher_forced import teacher_forced
 from transformers import PreTrainedTokenizerFast
 
 from codezero.code.assertions import Example
@@ -27,7 +28,6 @@ from codezero.evaluator.judge_prompts import (
 from codezero.evaluator.types import Program
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.logprobs import teacher_forced
 from codezero.nano import weights_directory
 from codezero.problems.synthetic.tasks import make_task, mutants
 
@@ -155,7 +155,7 @@ def test_the_embedded_judge_scores_what_a_plain_forward_pass_says():
     prompts = encode_prompts(loaded.tokenizer, [question for question, _ in codes])
     answers = encode_completions(loaded.tokenizer, [fence(code) for _, code in codes])
     opening = len(encode_completions(loaded.tokenizer, ["```python\n"])[0])
-    plain = teacher_forced(loaded.model, loaded.pad_id, prompts, [[*one, loaded.stop_ids[0]] for one in answers])
+    plain = teacher_forced(loaded.model, prompts, [[*one, loaded.stop_ids[0]] for one in answers])
     for (least, mean), one in zip(said, plain, strict=True):
         gaps = one.gap[opening:].clamp(min=-15)
         assert least == pytest.approx(float(gaps.min()), abs=1e-4)

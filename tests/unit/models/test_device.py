@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from codezero.errors import ModelError
+from codezero.models import HIDING, cpu_only, hide_devices
 from codezero.models import device as device_module
-from codezero.models.cpu_only import HIDING, cpu_only, hide_devices
 from codezero.models.device import choose_device, choose_precision, complaint, memory_of, prove_device, within_limit
 
 A_NODE_WITH_A_CARD = """
@@ -47,7 +47,7 @@ torch.cuda.device_count = asked(lambda: 0 if hidden() else 1)
 
 from codezero.config import SolverConfig
 from codezero.models.load import load_model
-from codezero.models.sampler import Sampler
+from codezero.models.generation import Sampler
 from codezero.nano import weights_directory
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner

@@ -29,8 +29,8 @@ from codezero.errors import ConfigError, RankError
 from codezero.models import distributed
 from codezero.models.distributed import Workers
 from codezero.models.distributed import split as split_prompts
+from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
-from codezero.models.sampler import Sampler
 from codezero.solver.batch import Batch, TrainingRow, split
 from codezero.solver.learner import TrlLearner
 from codezero.wiring import models as wiring_models

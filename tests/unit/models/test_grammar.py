@@ -13,10 +13,9 @@ from unit.models.test_load import qwen_half_billion
 from unit.models.test_sampler import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError, ProposalError
-from codezero.models.generation import OwnLoop
+from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.grammar import Structure
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.sampler import Sampler
 from codezero.nano import weights_directory
 from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_grammar
 from codezero.proposer.prompts import proposal_prompt

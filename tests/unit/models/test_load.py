@@ -9,9 +9,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from unit.models.test_sampler import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError
-from codezero.models.fast_decode import is_lean
+from codezero.models.decoders import is_lean
+from codezero.models.generation import Sampler
 from codezero.models.load import load_model
-from codezero.models.sampler import Sampler
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
-from codezero.models.fast_decode import is_lean
+from codezero.models.decoders import is_lean
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.lora import add_adapter, has_adapter, without_adapter

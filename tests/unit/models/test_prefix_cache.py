@@ -5,11 +5,12 @@ from random import Random
 
 import pytest
 import torch
+from oracles.teacher_forced import teacher_forced
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from codezero.models import prefix_cache as prefix
-from codezero.models.logprobs import teacher_forced
-from codezero.models.prefix_cache import Ask, AskScores, PrefixReader, PrefixRow, RowScores
+from codezero.models.prefix_cache import PrefixReader
+from codezero.models.prefix_layout import Ask, AskScores, PrefixRow, RowScores
 
 VOCABULARY, END, CHOICES = 61, 60, (3, 5, 7)
 
@@ -59,7 +60,7 @@ def rows(seed: int = 0, heads: int = 4) -> list[PrefixRow]:
 
 def alone(model: PreTrainedModel, head: tuple[int, ...], answer: tuple[int, ...]) -> AskScores:
     """By one full forward pass over this text alone."""
-    (scores,) = teacher_forced(model, 0, [head], [answer])
+    (scores,) = teacher_forced(model, [head], [answer])
     with torch.no_grad():
         said = model(input_ids=torch.tensor([head]), use_cache=False).logits[0, -1].log_softmax(-1)
     return AskScores(said[list(CHOICES)], scores)

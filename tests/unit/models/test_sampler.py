@@ -4,16 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from oracles.teacher_forced import teacher_forced
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from codezero.models import generation as own
-from codezero.models import logprobs
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.models.generation import OwnLoop, choose
+from codezero.models.generation import OwnLoop, Sampler, choose
 from codezero.models.load import LoadedModel
-from codezero.models.logprobs import teacher_forced
-from codezero.models.sampler import Sampler
 
 PROMPTS = ("add x", "Write a function f(x) that returns x plus 2, and then some more words.", "?")
 TEMPLATE = (
@@ -249,29 +247,9 @@ def test_completions_are_encoded_letter_by_letter():
     assert 0 not in ids and tokenizer.decode(ids) == "x<|end|>y"
 
 
-@pytest.mark.parametrize("budget", [2**27, 1])
-def test_teacher_forced_scores_do_not_depend_on_company(budget: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(logprobs, "LOGIT_BUDGET", budget)
-    model = tiny_model()
-    prompts = [[1, 7, 9], [1], [1, *range(2, 30)], [1, 4]]
-    completions = [[5, 6, 0], list(range(3, 40)), [8], []]
-    together = teacher_forced(model, 0, prompts, completions, batch_rows=3)
-    for prompt, completion, score in zip(prompts, completions, together, strict=True):
-        assert score.logprob.shape == score.gap.shape == (len(completion),)
-        if completion:
-            expected = reference_logprobs(model, prompt, completion, 1.0)
-            assert torch.allclose(score.logprob, expected, atol=1e-5)
-            assert (score.gap <= 0).all() and (score.gap >= score.logprob - 1e-6).all()
-
-
 def test_the_likeliest_token_has_no_gap():
     made = make_sampler(True)
     greedy = draw(made, PROMPTS[:1], temperature=1e-6)[0][0]
     prompts = encode_prompts(made.loaded.tokenizer, PROMPTS[:1])
-    score = teacher_forced(made.loaded.model, 0, prompts, [greedy.token_ids])[0]
+    score = teacher_forced(made.loaded.model, prompts, [greedy.token_ids])[0]
     assert score.gap.abs().max() == 0
-
-
-def test_a_prompt_without_tokens_is_refused():
-    with pytest.raises(ValueError, match="prompt"):
-        teacher_forced(tiny_model(), 0, [[]], [[1]])

@@ -18,9 +18,9 @@ from builders.models import EOS, random_rows, save_merged, tiny_policy
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError
 from codezero.models import vllm_engine as vllm_loop
+from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.lora import add_adapter, plain_weights
-from codezero.models.sampler import Sampler
 from codezero.models.vllm_engine import VllmLoop, WeightChanges, drawn, requests, require_vllm
 from codezero.settings import compose
 from codezero.solver.batch import Batch

@@ -15,7 +15,7 @@ from builders.models import tiny_policy
 
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
-from codezero.models.sampler import Sampler
+from codezero.models.generation import Sampler
 from codezero.problems import filters
 from codezero.problems.filters import Screen
 from codezero.problems.synthetic.tasks import make_task

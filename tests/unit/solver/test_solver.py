@@ -12,8 +12,8 @@ from builders.models import EOS, judged, problem, tiny_policy
 
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.errors import CheckpointError
+from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
-from codezero.models.sampler import Sampler
 from codezero.protocols import Solver
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.checkpoint import CheckpointStore

@@ -1,25 +1,78 @@
-"""Lean incremental decoding for small Qwen2-architecture models on the CPU.
+"""Incremental decoding: a general decoder for every model, and a lean one for small Qwen2 models on the CPU.
 
-A forward pass of its own over the loaded module's parameters: projections packed, keys and values in buffers of
-fixed size. For models of a few million parameters a step is bound by Python and dispatch, and this takes a
-fraction of the general path's. Computes what `transformers`' Qwen2 computes; a test holds the two together.
+The lean one is a forward pass of its own over the loaded parameters, with packed projections and key-value buffers of
+fixed size. A step of a model of a few million parameters is bound by Python and dispatch, and takes a fraction of the
+general decoder's time. It computes what `transformers`' Qwen2 computes; a test holds the two together.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
-from codezero.models.cached_decode import left_pad
+from codezero.models.chat import pad
 from codezero.models.load import TINY_PARAMETERS
 from codezero.models.lora import has_adapter
+
+
+class Decoder(Protocol):
+    """The state of one batched decode."""
+
+    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
+        """Read each prompt once, then repeat its keys and values. Returns logits [len(prompts) * repeats, V]."""
+        ...
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append one token [rows] to every row. Returns the next logits [rows, V]."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop every row but these (indices)."""
+
+
+class CachedDecoder:
+    """Decodes through `model.forward`, on whatever device and in whatever precision it is."""
+
+    def __init__(self, model: PreTrainedModel, pad_id: int):
+        self.model, self.pad_id = model, pad_id
+        # Logits of every prompt position would be gigabytes for a large vocabulary.
+        last_only = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.options: dict[str, int] = {"logits_to_keep": 1} if last_only else {}
+
+    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
+        ids, real = pad(prompts, self.pad_id, self.model.device, left=True)
+        self.cache = DynamicCache(config=self.model.config)
+        logits = self._forward(ids, real, (real.cumsum(-1) - 1).clamp(min=0))
+        self.cache.batch_repeat_interleave(repeats)
+        self.real = real.repeat_interleave(repeats, 0)
+        return logits.repeat_interleave(repeats, 0)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        self.real = torch.cat([self.real, self.real.new_ones(len(tokens), 1)], dim=1)
+        return self._forward(tokens[:, None], self.real, self.real.sum(-1, keepdim=True) - 1)
+
+    def keep(self, rows: Tensor) -> None:
+        self.real = self.real[rows]
+        self.cache.batch_select_indices(rows)
+
+    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor) -> Tensor:
+        output = self.model(
+            input_ids=ids,
+            attention_mask=real.long(),
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            **self.options,
+        )
+        return output.logits[:, -1]
 
 
 def is_lean(model: PreTrainedModel) -> bool:
@@ -51,7 +104,7 @@ class Layer:
 
 
 class LeanDecoder:
-    """One decode of a batch. Made anew for each, because packing copies weights that training changes."""
+    """Valid for one decode, because packing copies weights that training changes."""
 
     def __init__(self, model: PreTrainedModel, pad_id: int):
         config: Any = model.config
@@ -70,8 +123,7 @@ class LeanDecoder:
         self.values: list[Tensor] = []
 
     def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
-        """Reads each prompt once, then repeats its keys and values. Returns logits [len(prompts) * repeats, V]."""
-        ids, real = left_pad(prompts, self.pad_id, torch.device("cpu"))
+        ids, real = pad(prompts, self.pad_id, torch.device("cpu"), left=True)
         rows, self.filled = ids.shape
         total = self.filled + room
         self._make_rotations(total)
@@ -95,7 +147,6 @@ class LeanDecoder:
         return self._logits(hidden[:, -1]).repeat_interleave(repeats, 0)
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Appends one token [rows] to every row. Returns the next logits [rows, V]."""
         rows, slot, end = len(tokens), self.filled, self.filled + 1
         cos, sin = self.cos[self.positions][:, None], self.sin[self.positions][:, None]
         mask = self.mask[..., :end]
@@ -113,7 +164,6 @@ class LeanDecoder:
         return self._logits(hidden)
 
     def keep(self, rows: Tensor) -> None:
-        """Forget every row but these (indices)."""
         self.positions, self.mask = self.positions[rows], self.mask[rows]
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]
