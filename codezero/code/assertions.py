@@ -5,7 +5,6 @@ Calls are found anywhere inside an assertion, because real tests wrap them: `set
 """
 
 import ast
-import builtins
 import functools
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from codezero.code.parsing import FunctionNode, literal, names_bound, names_loaded, parse
+from codezero.code.parsing import BUILTINS, called, literal, names_bound, names_imported, names_loaded, parse
 from codezero.errors import ProblemError
 
 MAX_TESTS = 200
@@ -21,7 +20,6 @@ MAX_CASE = 64 * 1024
 """Characters of one stdin/stdout test."""
 MAX_EXAMPLES, MAX_EXAMPLE = 8, 300
 """Examples shown to a judge, and characters of the input or output of one."""
-_BUILTINS = frozenset(dir(builtins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,7 @@ class EntryCall:
     """`args` are all there is: nothing is starred."""
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One test as data: what goes in and what must come out."""
 
     input: str
@@ -59,11 +56,6 @@ class EntryCalls:
     calls: tuple[EntryCall, ...]
 
 
-class _Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    input: str
-    output: str
-
-
 def parse_cases(tests: Sequence[str]) -> tuple[Example, ...]:
     """The stdin/stdout pairs in `tests`, JSON texts `{"input": .., "output": ..}`.
 
@@ -76,10 +68,9 @@ def parse_cases(tests: Sequence[str]) -> tuple[Example, ...]:
         if len(test) > MAX_CASE:
             raise ProblemError(f"test {number}: more than {MAX_CASE} characters")
         try:
-            case = msgspec.json.decode(test.encode(), type=_Case)
+            cases.append(msgspec.json.decode(test.encode(), type=Example))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ProblemError(f"test {number}: {error}") from error
-        cases.append(Example(case.input, case.output))
     return tuple(cases)
 
 
@@ -107,17 +98,14 @@ def examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, ...]:
 
     A call is shown only with literal arguments and the very literal that it must equal. Empty when nothing is so.
     """
-    every = _call_examples(tests, entry_point) if entry_point else cases_of(tests)
-    short = [example for example in every if len(example.input) <= MAX_EXAMPLE and len(example.output) <= MAX_EXAMPLE]
-    return tuple(dict.fromkeys(short))[:MAX_EXAMPLES]
-
-
-def _call_examples(tests: tuple[str, ...], entry_point: str) -> Iterator[Example]:
-    for call in calls_of(tests, entry_point):
+    every = list(() if entry_point else cases_of(tests))
+    for call in calls_of(tests, entry_point) if entry_point else ():
         if call.exact and call.whole and call.expected is not None and None not in call.args:
             named = [f"{key}={value}" for key, value in zip(call.keywords, call.args[call.npos :], strict=True)]
-            given = [value for value in call.args[: call.npos] if value is not None]
-            yield Example(f"{entry_point}({', '.join((*given, *named))})", call.expected)
+            given = ", ".join((*map(str, call.args[: call.npos]), *named))
+            every.append(Example(f"{entry_point}({given})", call.expected))
+    short = [example for example in every if len(example.input) <= MAX_EXAMPLE and len(example.output) <= MAX_EXAMPLE]
+    return tuple(dict.fromkeys(short))[:MAX_EXAMPLES]
 
 
 def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference: str = "") -> EntryCalls:
@@ -135,8 +123,10 @@ def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference:
         if tree is None:
             raise ProblemError(f"test {number}: {why}")
         trees.append(tree)
-    name = entry_point or _most_called(trees, _BUILTINS) or _most_called(trees, _BUILTINS - _defined(reference))
-    calls = tuple(call for tree in trees for call in _calls(tree, name))
+    defined = parse(reference)[0] or ast.Module([], [])
+    own = {node.name for node in defined.body if isinstance(node, ast.FunctionDef)}
+    name = entry_point or _most_called(trees, BUILTINS) or _most_called(trees, BUILTINS - own)
+    calls = tuple(call for tree in trees for call in _calls(tree, name)) if name else ()
     if not calls:
         raise ProblemError(f"no test calls {name or 'a function'}")
     return EntryCalls(name, calls)
@@ -145,8 +135,7 @@ def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference:
 def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:
     """Of calls inside the arguments of another only the outer counts, and set-up lines only without an assertion."""
     claims = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    imports = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    known = builtins | {alias.asname or alias.name for node in imports for alias in node.names}
+    known = builtins | names_imported(*trees)
     counts: Counter[str] = Counter()
     waiting: deque[ast.AST] = deque(claims or trees)
     while waiting:
@@ -158,34 +147,21 @@ def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def _defined(source: str) -> set[str]:
-    tree, _ = parse(source)
-    return set() if tree is None else {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
 def _calls(tree: ast.Module, name: str) -> Iterator[EntryCall]:
     nodes = list(ast.walk(tree))
-    claims = {id(claim.call): claim for node in nodes for claim in _claims(node, name)}
+    claims = {call: (expected, exact) for node in nodes for call, expected, exact in _claims(node, name)}
     for node in nodes:
-        if isinstance(node, ast.Call) and _is_call(node, name):
+        if isinstance(node, ast.Call) and called(node) == name:
             plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
             keywords = tuple(keyword.arg for keyword in node.keywords if keyword.arg)
-            claim = claims.get(id(node))
-            yield EntryCall(
-                len(plain),
-                keywords,
-                tuple(literal(value) for value in (*plain, *(keyword.value for keyword in node.keywords))),
-                claim and claim.expected,
-                exact=claim is not None and claim.exact,
-                whole=len(plain) == len(node.args) and len(keywords) == len(node.keywords),
-            )
+            values = tuple(literal(value) for value in (*plain, *(keyword.value for keyword in node.keywords)))
+            expected, exact = claims.get(node, (None, False))
+            whole = len(plain) == len(node.args) and len(keywords) == len(node.keywords)
+            yield EntryCall(len(plain), keywords, values, expected, exact, whole)
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    call: ast.Call
-    expected: str
-    exact: bool
+_Claim = tuple[ast.Call, str, bool]
+"""A call, the literal it is compared with, and whether it must equal that itself."""
 
 
 def _claims(node: ast.AST, name: str) -> Iterator[_Claim]:
@@ -210,10 +186,10 @@ def _truths(test: ast.expr, name: str) -> Iterator[_Claim]:
             yield from _equal(left, right, name, exact=True)
         case ast.Compare(left=ast.Call(args=[ast.BinOp(left=left, op=ast.Sub(), right=right)])):
             yield from _equal(left, right, name, exact=False)  # abs(f(x) - 3.14) < 1e-6
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call) if _is_call(call, name):
-            yield _Claim(call, "False", exact=False)
-        case ast.Call() as call if _is_call(call, name):
-            yield _Claim(call, "True", exact=False)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call) if called(call) == name:
+            yield call, "False", False
+        case ast.Call() if called(test) == name:
+            yield test, "True", False
         case ast.Call(args=[left, right, *_]):
             yield from _equal(left, right, name, exact=False)  # isclose(f(x), y)
         case _:
@@ -222,20 +198,14 @@ def _truths(test: ast.expr, name: str) -> Iterator[_Claim]:
 
 def _equal(left: ast.expr, right: ast.expr, name: str, *, exact: bool) -> Iterator[_Claim]:
     for side, other in ((left, right), (right, left)):
-        if isinstance(side, ast.Call) and _is_call(side, name):
-            value = literal(other)
-            if value is not None:
-                yield _Claim(side, value, exact)
-        elif isinstance(side, ast.Call) and len(side.args) == 1:
+        strict = exact
+        if isinstance(side, ast.Call) and called(side) != name and len(side.args) == 1:
             # set(f(..)) == set((4, 5)) and sorted(f(..)) == [4, 5] alike
-            inner = other.args[0] if isinstance(other, ast.Call) and len(other.args) == 1 else other
-            value, call = literal(inner), side.args[0]
-            if isinstance(call, ast.Call) and _is_call(call, name) and value is not None:
-                yield _Claim(call, value, exact=False)
-
-
-def _is_call(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+            other = other.args[0] if isinstance(other, ast.Call) and len(other.args) == 1 else other
+            side, strict = side.args[0], False
+        value = literal(other)
+        if isinstance(side, ast.Call) and called(side) == name and value is not None:
+            yield side, value, strict
 
 
 @functools.lru_cache(maxsize=64)
@@ -247,8 +217,8 @@ def names_used_by(tests: tuple[str, ...]) -> set[str]:
 @functools.lru_cache(maxsize=64)
 def names_left_open_by(tests: tuple[str, ...]) -> set[str]:
     """Names that tests call and do not bind, builtins aside."""
-    nodes = [node for test in tests if (tree := parse(test)[0]) is not None for node in ast.walk(tree)]
-    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
-    imported = {alias.asname or alias.name.split(".")[0] for alias in nodes if isinstance(alias, ast.alias)}
-    return called - defined - imported - names_bound(*nodes) - _BUILTINS
+    trees = [tree for test in tests if (tree := parse(test)[0]) is not None]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    used = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    return used - defined - names_imported(*trees) - names_bound(*trees) - BUILTINS

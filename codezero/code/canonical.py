@@ -2,19 +2,18 @@
 
 Removed: comments, docstrings, bare constants, annotations, statements and branches that cannot run, helpers and
 imports that the entry point cannot reach, and text that talks to the judge. Locals, parameters and helpers are renamed
-by structure. The result is for reading; nothing here or elsewhere runs it.
+by structure. The result is for reading; nothing runs it.
 """
 
 import ast
-import builtins
 import keyword
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
-from codezero.code.parsing import FunctionNode, names_bound, names_declared, names_loaded
+from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names_bound, names_imported, names_loaded
 from codezero.code.scopes import rename
 
 MASK = "<STR>"
@@ -28,7 +27,6 @@ _ADDRESSED = re.compile(
     re.IGNORECASE,
 )
 """Chat markers, verdicts, orders and self-praise: text no program needs."""
-_BUILTINS = frozenset(dir(builtins))
 _N = TypeVar("_N", bound=ast.AST)
 
 
@@ -80,6 +78,9 @@ def stated_parameters(question: str, entry: str) -> tuple[str, ...] | None:
     return names if plain and len(set(names)) == len(names) else None
 
 
+_ANNOTATIONS = frozenset(("annotation", "returns", "type_comment"))
+
+
 class _Undress(ast.NodeTransformer):
     """Takes off what does not change behaviour."""
 
@@ -88,26 +89,15 @@ class _Undress(ast.NodeTransformer):
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr | ast.BinOp):
                 fold(node, known)
-        self._built = {key: value for key, value in known.items() if isinstance(value, str) and _suspicious(value)}
+        self._built = {key for key, value in known.items() if isinstance(value, str) and _suspicious(value)}
         """Suspicious texts put together from harmless parts, by id of the node."""
 
     def generic_visit(self, node: _N) -> _N:
+        for field in _ANNOTATIONS.intersection(node._fields):
+            setattr(node, field, None)
         super().generic_visit(node)
         for field, block in blocks(node):
             setattr(node, field, live(block, node, field))
-        if hasattr(node, "type_comment"):
-            node.type_comment = None  # pyright: ignore[reportAttributeAccessIssue]
-        return node
-
-    def visit_FunctionDef(self, node: FunctionNode) -> FunctionNode:
-        node.returns = None
-        return self.generic_visit(node)
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        node.type_comment = None
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
@@ -135,8 +125,10 @@ class _Undress(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         node.kind = None  # u'text' is 'text'
-        if isinstance(node.value, str | bytes):
-            node.value = _masked(node.value)
+        if isinstance(node.value, str) and _suspicious(node.value):
+            node.value = MASK
+        elif isinstance(node.value, bytes) and _suspicious(node.value.decode("latin-1")):
+            node.value = MASK.encode()
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
@@ -157,7 +149,7 @@ def _inline_result(function: FunctionNode) -> None:
     match function.body[-2:]:
         case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=ast.Name(id=returned))]:
             mentions = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
-            if name == returned and mentions == 2 and name not in names_declared(function):
+            if name == returned and mentions == 2 and name not in declared(function):
                 function.body[-2:] = [ast.Return(value)]
         case _:
             pass
@@ -169,16 +161,12 @@ def _keep_reachable(tree: ast.Module, entry: str) -> None:
     if entry:  # a module whose function is called, not a program that runs
         statements = [node for node in statements if not _is_demonstration(node)]
         statements = [node for at, node in enumerate(statements) if not _is_overwritten(statements, at)]
-    defines = {id(node): _defined(node) for node in statements}
-    wanted = {entry}
-    kept: set[int] = set()
-    while True:
-        fresh = [n for n in statements if id(n) not in kept and (defines[id(n)] is None or defines[id(n)] & wanted)]  # pyright: ignore[reportOptionalOperand]
-        if not fresh:
-            break
-        kept |= {id(node) for node in fresh}
-        wanted |= names_loaded(*fresh) | names_declared(*fresh)
-    tree.body = [node for node in statements if id(node) in kept]
+    waiting = [(node, _defined(node)) for node in statements]
+    wanted, kept = {entry}, set[ast.stmt]()
+    while fresh := {node for node, defines in waiting if defines is None or defines & wanted} - kept:
+        kept |= fresh
+        wanted |= names_loaded(*fresh) | declared(*fresh)
+    tree.body = [node for node in statements if node in kept]
 
 
 def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
@@ -206,8 +194,8 @@ def _defined(statement: ast.stmt) -> set[str] | None:
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return {statement.name}
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            bound = {(alias.asname or alias.name).split(".")[0] for alias in names}
+        case ast.Import() | ast.ImportFrom():
+            bound = names_imported(statement)
             return None if "*" in bound else bound
         case ast.Assign(targets=targets, value=value) if all(isinstance(target, ast.Name) for target in targets):
             calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
@@ -219,8 +207,8 @@ def _defined(statement: ast.stmt) -> set[str] | None:
 def _is_demonstration(statement: ast.stmt) -> bool:
     """`print(..)` after the solution, or what runs only as a script."""
     match statement:
-        case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
-            return True
+        case ast.Expr(value=value):
+            return called(value) == "print"
         case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), orelse=[]):
             return True
         case _:
@@ -247,49 +235,27 @@ def _grouped(operand: ast.expr) -> ast.expr:
     return ast.Name(f"({ast.unparse(operand)})", ast.Load()) if isinstance(operand, ast.BinOp) else operand
 
 
-def _suspicious(text: Any) -> bool:
-    return isinstance(text, str) and text != MASK and (len(text) > MAX_STRING or _ADDRESSED.search(text) is not None)
-
-
-def _masked(value: str | bytes) -> str | bytes:
-    if isinstance(value, bytes):
-        return MASK.encode() if _suspicious(value.decode("latin-1")) else value
-    return MASK if _suspicious(value) else value
+def _suspicious(text: str) -> bool:
+    return text != MASK and (len(text) > MAX_STRING or _ADDRESSED.search(text) is not None)
 
 
 def _plain_names(tree: ast.Module, kept: set[str]) -> None:
     """Attributes, members, keywords and unbound names that read like a message become `name0`, `name1`, ..
 
-    One name is one name everywhere, so what the program does is unchanged; `kept` stay. Locals have been renamed.
+    One name is one name everywhere, so what the program does is unchanged; `kept` stay, and names that also stand where
+    no node of their own holds them. Locals have been renamed.
     """
-    places = list(_places(tree))
+    nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.alias)]
+    fields = [(node, field, getattr(node, field, None)) for node in nodes for field in ("id", "attr", "arg", "name")]
+    places = [(node, field, name) for node, field, name in fields if isinstance(name, str)]
     used = {name for _, _, name in places}
-    loud = dict.fromkeys(name for _, _, name in places if _speaks(name) and name not in kept)
-    if not loud:
-        return
-    for name in loud.keys() & _fixed(tree):
-        del loud[name]
+    loud = dict.fromkeys(name for _, _, name in places if _speaks(name))
+    loud = [name for name in loud if name not in kept | names_imported(tree) | declared(tree)]
     fresh = (name for name in map("name{}".format, range(len(used) + len(loud) + 1)) if name not in used)
-    given = {name: next(fresh) for name in loud}
+    given = dict(zip(loud, fresh, strict=False))
     for node, field, name in places:
-        if name in given:
-            setattr(node, field, given[name])
+        setattr(node, field, given.get(name, name))
 
 
 def _speaks(name: str) -> bool:
-    return "_" in name and name not in _BUILTINS and not name.startswith("__") and _suspicious(name.replace("_", " "))
-
-
-def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
-    """Every identifier that an import does not fix: (node, field, name)."""
-    for node in ast.walk(tree):
-        for field in ("id", "attr", "arg", "name"):
-            name = getattr(node, field, None)
-            if isinstance(name, str) and not isinstance(node, ast.alias):
-                yield node, field, name
-
-
-def _fixed(tree: ast.Module) -> set[str]:
-    """Names that also stand where no node of their own holds them."""
-    aliases = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
-    return {(alias.asname or alias.name).split(".")[0] for alias in aliases} | names_declared(tree)
+    return "_" in name and name not in BUILTINS and not name.startswith("__") and _suspicious(name.replace("_", " "))

@@ -6,6 +6,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
+from codezero.code.parsing import called, dotted, names, names_imported
 from codezero.code.scopes import free_names
 
 _OUTSIDE_MODULES = frozenset({
@@ -43,7 +44,6 @@ _ENDINGS = frozenset(("_exit", "abort", "kill"))
 _STREAMS = frozenset(("stdin", "stdout", "stderr"))
 """A program may wrap its own."""
 _CHANGES = frozenset(("update", "setdefault", "pop", "clear", "__setitem__", "__delitem__"))
-_WRITERS = frozenset(("setattr", "delattr"))
 
 
 def reaches(tree: ast.Module, nodes: Sequence[ast.AST], *, program: bool) -> set[str]:
@@ -51,23 +51,19 @@ def reaches(tree: ast.Module, nodes: Sequence[ast.AST], *, program: bool) -> set
 
     `nodes`: all of `tree`.
     """
-    allowed_modules = _PROGRAM_MODULES if program else frozenset[str]()
-    reached = {name for name in imported(nodes) if name in _OUTSIDE_MODULES - allowed_modules or name.startswith(".")}
-    suspects = (_OUTSIDE_CALLS - (_PROGRAM_CALLS if program else frozenset())) & {
-        node.id for node in nodes if isinstance(node, ast.Name)
-    }
-    if suspects:
+    modules, calls = _OUTSIDE_MODULES, _OUTSIDE_CALLS
+    if program:
+        modules, calls = modules - _PROGRAM_MODULES, calls - _PROGRAM_CALLS
+    reached = {name for name in _imports(nodes) if name in modules or name == "."}
+    if suspects := calls & names(tree):
         reached |= suspects & free_names(tree)
-    modules = set(_module_names(nodes))
+    owners = _module_names(nodes)
     for node in nodes:
-        match node:
-            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in modules:
-                if name in (_PROCESS_CALLS if program else _HIDING_PLACES):
-                    reached.add(f"{owner}.{name}")
-            case ast.Call(func=ast.Name(id="getattr"), args=[_, name, *_]) if not isinstance(name, ast.Constant):
-                reached.add("getattr")
-            case _:
-                pass
+        owner, _, name = dotted(node).rpartition(".")
+        if owner in owners and name in (_PROCESS_CALLS if program else _HIDING_PLACES):
+            reached.add(f"{owner}.{name}")
+        if isinstance(node, ast.Call) and called(node) == "getattr":
+            reached |= {"getattr" for name in node.args[1:2] if not isinstance(name, ast.Constant)}
     return reached
 
 
@@ -82,76 +78,62 @@ def dunders(nodes: Sequence[ast.AST]) -> set[str]:
 
 def seizes(nodes: Sequence[ast.AST], *, program: bool) -> str:
     """How the code takes hold of its examination: frames, foreign namespaces, the end of the process. Empty: not."""
-    return next(_seizures(nodes, program), "")
-
-
-def _seizures(nodes: Sequence[ast.AST], program: bool) -> Iterator[str]:
-    modules = set(_module_names(nodes))
-    examiners = bool({"unittest", "pytest", "mock"} & set(imported(nodes)))
+    modules = _module_names(nodes)
+    examiners = bool({"unittest", "pytest", "mock"} & set(_imports(nodes)))
     for node in nodes:
-        yield from _overwrites(node, modules, program)
-        if not program:
-            yield from _ending(node, modules)
+        if overwritten := _overwritten(node, modules, program):
+            return f"overwrites {overwritten}"
+        if not program and _ends(node, modules):
+            return "ends the process"
         match node:
             case ast.Attribute(attr=name) if name in _FRAMES:
-                yield f"looks into {name}"
+                return f"looks into {name}"
             case ast.Constant(value=str(name)) if name in _FRAMES and name[0] in "_fgt" and "_" in name:
-                yield f"looks into {name}"
+                return f"looks into {name}"
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if examiners:
                 if name in _EQUAL_TO_ALL:
-                    yield f"returns {name}, equal to everything"
+                    return f"returns {name}, equal to everything"
             case _:
                 pass
+    return ""
 
 
-def _overwrites(node: ast.AST, modules: set[str], program: bool) -> Iterator[str]:
+def _overwritten(node: ast.AST, modules: set[str], program: bool) -> str:
+    """The attribute of a module, or the namespace, that a node changes; empty when there is none."""
+    stores = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
     match node:
-        case ast.Attribute(value=ast.Name(id=owner), attr=name, ctx=ast.Store() | ast.Del()) if owner in modules:
-            if not (program and name in _STREAMS):
-                yield f"overwrites {owner}.{name}"
-        case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()) if _is_namespace(owner, modules):
-            yield "overwrites a namespace"
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if stores and owner in modules:
+            return "" if program and name in _STREAMS else f"{owner}.{name}"
+        case ast.Subscript(value=owner) if stores and _is_namespace(owner, modules):
+            return "a namespace"
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGES:
-            if _is_namespace(owner, modules):
-                yield "overwrites a namespace"
-        case ast.Call(func=ast.Name(id=name), args=[ast.Name(id=owner), *_]) if name in _WRITERS:
-            if owner in modules or owner == "__builtins__":
-                yield f"overwrites {owner}"
+            return "a namespace" if _is_namespace(owner, modules) else ""
+        case ast.Call(args=[ast.Name(id=owner), *_]) if called(node) in ("setattr", "delattr"):
+            return owner if owner in modules or owner == "__builtins__" else ""
         case _:
-            pass
+            return ""
 
 
 def _is_namespace(node: ast.expr, modules: set[str]) -> bool:
     match node:
-        case ast.Call(func=ast.Name(id="globals" | "vars" | "locals")):
-            return True
-        case ast.Name(id="__builtins__"):
-            return True
         case ast.Attribute(value=owner, attr="__dict__"):
-            return not (isinstance(owner, ast.Name) and owner.id == "self")
+            return dotted(owner) != "self"
         case ast.Attribute(value=ast.Name(id=owner), attr="modules" | "environ"):
             return owner in modules
         case _:
-            return False
+            return dotted(node) == "__builtins__" or called(node) in ("globals", "vars", "locals")
 
 
-def _ending(node: ast.AST, modules: set[str]) -> Iterator[str]:
+def _ends(node: ast.AST, modules: set[str]) -> bool:
     """A function that ends the process has its tests never fail."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="sys"), attr="exit")) if "sys" in modules:
-            yield "ends the process"
-        case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in modules and name in _ENDINGS:
-            yield "ends the process"
-        case (
-            ast.Call(func=ast.Name(id="exit" | "quit" | "_exit"))
-            | ast.Raise(exc=ast.Name(id="SystemExit") | ast.Call(func=ast.Name(id="SystemExit")))
-        ):
-            yield "ends the process"
-        case _:
-            pass
+    if isinstance(node, ast.Raise) and node.exc is not None:
+        return "SystemExit" in (dotted(node.exc), called(node.exc))
+    owner, _, name = dotted(node).rpartition(".")
+    leaves = called(node) in ("exit", "quit", "_exit") or (called(node) == "sys.exit" and "sys" in modules)
+    return leaves or (owner in modules and name in _ENDINGS)
 
 
-def imported(nodes: Sequence[ast.AST]) -> Iterator[str]:
+def _imports(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """First parts of the modules imported; ".": a relative import."""
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -160,8 +142,6 @@ def imported(nodes: Sequence[ast.AST]) -> Iterator[str]:
             yield "." if node.level else (node.module or "").split(".")[0]
 
 
-def _module_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
+def _module_names(nodes: Sequence[ast.AST]) -> set[str]:
     """Names that modules are imported under."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+    return names_imported(*(node for node in nodes if isinstance(node, ast.Import)))

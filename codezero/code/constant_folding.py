@@ -14,10 +14,11 @@ _MOST_ITEMS = 4_096
 _NUMBERS: set[type] = {int, float, bool}
 _SEQUENCES: set[type] = {str, bytes, list, tuple}
 
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    ast.GtE: operator.ge, ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
 }  # fmt: skip
+_DISPLAYS: dict[type[ast.AST], Callable[[list[Any]], Any]] = {ast.List: list, ast.Tuple: tuple, ast.JoinedStr: "".join}
 
 Known = dict[int, Any]
 """Values by id of the node: an expression inside an expression is looked at once."""
@@ -26,16 +27,11 @@ Known = dict[int, Any]
 def fold(node: ast.AST, known: Known) -> Any:
     """The value of constants, displays of them, f-strings and small sums of them; else UNKNOWN."""
     if id(node) not in known:
-        known[id(node)] = _bounded(_fold(node, known))
+        value = _fold(node, known)
+        large = abs(value) >= 10**_MOST_DIGITS if isinstance(value, int) else False
+        long = len(value) > _MOST_ITEMS if isinstance(value, Sized) else False
+        known[id(node)] = UNKNOWN if large or long else value
     return known[id(node)]
-
-
-def _bounded(value: Any) -> Any:
-    if isinstance(value, int):
-        return value if abs(value) < 10**_MOST_DIGITS else UNKNOWN
-    if isinstance(value, Sized):
-        return value if len(value) <= _MOST_ITEMS else UNKNOWN
-    return value
 
 
 def _fold(node: ast.AST, known: Known) -> Any:
@@ -45,41 +41,20 @@ def _fold(node: ast.AST, known: Known) -> Any:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             value = fold(operand, known)
             return -value if isinstance(value, int | float) else UNKNOWN
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.JoinedStr(values=parts):
             values = [fold(part, known) for part in parts]
-            if any(value is UNKNOWN for value in values):
-                return UNKNOWN
-            return values if isinstance(node, ast.List) else tuple(values)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _combine(fold(left, known), op, fold(right, known))
-        case ast.JoinedStr(values=parts):
-            texts = [_text(part, known) for part in parts]
-            return UNKNOWN if any(text is UNKNOWN for text in texts) else "".join(texts)
+            return UNKNOWN if any(value is UNKNOWN for value in values) else _DISPLAYS[type(node)](values)
+        case ast.FormattedValue(value=part, conversion=-1, format_spec=None):
+            value = fold(part, known)
+            return str(value) if isinstance(value, str | int) else UNKNOWN
+        case ast.BinOp(op=op):
+            sides = fold(node.left, known), fold(node.right, known)
+            kinds: set[type] = set(map(type, sides))
+            joined = isinstance(op, ast.Add) and len(kinds) == 1 and kinds <= _SEQUENCES
+            fitting = type(op) in _OPERATORS and (joined or kinds <= _NUMBERS)
+            return _OPERATORS[type(op)](*sides) if fitting else UNKNOWN
         case _:
             return UNKNOWN
-
-
-def _combine(left: Any, op: ast.operator, right: Any) -> Any:
-    kinds: set[type] = {type(left), type(right)}
-    numbers = kinds <= _NUMBERS
-    match op:
-        case ast.Add() if numbers or (len(kinds) == 1 and kinds <= _SEQUENCES):
-            return left + right
-        case ast.Sub() if numbers:
-            return left - right
-        case ast.Mult() if numbers:
-            return left * right
-        case _:
-            return UNKNOWN
-
-
-def _text(part: ast.expr, known: Known) -> Any:
-    if isinstance(part, ast.Constant):
-        return part.value
-    if isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion == -1:
-        value = fold(part.value, known)
-        return str(value) if isinstance(value, str | int) else UNKNOWN
-    return UNKNOWN
 
 
 def truth(node: ast.expr) -> bool | None:
@@ -95,42 +70,33 @@ def truth(node: ast.expr) -> bool | None:
             return True
         case ast.JoinedStr(values=parts):
             return True if any(isinstance(part, ast.Constant) and part.value for part in parts) else None
-        case ast.BoolOp(op=op, values=values):
-            return _junction([truth(value) for value in values], isinstance(op, ast.Or))
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _comparison(left, op, right)
+        case ast.BinOp():
+            value = fold(node, {})
+            return None if value is UNKNOWN else bool(value)
         case _:
             return _combined_truth(node)
 
 
 def _combined_truth(node: ast.expr) -> bool | None:
     match node:
+        case ast.BoolOp(op=op, values=values):
+            parts, decisive = [truth(value) for value in values], isinstance(op, ast.Or)
+            return decisive if decisive in parts else None if None in parts else not decisive
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+            sides = fold(left, {}), fold(right, {})
+            ordered = isinstance(op, ast.Eq | ast.NotEq) or all(isinstance(side, int | float) for side in sides)
+            known = ordered and not any(side is UNKNOWN for side in sides)
+            return _OPERATORS[type(op)](*sides) if known else None
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = truth(operand)
             return None if inner is None else not inner
+        case ast.UnaryOp():
+            value = fold(node, {})
+            return None if value is UNKNOWN else bool(value)
         case ast.IfExp(body=body, orelse=orelse):
             first, second = truth(body), truth(orelse)
             return first if first == second else None
         case ast.Call(func=ast.Name(id="bool"), args=[only], keywords=[]):
             return truth(only)
-        case ast.BinOp() | ast.UnaryOp():
-            value = fold(node, {})
-            return None if value is UNKNOWN else bool(value)
         case _:
             return None
-
-
-def _junction(parts: list[bool | None], decisive: bool) -> bool | None:
-    if decisive in parts:
-        return decisive
-    return None if None in parts else not decisive
-
-
-def _comparison(left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
-    first, second = fold(left, {}), fold(right, {})
-    if first is UNKNOWN or second is UNKNOWN:
-        return None
-    if isinstance(op, ast.Eq | ast.NotEq) or (isinstance(first, int | float) and isinstance(second, int | float)):
-        compare = _COMPARISONS.get(type(op))
-        return None if compare is None else compare(first, second)
-    return None

@@ -1,7 +1,7 @@
 """Answers copied from the tests: an input and its expected value both stand in the code as data.
 
-Found in whatever form the data has (branches, tables, defaults, packed strings, small sums of constants), because
-only the constants are looked at. What is computed from the input before it is looked up is not found here.
+Only constants are compared, so the form of the data does not matter (branches, tables, defaults, packed strings, small
+sums). What is computed from the input before it is looked up is not found here.
 """
 
 import ast
@@ -85,16 +85,15 @@ def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) ->
     data = _Data(nodes)
     pairs = [_call_pair(call) for call in calls if call.expected is not None] + [_case_pair(case) for case in cases]
     hits = [pair for pair in pairs if _copied(pair, data)]
-    hits += _rich_without_inputs([pair for pair in pairs if pair not in hits], hits, data)
+    # values too long for chance, two of them different: a table, whatever it is keyed by
+    rich = [pair for pair in pairs if pair.rich and data.holds(pair.expected, pair.expected_tokens)]
+    if len({pair.expected for pair in (*rich, *(hit for hit in hits if hit.rich))}) >= 2:
+        hits += [pair for pair in rich if pair not in hits]
     if entry:
         expected = [pair.expected for pair in pairs]
-        swallowed = [pair for pair in pairs if pair not in hits and pair.expected in data.swallowed]
-        once = [pair for pair in swallowed if expected.count(pair.expected) == 1]
-        hits += [pair for pair in once if pair.expected not in _TRIVIAL]
-    return _sum_up(hits, len(calls or cases), data)
-
-
-def _sum_up(hits: Sequence[_Pair], of: int, data: _Data) -> Copied:
+        once = {value for value in data.swallowed - _TRIVIAL if expected.count(value) == 1}
+        hits += [pair for pair in pairs if pair.expected in once and pair not in hits]
+    of = len(calls or cases)
     ratio = min(1.0, len(hits) / of)
     entries = sum(value[0] not in "[{" for value in data.values)
     domain = all(pair.scalar for pair in hits) and entries >= _DOMAIN * 2 * of
@@ -118,22 +117,16 @@ def _call_pair(call: EntryCall) -> _Pair:
 def _case_pair(case: Example) -> _Pair:
     """A line that says something (several tokens, or a long one) may stand for the whole input."""
     given, wanted = case.input.strip(), case.output.strip()
-    whole = _tokens(given)
-    if wanted.lower() in _TRIVIAL_WORDS:
-        keys = [whole] if _is_telling(whole) else []
-    else:
-        keys = [whole, *filter(_is_telling, (_tokens(line) for line in given.splitlines()))]
+    whole, trivial = _tokens(given), wanted.lower() in _TRIVIAL_WORDS
+    keys = {whole, *(() if trivial else map(_tokens, given.splitlines()))}
+    telling = {key for key in keys if " " in key or len(key) >= 4 or (key == whole and not trivial)}
     return _Pair(
-        inputs=frozenset(key for key in keys if key and key not in _TRIVIAL_WORDS),
-        input_tokens=_tokens(given),
+        inputs=frozenset(telling - _TRIVIAL_WORDS),
+        input_tokens=whole,
         expected=repr(wanted),
         expected_tokens=_tokens(wanted),
         rich=_rich(_tokens(wanted), False),
     )
-
-
-def _is_telling(tokens: str) -> bool:
-    return " " in tokens or len(tokens) >= 4
 
 
 def _copied(pair: _Pair, data: _Data) -> bool:
@@ -148,13 +141,6 @@ def _packed(pair: _Pair, data: _Data) -> bool:
         return False
     forms = (f" {pair.input_tokens} {pair.expected_tokens} ", f" {pair.expected_tokens} {pair.input_tokens} ")
     return any(form in stream for stream in data.streams for form in forms)
-
-
-def _rich_without_inputs(rest: Sequence[_Pair], hits: Sequence[_Pair], data: _Data) -> list[_Pair]:
-    """Values too long for chance, two of them different: a table, whatever it is keyed by."""
-    rich = [pair for pair in rest if pair.rich and data.holds(pair.expected, pair.expected_tokens)]
-    different = {pair.expected for pair in (*rich, *(hit for hit in hits if hit.rich))}
-    return rich if len(different) >= 2 else []
 
 
 def _bracketed(spelling: str) -> str:
@@ -181,18 +167,17 @@ def _data(nodes: Sequence[ast.AST]) -> Iterator[str]:
     known: Known = {}
     complaints = {id(part) for node in nodes if isinstance(node, ast.Raise) for part in ast.walk(node)}
     for parent in nodes:
+        parts = [node for node in ast.iter_child_nodes(parent) if isinstance(node, ast.expr)]
         if isinstance(parent, ast.MatchSequence):
-            yield from _pattern(parent)
-        if id(parent) in complaints or not _holds_data(parent):
-            continue
-        for node in ast.iter_child_nodes(parent):
-            if isinstance(node, ast.expr):
-                spelling = literal(node)
-                if spelling is None and isinstance(node, ast.BinOp | ast.JoinedStr):
-                    value = fold(node, known)
-                    spelling = None if value is UNKNOWN else repr(value)
-                if spelling is not None:
-                    yield spelling
+            values = [part.value for part in parent.patterns if isinstance(part, ast.MatchValue)]
+            parts = [ast.List(list(values))] if len(values) == len(parent.patterns) else []
+        for node in parts if id(parent) not in complaints and _holds_data(parent) else ():
+            spelling = literal(node)
+            if spelling is None and isinstance(node, ast.BinOp | ast.JoinedStr):
+                value = fold(node, known)
+                spelling = None if value is UNKNOWN else repr(value)
+            if spelling is not None:
+                yield spelling
 
 
 def _holds_data(parent: ast.AST) -> bool:
@@ -207,19 +192,10 @@ def _holds_data(parent: ast.AST) -> bool:
             return not isinstance(parent, _PART_OF_A_RULE)
 
 
-def _pattern(node: ast.MatchSequence) -> Iterator[str]:
-    values = [part.value for part in node.patterns if isinstance(part, ast.MatchValue)]
-    if len(values) == len(node.patterns):
-        spelling = literal(ast.List(list(values), ast.Load()))
-        if spelling is not None:
-            yield spelling
-
-
 def _returned_on_error(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """`except: return <expected>`."""
-    for handler in nodes:
-        if isinstance(handler, ast.ExceptHandler):
-            for node in ast.walk(handler):
-                value = literal(node.value) if isinstance(node, ast.Return) and node.value else None
-                if value is not None:
-                    yield value
+    handlers = (node for node in nodes if isinstance(node, ast.ExceptHandler))
+    for node in (part for handler in handlers for part in ast.walk(handler)):
+        value = literal(node.value) if isinstance(node, ast.Return) and node.value else None
+        if value is not None:
+            yield value

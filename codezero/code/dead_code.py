@@ -5,14 +5,14 @@ that raises would repair a program that was wrong.
 """
 
 import ast
-import builtins
 from collections.abc import Iterator, Sequence
 from typing import cast
 
 from codezero.code.constant_folding import UNKNOWN, fold, truth
-from codezero.code.parsing import FunctionNode, names, names_bound, names_declared, names_loaded, own_nodes
+from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names, names_bound, names_loaded, own_nodes
 
 _FIELDS = ("body", "orelse", "finalbody")
+_EXITS = ("exit", "quit", "sys.exit", "sys._exit", "os.exit", "os._exit")
 _PRESENT = (
     ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.NamedExpr,
@@ -44,15 +44,8 @@ def droppable(statements: Sequence[ast.stmt]) -> bool:
 
 
 def _ends(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="sys" | "os"), attr="exit" | "_exit"))):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Name(id="exit" | "quit"))):
-            return True
-        case _:
-            return False
+    leaves = isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue)
+    return leaves or (isinstance(statement, ast.Expr) and called(statement.value) in _EXITS)
 
 
 def _required(owner: ast.AST, field: str) -> bool:
@@ -65,7 +58,7 @@ def without_unused_functions(function: FunctionNode) -> bool:
     """Take inner functions that nobody mentions out of `function`, in place; True when one went."""
     inner = [node for node in function.body if isinstance(node, FunctionNode)]
     used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode)))
-    used |= names_declared(function)
+    used |= declared(function)
     waiting = {id(node): (node, names_loaded(node) - {node.name}) for node in inner}
     while True:
         fresh = [key for key, (node, _) in waiting.items() if node.name in used or node.decorator_list]
@@ -79,7 +72,6 @@ def without_unused_functions(function: FunctionNode) -> bool:
     return True
 
 
-_BUILTINS = frozenset(dir(builtins))
 _INSPECTORS = frozenset(("locals", "vars", "eval", "exec", "dir"))
 """They read variables by other means."""
 _EMPTY = frozenset(("list", "dict", "set", "tuple", "str", "int", "float", "bool", "object"))
@@ -90,35 +82,42 @@ def drop_padding(function: FunctionNode) -> bool:
     """Take the padding out of `function`, in place; True when something went."""
     if not any(isinstance(node, _PADDED) for node in function.body) or names(function) & _INSPECTORS:
         return False
-    return _Sweep(function).run()
+    sweep = _Sweep(function)
+    function.body = sweep.block(function.body, function, "body")
+    return bool(sweep.spare)
 
 
 class _Sweep:
     """One pass over one function."""
 
     def __init__(self, function: FunctionNode) -> None:
-        self.function = function
-        self.removed = False
         everything, own = list(ast.walk(function)), list(own_nodes(function))
-        deleted = {n.id for n in everything if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
         caught = {node.name for node in everything if isinstance(node, ast.ExceptHandler) and node.name}
-        self.unsure = names_declared(function) | deleted | caught
+        self.unsure = declared(function) | names(function, context=(ast.Del,)) | caught
         """Bound elsewhere, or unbound again somewhere."""
         given = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
-        self.given = given - self.unsure
-        self.local = given | {node.id for node in own if isinstance(node, ast.Name) and not _loads(node)}
-        self.local |= {n.name for n in own if isinstance(n, FunctionNode | ast.ClassDef)} | self.unsure
-        self.counters = self._counters(own)
+        bound = [node for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
+        self.local = given | {node.id for node in bound} | self.unsure
+        self.local |= {node.name for node in own if isinstance(node, FunctionNode | ast.ClassDef)}
+        counted = [node for node in own if isinstance(node, ast.stmt) and _sets_whole_number(node)]
+        harmless = {id(target) for node in counted for target in _targets(node)}
+        begun, seen = set[str](), set[str]()
+        for statement in function.body:
+            if statement in counted and isinstance(statement, ast.Assign):
+                begun |= names_bound(statement) - seen
+            seen |= names(statement)
+        self.counters = begun - {node.id for node in bound if id(node) not in harmless}
+        """Variables that only ever hold whole numbers that stand in the code."""
         self.spare: dict[int, ast.stmt] = {}
         """Statements without effect but for the variables they set."""
-        self._survey(function.body, set(self.given))
+        self._survey(function.body, given - self.unsure)
         self._keep_what_is_read(everything)
 
     def _keep_what_is_read(self, everything: list[ast.AST]) -> None:
         """Leaves those in `spare` whose variables only others of them read."""
         inside = {id(part) for statement in self.spare.values() for part in ast.walk(statement)}
         outside = [node for node in everything if isinstance(node, ast.Name) and id(node) not in inside]
-        read = {node.id for node in outside if _loads(node)} | self.unsure
+        read = {node.id for node in outside if isinstance(node.ctx, ast.Load)} | self.unsure
         # `i += 1` that stays needs its `i = 0`
         read |= names_bound(*(node for node in everything if isinstance(node, ast.AugAssign))) - self.counters
         while True:
@@ -129,21 +128,6 @@ class _Sweep:
             for key in needed:
                 read |= names_loaded(self.spare.pop(key))
 
-    def _counters(self, own: list[ast.AST]) -> set[str]:
-        """Variables that only ever hold whole numbers that stand in the code."""
-        begun: set[str] = set()
-        seen: set[str] = set()
-        for statement in self.function.body:
-            if isinstance(statement, ast.Assign) and _sets_whole_number(statement):
-                begun |= names_bound(statement) - seen
-            seen |= names(statement)
-        harmless = {id(target) for node in own if _sets_whole_number(node) for target in _targets(node)}
-        return begun - {n.id for n in own if isinstance(n, ast.Name) and not _loads(n) and id(n) not in harmless}
-
-    def run(self) -> bool:
-        self.function.body = self._block(self.function.body, self.function, "body")
-        return bool(self.spare)
-
     def _survey(self, block: list[ast.stmt], bound: set[str]) -> None:
         """`bound`: names that surely have a value at its start; grows by what surely gets one in it."""
         for statement in block:
@@ -151,19 +135,19 @@ class _Sweep:
                 self._survey(inner, set(bound))
             if self._is_spare(statement, bound):
                 self.spare[id(statement)] = statement
-            if _plain_target(statement):
+            if isinstance(statement, ast.Assign):
                 bound |= names_bound(*_targets(statement)) - self.unsure
 
-    def _block(self, block: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stmt]:
+    def block(self, block: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stmt]:
         for statement in block:
             for part, name, inner in _inner(statement):
-                setattr(part, name, self._block(inner, part, name))
+                setattr(part, name, self.block(inner, part, name))
         return live([statement for statement in block if id(statement) not in self.spare], owner, field)
 
     def _is_spare(self, statement: ast.stmt, bound: set[str]) -> bool:
         match statement:
-            case ast.Assign(value=value) if _plain_target(statement):
-                return self._safe(value, bound)
+            case ast.Assign(value=value):
+                return bool(_targets(statement)) and self._safe(value, bound)
             case ast.AugAssign(target=ast.Name(id=name)):
                 return name in self.counters
             case ast.Expr(value=value):
@@ -183,35 +167,27 @@ class _Sweep:
             case ast.Constant() | ast.Lambda(args=ast.arguments(defaults=[], kw_defaults=[])):
                 return True
             case ast.Name(id=name):
-                return name in bound or (name in _BUILTINS and name not in self.local)
-            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return name in bound or (name in BUILTINS and name not in self.local)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.BoolOp(values=parts):
                 return all(self._safe(part, bound) for part in parts)
             case ast.Dict(keys=keys, values=values):
                 return all(isinstance(k, ast.Constant) for k in keys) and all(self._safe(v, bound) for v in values)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self._safe(operand, bound)
-            case ast.BoolOp(values=parts):
-                return all(self._safe(part, bound) for part in parts)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 plain = all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
                 return truth(value) is not None or (plain and all(self._safe(p, bound) for p in (left, *others)))
-            case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):
-                return name in _EMPTY and name not in self.local
+            case ast.Call(args=[], keywords=[]):
+                return called(value) in _EMPTY - self.local
             case _:
                 return fold(value, {}) is not UNKNOWN
 
 
-def _loads(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Load)
-
-
-def _sets_whole_number(node: ast.AST) -> bool:
+def _sets_whole_number(statement: ast.stmt) -> bool:
     """`i = 0`, and `i += 1` and the like."""
-    match node:
-        case ast.Assign(value=value) if _plain_target(node):
-            return isinstance(fold(value, {}), int)
-        case ast.AugAssign(target=ast.Name(), op=ast.Add() | ast.Sub() | ast.Mult(), value=value):
-            return isinstance(fold(value, {}), int)
+    match statement:
+        case ast.Assign(value=value) | ast.AugAssign(op=ast.Add() | ast.Sub() | ast.Mult(), value=value):
+            return bool(_targets(statement)) and isinstance(fold(value, {}), int)
         case _:
             return False
 
@@ -232,25 +208,16 @@ def _inner(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]
             yield from ((part, field, block) for field, block in blocks(part))
 
 
-def _plain_target(node: ast.AST) -> bool:
-    """Does it do nothing but give variables a value?"""
-    return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    match node:
-        case ast.Assign(targets=targets):
-            return targets
-        case ast.AugAssign(target=target):
-            return [target]
-        case _:
-            return []
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    """The variables of an assignment that does nothing but give them a value; else none."""
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    return targets if all(isinstance(target, ast.Name) for target in targets) else []
 
 
 def _is_empty(iterated: ast.expr) -> bool:
     match iterated:
-        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(stop))], keywords=[]):
-            return stop <= 0
+        case ast.Call(args=[ast.Constant(value=int(stop))], keywords=[]):
+            return called(iterated) == "range" and stop <= 0
         case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Constant(value=""):
             return True
         case _:

@@ -1,8 +1,6 @@
 """What a solution is entered by: the function that tests call, or the whole program that reads stdin and writes stdout.
 
-Where the function is, how it can be called, whether it does anything; whether the program reads, writes and is more
-than a constant text. What is asked of a program is asked of a tree that `canonical.reduce` left, so a `print` in a
-function that nothing calls does not count.
+Programs are examined as `canonical.reduce` left them, so a `print` in a function that nothing calls does not count.
 """
 
 import ast
@@ -12,11 +10,20 @@ from dataclasses import dataclass
 
 from codezero.code.assertions import EntryCall
 from codezero.code.constant_folding import truth
-from codezero.code.parsing import FunctionNode, extract_code, names_loaded, own_nodes, parse
+from codezero.code.parsing import (
+    FunctionNode,
+    called,
+    dotted,
+    extract_code,
+    literal,
+    names_imported,
+    names_loaded,
+    own_nodes,
+    parse,
+)
 
 Entry = ast.FunctionDef | ast.Lambda
 _READERS = frozenset(("input", "raw_input", "stdin", "fileinput", "open"))
-_WRITERS = frozenset(("print", "stdout"))
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([^\n`]*?)[ \t]*\r?$", re.MULTILINE)
 _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
 READING_ENDS = frozenset((*_READERS, "readline", "exit", "quit", "_exit"))
@@ -29,30 +36,19 @@ def find_entry(tree: ast.Module, entry: str) -> Entry | None:
     A coroutine is not one that tests can call. Some other callable (`NAME = sorted`) is taken to fit any call.
     """
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    entered: Entry | None = None
+    entered: ast.AST | None = None
     for node in tree.body:
         match node:
             case ast.FunctionDef(name=name) if name == entry:
                 entered = node
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == entry:
-                entered = _callable(value, functions)
+                entered = functions.get(dotted(value), value)
             case _:
                 pass
-    return entered
-
-
-def _callable(value: ast.expr, functions: dict[str, ast.FunctionDef]) -> Entry | None:
-    match value:
-        case ast.Lambda():
-            return value
-        case ast.Name(id=name) if name in functions:
-            return functions[name]
-        case ast.Name() | ast.Attribute() | ast.Call():
-            whatever = ast.Call(value, [ast.Starred(ast.Name("args", ast.Load()), ast.Load())], [])
-            anything = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
-            return ast.Lambda(anything, whatever)
-        case _:
-            return None
+    if isinstance(entered, ast.Name | ast.Attribute | ast.Call):
+        whatever = ast.Call(entered, [ast.Starred(ast.Name("args", ast.Load()), ast.Load())], [])
+        return ast.Lambda(ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), []), whatever)
+    return entered if isinstance(entered, Entry) else None
 
 
 def parameters(function: Entry) -> list[str]:
@@ -60,34 +56,25 @@ def parameters(function: Entry) -> list[str]:
     return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
-def accepts(arguments: ast.arguments, call: EntryCall) -> bool:
-    """Can a function with these parameters be called so?"""
-    positional = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
-    only = len(arguments.posonlyargs)
-    if call.npos > len(positional) and not arguments.vararg:
-        return False
-    free = set(positional[max(call.npos, only) :]) | {parameter.arg for parameter in arguments.kwonlyargs}
-    if not arguments.kwarg and not set(call.keywords) <= free:
-        return False
-    required = positional[call.npos : len(positional) - len(arguments.defaults)]
-    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if default is None:
-            required.append(parameter.arg)
-    return set(required) <= set(call.keywords) & free
+def accepts(function: Entry, call: EntryCall) -> bool:
+    """Can it be called so?"""
+    arguments, positional = function.args, parameters(function)
+    keyword_only = [parameter.arg for parameter in arguments.kwonlyargs]
+    free = {*positional[max(call.npos, len(arguments.posonlyargs)) :], *keyword_only}
+    required = set(positional[call.npos : len(positional) - len(arguments.defaults)])
+    required |= {name for name, default in zip(keyword_only, arguments.kw_defaults, strict=True) if default is None}
+    few = call.npos <= len(positional) or arguments.vararg is not None
+    known = set(call.keywords) <= free or arguments.kwarg is not None
+    return few and known and required <= set(call.keywords) & free
 
 
 def returns_value(function: Entry) -> bool:
     if isinstance(function, ast.Lambda):
         return True
-    return any(
-        isinstance(node, ast.YieldFrom | ast.Yield)
-        or (isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value))
-        for node in own_nodes(function)
-    )
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    nodes = list(own_nodes(function))
+    returned = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
+    yields = any(isinstance(node, ast.YieldFrom | ast.Yield) for node in nodes)
+    return yields or any(literal(value) != "None" for value in returned)
 
 
 def is_stub(function: Entry) -> bool:
@@ -98,8 +85,8 @@ def is_stub(function: Entry) -> bool:
     match body:
         case [ast.Return(value=value)]:
             return value is None or _is_constant(value)
-        case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=ast.Name(id=returned))]:
-            return name == returned and _is_constant(value)
+        case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=returned)]:
+            return name == dotted(returned) and _is_constant(value)
         case _:
             return all(isinstance(node, ast.Pass | ast.Raise) for node in body)
 
@@ -118,8 +105,7 @@ def degenerate(function: Entry) -> Iterator[str]:
     nodes = list(own_nodes(function))
     choices = (ast.If, ast.IfExp, ast.BoolOp, ast.For, ast.While, ast.Try, ast.Match, ast.comprehension)
     name = getattr(function, "name", None)
-    recursive = any(isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name for n in nodes)
-    if recursive and not any(isinstance(node, choices) for node in nodes):
+    if any(called(node) == name for node in nodes) and not any(isinstance(node, choices) for node in nodes):
         yield "recursion without an end"
     yield from endless_loops(nodes)
 
@@ -154,50 +140,36 @@ def _binds(statement: ast.stmt) -> set[str]:
             return {name}
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return set() if isinstance(value, ast.Lambda | ast.Name) else {name} - names_loaded(value)
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return {(alias.asname or alias.name).split(".")[0] for alias in names}
+        case ast.Import() | ast.ImportFrom():
+            return names_imported(statement)
         case _:
             own = list(own_nodes(statement))
-            inner = {node.name for node in own if isinstance(node, FunctionNode | ast.ClassDef)}
-            return inner | {
-                node.id for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-            }
+            bound = {node.id for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+            return bound | {node.name for node in own if isinstance(node, FunctionNode | ast.ClassDef)}
 
 
 def reads(tree: ast.Module) -> bool:
-    return bool(_mentioned(tree) & _READERS) or _calls_os(tree, "read")
+    return bool(_mentioned(tree) & {*_READERS, "os.read"})
 
 
 def writes(tree: ast.Module) -> bool:
-    return bool(_mentioned(tree) & _WRITERS) or _calls_os(tree, "write")
+    return bool(_mentioned(tree) & {"print", "stdout", "os.write"})
 
 
 def is_stub_program(tree: ast.Module) -> bool:
     """Nothing but constants printed."""
-    return all(isinstance(node, ast.Import | ast.ImportFrom) or _prints_constant(node) for node in tree.body)
-
-
-def _prints_constant(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute(), args=args)):
-            return all(_is_constant(argument) for argument in args)
-        case ast.Pass():
-            return True
-        case _:
-            return False
+    acting = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass)]
+    calls = [node.value for node in acting if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    plain = all(isinstance(call.func, ast.Name | ast.Attribute) and all(map(_is_constant, call.args)) for call in calls)
+    return plain and len(calls) == len(acting)
 
 
 def _mentioned(tree: ast.Module) -> set[str]:
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    """Names, attributes, those of `os` as `os.NAME` too, and `fileinput` where it is imported."""
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    return names_loaded(tree) | attributes | (modules & {"fileinput"})
-
-
-def _calls_os(tree: ast.Module, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == name and names_loaded(node) == {"os"}
-        for node in ast.walk(tree)
-    )
+    words = names_loaded(tree) | {node.attr for node in attributes} | (modules & {"fileinput"})
+    return words | {f"os.{node.attr}" for node in attributes if names_loaded(node) == {"os"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,20 +200,12 @@ def read_answer(text: str, entry_point: str) -> AnswerCode:
         return AnswerCode(text.strip("\r\n"), "no fence: the whole text is read") if whole else AnswerCode(None)
     named = [code for language, code in blocks if _PYTHON.match(language)]
     unnamed = [code for language, code in blocks if not language]
-    last = _last(named, entry_point) or _last(unnamed, entry_point)
-    if last is None:
-        return AnswerCode(only) if only is not None or not named else AnswerCode(named[-1], _flaw(named, entry_point))
-    return AnswerCode(last, _flaw(named if last in named else unnamed, entry_point))
-
-
-def _flaw(blocks: Sequence[str], entry_point: str) -> str:
-    if len(blocks) == 1:
-        return "the fence is not called python"
-    return f"{len(blocks)} fences: the last that {f'defines {entry_point}' if entry_point else 'is a program'} is read"
-
-
-def _last(codes: Sequence[str], entry_point: str) -> str | None:
-    return next((code for code in reversed(codes) if _answers(code, entry_point)), None)
+    last = next((code for code in (*named[::-1], *unnamed[::-1]) if _answers(code, entry_point)), None)
+    if last is None and (only is not None or not named):
+        return AnswerCode(only)
+    alike = named if last is None or last in named else unnamed
+    flaw = f"{len(alike)} fences: the last that {f'defines {entry_point}' if entry_point else 'is a program'} is read"
+    return AnswerCode(last or alike[-1], flaw if len(alike) > 1 else "the fence is not called python")
 
 
 def _answers(code: str, entry_point: str) -> bool:

@@ -1,18 +1,19 @@
 """Parsing of foreign source within bounds: the fenced block of a completion, and its syntax tree. Nothing is run.
 
-A completion holds exactly one fenced Python block; everything around it is ignored (`entry_point.read_answer` is
-kinder to what was not written for this project). `ast.parse` can exhaust memory or the stack on hostile text, so
-callers that read untrusted source do it in the child process of `worker.py`; the bounds here keep the ordinary case
-cheap.
+`ast.parse` can exhaust memory or the stack on hostile text, so untrusted source is read in the child process of
+`worker.py`; the bounds here keep the ordinary case cheap.
 """
 
 import ast
+import builtins
 import re
 import unicodedata
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
+BUILTINS = frozenset(dir(builtins))
 _OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^[ \t]*```", re.MULTILINE)
 
@@ -77,9 +78,8 @@ def _oversize(source: str) -> str:
     lines = source.splitlines()
     if len(lines) > MAX_LINES:
         return f"more than {MAX_LINES} lines"
-    if any(len(line) > MAX_LINE_LENGTH for line in lines):
-        return f"a line longer than {MAX_LINE_LENGTH} characters"
-    return ""
+    long = any(len(line) > MAX_LINE_LENGTH for line in lines)
+    return f"a line longer than {MAX_LINE_LENGTH} characters" if long else ""
 
 
 _BLANK = frozenset("\b\x1b\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u2800\u3164\uffa0")
@@ -124,23 +124,37 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def names(*nodes: ast.AST) -> set[str]:
-    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+def names(*nodes: ast.AST, context: tuple[type[ast.expr_context], ...] = (ast.expr_context,)) -> set[str]:
+    every = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name))
+    return {name.id for name in every if isinstance(name.ctx, context)}
 
 
-def names_loaded(*nodes: ast.AST) -> set[str]:
-    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name) and _loads(part)}
+names_loaded = partial(names, context=(ast.Load,))
+names_bound = partial(names, context=(ast.Store, ast.Del))
 
 
-def names_bound(*nodes: ast.AST) -> set[str]:
-    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name) and not _loads(part)}
+def names_imported(*nodes: ast.AST) -> set[str]:
+    aliases = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.alias))
+    return {(alias.asname or alias.name).split(".")[0] for alias in aliases}
 
 
-def names_declared(*nodes: ast.AST) -> set[str]:
+def dotted(node: ast.AST | None) -> str:
+    """The text of `name` and `owner.name`; empty for any other expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return f"{owner}.{name}"
+        case _:
+            return ""
+
+
+def called(node: ast.AST) -> str:
+    """What a call calls, as `dotted` writes it; empty for anything but a call."""
+    return dotted(node.func) if isinstance(node, ast.Call) else ""
+
+
+def declared(*nodes: ast.AST) -> set[str]:
     """Names declared `global` or `nonlocal`."""
     scoping = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal))
     return {name for part in scoping for name in part.names}
-
-
-def _loads(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Load)

@@ -8,6 +8,7 @@ import ast
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyflakes.checker import Binding, Builtin, Checker
 from pyflakes.messages import UndefinedName
@@ -18,7 +19,7 @@ from codezero.code.attacks import attacks
 from codezero.code.canonical import reduce, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
-from codezero.code.parsing import FunctionNode, extract_code, hidden_characters, names_bound, names_loaded, parse
+from codezero.code.parsing import FunctionNode, extract_code, hidden_characters, names, names_loaded, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,57 +109,52 @@ def _inspect(
         quarantine=(*hidden, *attacks(tree, nodes, code, tests, entry, copied, request.question)),
         examples=examples(tests, entry),
     )
-    if entry:
-        stated = stated_parameters(request.question, entry)
-        findings = _function_findings(findings, tree, request, stated)
-        reduce(tree, entry, parameters=stated)
-    else:
-        reduce(tree, entry, parameters=None)
-        findings = _program_findings(findings, tree, cases_of(tests))
+    stated = stated_parameters(request.question, entry) if entry else None
+    further = _function_findings(tree, request, stated) if entry else {}
+    reduce(tree, entry, parameters=stated)
+    further |= {} if entry else _program_findings(tree, cases_of(tests))
     text = spell(tree)
-    return replace(findings, canonical=text, digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return replace(findings, **further, canonical=text, digest=digest)
 
 
-def _function_findings(
-    findings: StaticReport, tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None
-) -> StaticReport:
+def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None) -> dict[str, Any]:
     """For a problem whose tests call a function."""
     function = entry_point.find_entry(tree, request.entry_point)
-    findings = replace(findings, toplevel=tuple(type(node).__name__ for node in tree.body if _acts(node)))
+    toplevel = tuple(type(node).__name__ for node in tree.body if _acts(node))
     if function is None:
-        return replace(findings, signature_as_stated=not stated)
+        return {"toplevel": toplevel, "signature_as_stated": not stated}
     named, calls = entry_point.parameters(function), calls_of(request.tests, request.entry_point)
-    return replace(
-        findings,
-        entry_defined=True,
-        arity_ok=all(entry_point.accepts(function.args, call) for call in calls),
-        returns_value=entry_point.returns_value(function),
-        stub=entry_point.is_stub(function),
-        degenerate=tuple(entry_point.degenerate(function)),
-        unused_params=tuple(sorted(set(named) - names_loaded(function))),
-        signature_as_stated=stated is None or named == list(stated),
-    )
+    return {
+        "toplevel": toplevel,
+        "entry_defined": True,
+        "arity_ok": all(entry_point.accepts(function, call) for call in calls),
+        "returns_value": entry_point.returns_value(function),
+        "stub": entry_point.is_stub(function),
+        "degenerate": tuple(entry_point.degenerate(function)),
+        "unused_params": tuple(sorted(set(named) - names_loaded(function))),
+        "signature_as_stated": stated is None or named == list(stated),
+    }
 
 
-def _program_findings(findings: StaticReport, reduced: ast.Module, cases: Sequence[Example]) -> StaticReport:
+def _program_findings(reduced: ast.Module, cases: Sequence[Example]) -> dict[str, Any]:
     """For a problem whose program reads stdin and writes stdout."""
     writes = entry_point.writes(reduced)
-    return replace(
-        findings,
-        stdio=True,
-        entry_defined=writes,
-        arity_ok=entry_point.reads(reduced) or not any(case.input.strip() for case in cases),
-        returns_value=writes,
-        stub=entry_point.is_stub_program(reduced),
-        degenerate=tuple(entry_point.endless_loops(list(ast.walk(reduced)), ends=entry_point.READING_ENDS)),
-    )
+    return {
+        "stdio": True,
+        "entry_defined": writes,
+        "arity_ok": entry_point.reads(reduced) or not any(case.input.strip() for case in cases),
+        "returns_value": writes,
+        "stub": entry_point.is_stub_program(reduced),
+        "degenerate": tuple(entry_point.endless_loops(list(ast.walk(reduced)), ends=entry_point.READING_ENDS)),
+    }
 
 
 class _Checker(Checker):
     """Binds only the builtins that a program mentions: binding all of them is most of the work on a short one."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self._mentioned = names_loaded(tree) | names_bound(tree)
+        self._mentioned = names(tree)
         super().__init__(tree, filename="solution")
 
     def addBinding(self, node: ast.AST | None, value: Binding) -> None:

@@ -10,27 +10,23 @@ import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import cast
 
 from codezero.code.parsing import FunctionNode, own_nodes
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
+Series = tuple[tuple[str, ...], str]
+"""The names that a binding may get, of which the first free one is taken: some letters, then a stem with numbers."""
+FIXED: Series = ((), "")
+"""It keeps its name."""
+LOCAL: Series = ((), "v")
+"""Variables and parameters."""
+ITERATION: Series = (("x", "y", "z"), "v")
+"""Comprehension and loop variables, and parameters of lambdas."""
+FUNCTION: Series = ((), "h")
 
-class NameKind(Enum):
-    """What a binding is, which decides the names it may get: the first free one of its series."""
-
-    FIXED = ()
-    LOCAL = ("v",)
-    """Variables and parameters."""
-    ITERATION = ("x", "y", "z", "v")
-    """Comprehension and loop variables, and parameters of lambdas."""
-    FUNCTION = ("h",)
-
-    def series(self) -> Iterator[str]:
-        *short, stem = cast("tuple[str, ...]", self.value)
-        return itertools.chain(short, (f"{stem}{number}" for number in itertools.count()))
+_NAMED = {"ExceptHandler": "name", "MatchAs": "name", "MatchStar": "name", "MatchMapping": "rest"}
+"""Nodes that bind a name and are no assignment: the field it stands in."""
 
 
 @dataclass(eq=False)
@@ -38,7 +34,7 @@ class Binding:
     """A name in the scope that binds it."""
 
     old: str
-    kind: NameKind
+    series: Series
     new: str = ""
     definition: "Scope | None" = None
     """The scope of the function it is bound to, if a `def` binds it."""
@@ -55,22 +51,19 @@ class Scope:
     elsewhere: dict[str, bool] = field(default_factory=dict[str, bool])
     """Names declared `global` (True) or `nonlocal` (False) here."""
 
-    def bind(self, name: str, kind: NameKind) -> Binding:
+    def bind(self, name: str, series: Series) -> Binding:
         if name in self.elsewhere:
-            owner = self.root if self.elsewhere[name] else self.parent
-            return (owner and owner.lookup(name)) or self.root.bindings.setdefault(name, Binding(name, NameKind.FIXED))
-        kind = NameKind.FIXED if self.is_class else kind
-        return self.bindings.setdefault(name, Binding(name, kind))
+            *_, root = self.outwards()
+            return self.lookup(name) or root.bindings.setdefault(name, Binding(name, FIXED))
+        return self.bindings.setdefault(name, Binding(name, FIXED if self.is_class else series))
 
     def lookup(self, name: str) -> Binding | None:
         """As the interpreter does: classes are invisible to the functions inside them."""
-        start: Scope | None = self
+        scopes = list(self.outwards())
         if name in self.elsewhere:
-            start = self.root if self.elsewhere[name] else self.parent
-        for scope in start.outwards() if start else ():
-            if name in scope.bindings and (scope is self or not scope.is_class):
-                return scope.bindings[name]
-        return None
+            scopes = scopes[-1:] if self.elsewhere[name] else scopes[1:]
+        seen = (scope for scope in scopes if name in scope.bindings and (scope is self or not scope.is_class))
+        return next((scope.bindings[name] for scope in seen), None)
 
     def outwards(self) -> "Iterator[Scope]":
         """This scope and those around it."""
@@ -78,16 +71,6 @@ class Scope:
         while scope is not None:
             yield scope
             scope = scope.parent
-
-    @property
-    def root(self) -> "Scope":
-        *_, root = self.outwards()
-        return root
-
-    @property
-    def function(self) -> "Scope":
-        """Where an assignment expression binds."""
-        return next(scope for scope in self.outwards() if not scope.is_comprehension)
 
 
 @dataclass
@@ -125,16 +108,16 @@ class Finder(ast.NodeVisitor):
         self.scopes = [self.scope]
         self.uses: list[Use] = []
         self.entry_parameters: list[Binding] = []
-        self.scope.bind(entry, NameKind.FIXED)
+        self.scope.bind(entry, FIXED)
         self.entry = entry
         self.keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
         self.generic_visit(tree)
 
-    def declare(self, node: ast.AST, attribute: str, kind: NameKind, scope: Scope | None = None) -> Binding:
+    def declare(self, node: ast.AST, attribute: str, series: Series, scope: Scope | None = None) -> Binding:
         scope = scope or self.scope
         name = str(getattr(node, attribute))
         self.uses.append(Use(node, attribute, name, scope))
-        return scope.bind(name, kind)
+        return scope.bind(name, series)
 
     @contextmanager
     def inner(self, *, is_class: bool = False, is_comprehension: bool = False) -> Generator[Scope]:
@@ -142,6 +125,12 @@ class Finder(ast.NodeVisitor):
         self.scopes.append(self.scope)
         yield self.scope
         self.scope = outer
+
+    def generic_visit(self, node: ast.AST) -> None:
+        field = _NAMED.get(type(node).__name__, "")
+        if getattr(node, field, None):
+            self.declare(node, field, LOCAL)
+        super().generic_visit(node)
 
     def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
         for node in nodes:
@@ -152,11 +141,12 @@ class Finder(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Load):
             self.uses.append(Use(node, "id", node.id, self.scope))
         else:
-            self.declare(node, "id", NameKind.LOCAL)
+            self.declare(node, "id", LOCAL)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
-        self.declare(node.target, "id", NameKind.LOCAL, self.scope.function)
+        function = next(scope for scope in self.scope.outwards() if not scope.is_comprehension)
+        self.declare(node.target, "id", LOCAL, function)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
@@ -167,14 +157,17 @@ class Finder(ast.NodeVisitor):
     def visit_FunctionDef(self, node: FunctionNode) -> None:
         method = self.scope.is_class
         is_entry = self.scope.parent is None and node.name == self.entry
-        binding = self.declare(node, "name", NameKind.FUNCTION)
+        binding = self.declare(node, "name", FUNCTION)
         self.visit_all((*node.decorator_list, *node.args.defaults, *node.args.kw_defaults))
         named = method and any(parameter.arg in self.keywords for parameter in _all_parameters(node.args))
         with self.inner() as inner:
             # a function defined twice has no single set of parameters to rename keywords by
             binding.definition = inner if binding.definition is None else None
-            self.declare_scoping(node)
-            parameters = self.parameters(node.args, NameKind.FIXED if named else NameKind.LOCAL)
+            # `global` and `nonlocal` hold for the whole function, also above the line they stand in
+            for part in own_nodes(node):
+                if isinstance(part, ast.Global | ast.Nonlocal):
+                    inner.elsewhere |= dict.fromkeys(part.names, isinstance(part, ast.Global))
+            parameters = self.parameters(node.args, FIXED if named else LOCAL)
             if is_entry:
                 self.entry_parameters = parameters
             self.visit_all(node.body)
@@ -184,18 +177,12 @@ class Finder(ast.NodeVisitor):
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self.visit_all((*node.args.defaults, *node.args.kw_defaults))
         with self.inner():
-            self.parameters(node.args, NameKind.ITERATION)
+            self.parameters(node.args, ITERATION)
             self.visit(node.body)
 
-    def parameters(self, args: ast.arguments, kind: NameKind) -> list[Binding]:
-        declared = [self.declare(argument, "arg", kind) for argument in _all_parameters(args)]
+    def parameters(self, args: ast.arguments, series: Series) -> list[Binding]:
+        declared = [self.declare(argument, "arg", series) for argument in _all_parameters(args)]
         return declared[: len(args.posonlyargs) + len(args.args)]
-
-    def declare_scoping(self, function: ast.AST) -> None:
-        """`global` and `nonlocal` hold for the whole function, also above the line they stand in."""
-        for node in own_nodes(function):
-            if isinstance(node, ast.Global | ast.Nonlocal):
-                self.scope.elsewhere |= dict.fromkeys(node.names, isinstance(node, ast.Global))
 
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         self.uses += [Use(node, "names", name, self.scope, index) for index, name in enumerate(node.names)]
@@ -204,7 +191,7 @@ class Finder(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.visit_all((*node.decorator_list, *node.bases, *node.keywords))
-        self.declare(node, "name", NameKind.FUNCTION)
+        self.declare(node, "name", FUNCTION)
         with self.inner(is_class=True):
             self.visit_all(node.body)
 
@@ -230,26 +217,14 @@ class Finder(ast.NodeVisitor):
     def visit_iteration_target(self, target: ast.expr) -> None:
         for part in ast.walk(target):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                self.scope.bind(part.id, NameKind.ITERATION)
+                self.scope.bind(part.id, ITERATION)
         self.visit(target)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            self.scope.bind((alias.asname or alias.name).split(".")[0], NameKind.FIXED).kind = NameKind.FIXED
+            self.scope.bind((alias.asname or alias.name).split(".")[0], FIXED).series = FIXED
 
     visit_ImportFrom = visit_Import  # pyright: ignore[reportAssignmentType]
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
-        if node.name:
-            self.declare(node, "name", NameKind.LOCAL)
-        self.generic_visit(node)
-
-    visit_MatchAs = visit_MatchStar = visit_ExceptHandler  # pyright: ignore[reportAssignmentType]
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        if node.rest:
-            self.declare(node, "rest", NameKind.LOCAL)
-        self.generic_visit(node)
 
 
 def _all_parameters(args: ast.arguments) -> list[ast.arg]:
@@ -263,7 +238,7 @@ def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> No
     uses = [(use, use.binding()) for use in finder.uses]
     bound = [binding for scope in finder.scopes for binding in scope.bindings.values()]
     kept = {use.name for use, binding in uses if binding is None}
-    kept |= {binding.old for binding in bound if binding.kind is NameKind.FIXED}
+    kept |= {binding.old for binding in bound if binding.series is FIXED}
     given = dict(zip(finder.entry_parameters, parameters or (), strict=False))
     for scope in finder.scopes:
         _name_bindings(scope, kept, given)
@@ -282,11 +257,11 @@ def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str])
     outer = scope.parent.outwards() if scope.parent else ()
     taken = {*kept, *(binding.new for around in outer for binding in around.bindings.values())}
     for binding in scope.bindings.values():
-        if binding.kind is NameKind.FIXED:
+        if binding.series is FIXED:
             binding.new = binding.old
             continue
-        wanted = given.get(binding, "")
-        if not wanted or wanted in taken:
-            wanted = next(name for name in binding.kind.series() if name not in taken)
-        binding.new = wanted
-        taken.add(wanted)
+        letters, stem = binding.series
+        numbered = (f"{stem}{number}" for number in itertools.count())
+        wanted = (given.get(binding, ""), *letters)
+        binding.new = next(name for name in itertools.chain(wanted, numbered) if name and name not in taken)
+        taken.add(binding.new)

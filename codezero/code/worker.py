@@ -2,7 +2,7 @@
 
 The child holds no model and no secret, may use so much memory and so much CPU time per completion, and is replaced
 when it dies. A completion that kills it is unparseable; one that it did not answer for (a busy or stopped machine) is
-"could not tell". Neighbours in the batch are not touched.
+"could not tell".
 """
 
 import contextlib
@@ -11,10 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
@@ -23,8 +21,6 @@ from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError
 from codezero.system.child import Channel, Child, parent_channel, spawn
-
-__all__ = ["StaticGuard", "StaticReport", "StaticRequest"]
 
 MAX_TEXT = 256 * 1024
 """Characters of a completion, or of a problem's question and tests together, that are looked at."""
@@ -47,7 +43,7 @@ class StaticGuard:
         self.memory_mib = memory_mib
         self.deaths = 0
         self._child: tuple[Child, Channel] | None = None
-        self._cache: OrderedDict[bytes, StaticReport] = OrderedDict()
+        self._cache: dict[bytes, StaticReport] = {}
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
         """A report for each item, in order. Raises EvaluatorError when no child can be started."""
@@ -65,7 +61,7 @@ class StaticGuard:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -83,25 +79,18 @@ class StaticGuard:
         except UnicodeEncodeError:
             return StaticReport(refusal="unparseable: not valid Unicode")
         key = hashlib.sha256(request).digest()
-        report = self._cache.get(key)
-        if report is None:
-            report = self._report(request)
-            if report.unavailable:
-                return report
-            self._cache[key] = report
-            if len(self._cache) > CACHED_REPORTS:
-                self._cache.popitem(last=False)
-        else:
-            self._cache.move_to_end(key)
-        return report
-
-    def _report(self, request: bytes) -> StaticReport:
+        if key in self._cache:
+            return self._cache[key]
         try:
-            return self._exchange("check", msgspec.Raw(request), StaticReport)
+            report = self._exchange("check", msgspec.Raw(request), StaticReport)
         except TimeoutError:
             return StaticReport(unavailable="the static pass got no time from this machine")
         except (EOFError, OSError):
-            return StaticReport(refusal="unparseable: the static pass could not finish it")
+            report = StaticReport(refusal="unparseable: the static pass could not finish it")
+        if len(self._cache) == CACHED_REPORTS:
+            del self._cache[next(iter(self._cache))]
+        self._cache[key] = report
+        return report
 
     def _transplant(self, item: tuple[str, str, str]) -> str | None:
         if sum(map(len, item)) > MAX_TEXT:
@@ -160,14 +149,11 @@ def serve(memory_mib: str, seconds: str) -> None:
             task, request = channel.receive(tuple[str, msgspec.Raw])
             # its default action ends the process, also in the middle of a long call in C
             signal.setitimer(signal.ITIMER_PROF, float(seconds))
-            answer = _answer(task, request)
+            if task == "transplant":
+                answer = transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])) or ""
+            else:
+                answer = check(msgspec.msgpack.decode(request, type=StaticRequest))
             signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _answer(task: str, request: msgspec.Raw) -> object:
-    if task == "transplant":
-        return transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])) or ""
-    return check(msgspec.msgpack.decode(request, type=StaticRequest))
 
 
 def _limit(memory_mib: int) -> None:
