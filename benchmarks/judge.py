@@ -43,7 +43,7 @@ from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
 from codezero.wiring.evaluator import build_evaluator
-from codezero.wiring.models import load, load_judge
+from codezero.wiring.models import load
 
 BELIEF = 0.5
 BINS = 10
@@ -69,8 +69,8 @@ def attempts(options: argparse.Namespace) -> tuple[list[Judged], int]:
     problems = held_out(options.problems, options.seed)
     with contextlib.ExitStack() as stack:
         solver = load(config, config.model.solver, "solver", say)
-        loaded = load_judge(config, say)
-        evaluator = build_evaluator(config, stack, say, lambda: loaded)
+        loaded = load(config, config.evaluator.model, "judge", say)
+        evaluator = build_evaluator(config, stack, say)
         guard, sandbox = stack.enter_context(StaticGuard()), stack.enter_context(MontySandbox())
         say(f"attempting {len(problems)} problems {options.samples} times")
         groups = sampled(solver, problems, options)

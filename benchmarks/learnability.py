@@ -33,7 +33,7 @@ from codezero.protocols import Evaluator, Proposer, Solver
 from codezero.settings import compose
 from codezero.stats import mean_interval
 from codezero.wiring.evaluator import build_evaluator
-from codezero.wiring.models import build_learner, build_sampler, load_judge, load_policy
+from codezero.wiring.models import build_sampler, load_policy
 from codezero.wiring.node import build_solver, holding
 from codezero.wiring.proposer import build_trained
 
@@ -117,9 +117,9 @@ def play(level: str, arm: str, seed: int, iterations: int, overrides: Sequence[s
 def parts(config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Solver, Evaluator, Proposer]:
     policy = load_policy(config, quiet)
     sampler = build_sampler(config, policy, quiet, stack)
-    solver = build_solver(config, policy, sampler, build_learner(config, policy), PEER)
-    evaluator = build_evaluator(config, stack, quiet, lambda: load_judge(config, quiet))
-    return solver, evaluator, build_trained(config, PEER, holding(config, policy), quiet).proposer
+    solver = build_solver(config, policy, sampler, PEER)
+    evaluator = build_evaluator(config, stack, quiet)
+    return solver, evaluator, build_trained(config, PEER, holding(config, policy), quiet)[0]
 
 
 def quiet(what: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from codezero.commands import account, data, inspect, measure, page, run, settings, swarm
-from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Handler
+from codezero.commands import account, inspect, measure, page, run
+from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Commands
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
 
@@ -35,7 +35,6 @@ or before it had begun. The first signal saves the iteration in flight, a second
 A process that signal N ended shows as 128 + N in a shell (137: killed, perhaps for lack of memory); --supervise ends
 with the last code of its node in the same form.
 """
-
 
 MISTAKES = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
 """What whoever typed the command can mend: exit code 2."""
@@ -78,29 +77,20 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"codezero {version('codezero')}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name: str, handler: Handler, help: str) -> argparse.ArgumentParser:
-        added = subparsers.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-        added.set_defaults(handler=handler)
-        return added
-
-    for group in (run, swarm, page, inspect, account, measure, data, settings):
-        group.add(command)
+    commands = Commands(parser)
+    for module in (run, page, inspect, account, measure):
+        module.add(commands)
     return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; those that are settings (--p2p-port) become `overrides`. Bad usage ends the process with 2."""
+    """The options; those that are settings (--p2p-port) are added to `overrides`. Bad usage ends the process with 2."""
     parser = build_parser()
     options, left = parser.parse_known_args(arguments)
-    if left:  # argparse takes KEY=VALUE only before the first option that follows FILE
-        if not hasattr(options, "overrides"):
-            parser.error(f"unrecognized arguments: {' '.join(left)}")
-        options.overrides += left
-    for option, key in (("p2p_port", "swarm.port"), ("login_port", "login.port")):
-        if getattr(options, option, None) is not None:
-            options.overrides.append(f"{key}={getattr(options, option)}")
+    if hasattr(options, "overrides"):  # argparse takes KEY=VALUE only before the first option that follows FILE
+        options.overrides += [*left, *(getattr(options, "ports", None) or [])]
+    elif left:
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
     return options
 
 

@@ -1,106 +1,109 @@
-"""Commands of the account and its points: `wallet …`, `leaderboard`, `chain dev`."""
+"""Commands of who a node is and what it earns: `wallet …`, `identity …`, `leaderboard`, `chain dev`."""
 
 import argparse
-import contextlib
-import json
 import sys
-from collections.abc import Callable, Generator
 from pathlib import Path
 
-from codezero.commands.common import DONE, INTERRUPTED, Command, take_json, take_settings
+from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, value
 
 
-def add(command: Command) -> None:
-    wallet = command("wallet", wallet_show, "the account that registers this node and takes its points")
-    wallet_commands = wallet.add_subparsers(metavar="WALLET_COMMAND", required=True)
-    address = wallet_commands.add_parser("show", help="print its address")
-    make = wallet_commands.add_parser("create", help="make a keystore with a passphrase of your own")
-    bring = wallet_commands.add_parser("import", help="make a keystore of a key that you have")
-    bring.add_argument("--key-file", type=Path, metavar="FILE", help="64 hex digits; without it the key is asked for")
-    for parser, handler in ((address, wallet_show), (make, wallet_create), (bring, wallet_import)):
-        parser.set_defaults(handler=handler)
-        take_settings(parser)
-        take_json(parser)
-
-    board = command("leaderboard", leaderboard, "who earned what, read from the chain")
-    take_settings(board)
-    board.add_argument("--invitation", type=Path, metavar="FILE", help="of the swarm that FILE invites to")
-    take_json(board)
-
-    chain = command("chain", chain_dev, "the chain that counts rewards and votes")
-    chain_commands = chain.add_subparsers(metavar="CHAIN_COMMAND", required=True)
-    dev = chain_commands.add_parser("dev", help="serve a chain of your own on this machine; nodes that need it find it")
-    dev.set_defaults(handler=chain_dev)
-    dev.add_argument("--port", type=int, default=0, metavar="PORT", help="default: the last one, or any that is free")
-    dev.add_argument("--data", type=Path, default=Path("runs/chain"), metavar="DIR", help="default: runs/chain")
-    take_json(dev, "print where it is as one JSON object")
+def add(commands: Commands) -> None:
+    wallet = commands.group("wallet", "the account that registers this node and takes its points")
+    wallet.add("show", wallet_show, "print its address")
+    wallet.add("create", wallet_create, "make a keystore with a passphrase of your own")
+    key = value(Path, "FILE", "64 hex digits; without it the key is asked for")
+    wallet.add("import", wallet_import, "make a keystore of a key that you have", {"--key-file": key})
+    invitation = value(Path, "FILE", "of the swarm that FILE invites to")
+    commands.add("leaderboard", leaderboard, "who earned what, read from the chain", {"--invitation": invitation})
+    chain = commands.group("chain", "the chain that counts rewards and votes")
+    port = value(int, "PORT", "default: the last one, or any that is free", default=0)
+    data = value(Path, "DIR", "default: runs/chain", default=Path("runs/chain"))
+    serve = "serve a chain of your own on this machine; nodes that need it find it"
+    where = "print where it is as one JSON object"
+    chain.add("dev", chain_dev, serve, {"--port": port, "--data": data}, settings="", json=where)
+    identity = commands.group("identity", "who this node is")
+    file = {"file": value(Path, "FILE", "whoever can read it can act as this node")}
+    identity.add("show", identity_show, "print the name and peer id of swarm.pem")
+    identity.add("export", identity_export, "copy swarm.pem to FILE, to keep or to move this node", file)
+    identity.add("import", identity_import, "make FILE the identity of this node, if it has none yet", file)
 
 
 def wallet_show(options: argparse.Namespace) -> int:
-    from codezero.settings import compose
     from codezero.wiring.chain import open_wallet, with_login
 
-    config = with_login(compose(options.overrides))
-    return _print_wallet(open_wallet(config.chain).address, config.chain.wallet, options)
+    config = with_login(composed(options))
+    return _print_wallet(options, open_wallet(config.chain).address, config.chain.wallet)
 
 
-def wallet_create(options: argparse.Namespace) -> int:
-    return _new_wallet(options, None)
+def wallet_create(options: argparse.Namespace, key: bytes | None = None) -> int:
+    from codezero.chain.wallet import KeystoreWallet
+    from codezero.wiring.chain import passphrase_of
+
+    chain = composed(options).chain
+    wallet = KeystoreWallet.create(Path(chain.wallet), passphrase_of(chain, new=True), key=key)
+    return _print_wallet(options, wallet.address, chain.wallet)
 
 
 def wallet_import(options: argparse.Namespace) -> int:
     from codezero.chain.wallet import read_key
 
-    return _new_wallet(options, read_key(options.key_file))
+    return wallet_create(options, read_key(options.key_file))
 
 
-def _new_wallet(options: argparse.Namespace, key: bytes | None) -> int:
-    from codezero.chain.wallet import KeystoreWallet
-    from codezero.settings import compose
-    from codezero.wiring.chain import passphrase_of
-
-    config = compose(options.overrides)
-    wallet = KeystoreWallet.create(Path(config.chain.wallet), passphrase_of(config.chain, new=True), key=key)
-    return _print_wallet(wallet.address, config.chain.wallet, options)
+def _print_wallet(options: argparse.Namespace, address: str, file: str) -> int:
+    return answer(options, {"address": address, "file": file}, f"{address}  {file}")
 
 
-def _print_wallet(address: str, path: str, options: argparse.Namespace) -> int:
-    print(json.dumps({"address": address, "file": path}) if options.json else f"{address}  {path}")
-    return DONE
+def identity_show(options: argparse.Namespace) -> int:
+    from codezero.swarm.identity import Identity
+
+    path = _identity_path(options)
+    return _print_identity(options, Identity.load(path).peer_id, path)
+
+
+def identity_export(options: argparse.Namespace) -> int:
+    return _copy_identity(options, _identity_path(options), options.file)
+
+
+def identity_import(options: argparse.Namespace) -> int:
+    return _copy_identity(options, options.file, _identity_path(options))
+
+
+def _identity_path(options: argparse.Namespace) -> Path:
+    return Path(composed(options).swarm.identity)
+
+
+def _copy_identity(options: argparse.Namespace, source: Path, to: Path) -> int:
+    from codezero.swarm.identity import Identity
+
+    return _print_identity(options, Identity.copy(source, to).peer_id, to)
+
+
+def _print_identity(options: argparse.Namespace, peer_id: str, path: Path) -> int:
+    from codezero.monitor.text import readable_name
+
+    name = readable_name(peer_id)
+    return answer(options, {"peer_id": peer_id, "name": name, "file": str(path)}, f"{name}  {peer_id}  {path}")
 
 
 def leaderboard(options: argparse.Namespace) -> int:
-    from codezero.settings import compose
-
-    overrides = list(options.overrides)
-    config = compose(overrides)
+    config = composed(options)
     from codezero.wiring.leaderboard import print_board, read_board
 
     if options.invitation:
         from codezero.chain.invitation import read_invitation
         from codezero.wiring.founding import chain_overrides
 
-        config = compose([*chain_overrides(read_invitation(options.invitation), config), *overrides])
-    with _progress("reading the chain") as update:
-        board = read_board(config.chain, Path(config.run.directory), update)
-    if options.json:
-        import msgspec
-
-        print(msgspec.json.encode(board).decode())
-    else:
-        print_board(board)
-    return DONE
-
-
-@contextlib.contextmanager
-def _progress(doing: str) -> Generator[Callable[[float], None]]:
-    """A bar on a terminal; nothing elsewhere."""
+        config = composed(options, *chain_overrides(read_invitation(options.invitation), config))
     from rich.console import Console
     from rich.progress import Progress
 
+    # a bar on a terminal, nothing elsewhere
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(doing, total=1.0)
-        yield lambda share: progress.update(task, completed=share)
+        task = progress.add_task("reading the chain", total=1.0)
+        folder = Path(config.run.directory)
+        board = read_board(config.chain, folder, lambda share: progress.update(task, completed=share))
+    return answer(options, board, lambda: print_board(board))
 
 
 def chain_dev(options: argparse.Namespace) -> int:

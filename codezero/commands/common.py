@@ -1,30 +1,98 @@
-"""What all commands share: how one is added, what its exit code says, and the help that several repeat."""
+"""What all commands share: how one is added, its settings, how its result is printed, what its exit code says."""
 
 import argparse
+import json as json_module
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from codezero.config import NodeConfig
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
-Handler = Callable[[argparse.Namespace], int]
-"""Does what was asked for; returns the exit code."""
-Command = Callable[[str, Handler, str], argparse.ArgumentParser]
-"""Adds a command: its name, what it does, one line of help."""
+Arguments = Mapping[str, Mapping[str, Any]]
+"""Options and positional arguments: what `add_argument` takes, by name."""
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 OF_A_RUN = "run.name=NAME; without it the newest run"
+NONE: Arguments = MappingProxyType({})
 
 
-def take_settings(parser: argparse.ArgumentParser, help: str = OVERRIDES) -> None:
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=help)
+def flag(help: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": help}
 
 
-def take_json(parser: argparse.ArgumentParser, help: str = "print one JSON object") -> None:
-    parser.add_argument("--json", action="store_true", help=help)
+def value(type: Callable[[str], object], metavar: str, help: str, **more: Any) -> dict[str, Any]:
+    return {"type": type, "metavar": metavar, "help": help, **more}
 
 
-def take_login_port(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--login-port", type=int, metavar="PORT", help="the same as login.port=PORT")
+def port(key: str) -> dict[str, Any]:
+    """For the setting `key`; `cli.parse` moves it to the overrides."""
+    return value((key + "={}").format, "PORT", f"the same as {key}=PORT", dest="ports", action="append")
+
+
+def words(metavar: str, help: str) -> dict[str, Any]:
+    return {"nargs": "*", "metavar": metavar, "help": help}
+
+
+LOGIN_PORT: Arguments = {"--login-port": port("login.port")}
+
+
+class Commands:
+    """The commands of a parser, or of a group in it."""
+
+    def __init__(self, parser: argparse.ArgumentParser, metavar: str = "COMMAND") -> None:
+        self._parsers = parser.add_subparsers(metavar=metavar, required=True)
+
+    def group(self, name: str, help: str) -> "Commands":
+        return Commands(self._parser(name, help), f"{name.upper()}_COMMAND")
+
+    def add(
+        self,
+        name: str,
+        handler: Callable[[argparse.Namespace], int],
+        help: str,
+        takes: Arguments = NONE,
+        *,
+        settings: str = OVERRIDES,
+        json: str = "print one JSON object",
+        epilog: str = "",
+    ) -> None:
+        """handler: returns the exit code. settings, json: help of KEY=VALUE and --json; empty: it takes none."""
+        parser = self._parser(name, help, epilog)
+        parser.set_defaults(handler=handler)
+        for argument, options in takes.items():
+            parser.add_argument(argument, **options)
+        if settings:
+            parser.add_argument("overrides", **words("KEY=VALUE", settings))
+        if json:
+            parser.add_argument("--json", **flag(json))
+
+    def _parser(self, name: str, help: str, epilog: str = "") -> argparse.ArgumentParser:
+        sentence, raw = f"{help[0].upper()}{help[1:]}.", argparse.RawDescriptionHelpFormatter
+        return self._parsers.add_parser(name, help=help, description=sentence, epilog=epilog, formatter_class=raw)
+
+
+def composed(options: argparse.Namespace, *first: str) -> "NodeConfig":
+    """`first`, then the settings that were typed. Raises ConfigError."""
+    from codezero.settings import compose
+
+    return compose([*first, *options.overrides])
+
+
+def answer(options: argparse.Namespace, result: object, text: str | Callable[[], object]) -> int:
+    """Print the result as JSON with --json, else the text, or call what prints it."""
+    if options.json:
+        print(json_module.dumps(result, default=msgspec.to_builtins))
+    elif callable(text):
+        text()
+    else:
+        print(text)
+    return DONE
 
 
 def say(doing: str) -> None:

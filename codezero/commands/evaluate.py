@@ -7,7 +7,7 @@ one; the first that cannot be used ends the command with its number and what is 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -18,15 +18,13 @@ from msgspec import Meta
 from codezero.code.assertions import parse_cases, parse_tests
 from codezero.code.entry_point import AnswerCode, read_answer
 from codezero.code.parsing import fence
-from codezero.config import NodeConfig, RewardConfig
+from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ProblemError
 from codezero.evaluator.reward import without_format
 from codezero.monitor.verdict_card import JudgedProblem
-from codezero.protocols import Evaluator
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Style, problem_id
-from codezero.wiring.evaluator import CalibrationFamily, build_evaluator, calibration_family
-from codezero.wiring.models import load_judge
+from codezero.wiring.evaluator import build_evaluator, build_sandbox, calibration_family
 
 MAX_LINE = 8 << 20
 """Bytes."""
@@ -48,101 +46,54 @@ class Line(msgspec.Struct, frozen=True):
     level: Annotated[int, Meta(ge=1, le=5)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What marks attempts."""
-
-    evaluator: Evaluator
-    sandbox: Sandbox | None
-    """Executes every attempt, beside the verdict and never in it; None without the audit."""
-    family: CalibrationFamily | None
-    """Of the problems on which the judge was calibrated; None where there is no judge."""
-    weights: RewardConfig
-
-    def mark(self, groups: Sequence[RolloutGroup]) -> list[JudgedProblem]:
-        """In order. Raises EvaluatorError and SandboxError."""
-        answers = [[read_answer(one.text, group.problem.entry_point) for one in group.completions] for group in groups]
-        fenced = [
-            replace(
-                group,
-                completions=tuple(
-                    replace(completion, text=fence(answer.code)) if answer.flaw and answer.code else completion
-                    for completion, answer in zip(group.completions, read, strict=True)
-                ),
-            )
-            for group, read in zip(groups, answers, strict=True)
-        ]
-        return [self._marked(scored, read) for scored, read in zip(self.evaluator.score(fenced), answers, strict=True)]
-
-    def metrics(self) -> Metrics:
-        """The judge's own, and the family that it was calibrated on."""
-        return self.evaluator.metrics() | {"judge/calibrated_on": None if self.family is None else self.family.name}
-
-    def _marked(self, scored: ScoredGroup, answers: Sequence[AnswerCode]) -> JudgedProblem:
-        verdicts = tuple(
-            without_format(verdict, answer.flaw, self.weights) if answer.flaw else verdict
-            for verdict, answer in zip(scored.verdicts, answers, strict=True)
-        )
-        problem = scored.group.problem
-        return JudgedProblem(
-            ScoredGroup(scored.group, verdicts),
-            None if self.sandbox is None else _execute(self.sandbox, problem, answers),
-            same_family=self.family is None or self.family.holds(problem),
-        )
-
-
 def evaluate(
     config: NodeConfig, file: Path, *, audit: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[JudgedProblem, Metrics]]:
     """Each line of `file` (`-`: stdin) with its verdicts, and how far the judge can be believed.
 
-    Raises ConfigError for a file that cannot be opened, ProblemError for a line that cannot be used, and what building
-    the evaluator raises.
+    audit: execute every attempt, beside the verdict and never in it. Raises ConfigError for a file that cannot be
+    opened, ProblemError for a line that cannot be used, EvaluatorError, SandboxError, and what building the evaluator
+    raises.
     """
     with contextlib.ExitStack() as stack:
-        groups = read_groups(stack, file)
+        groups = read_groups(file)
         first = list(islice(groups, 1))  # a wrong file is known before a model is loaded
-        bench = build_bench(config, stack, say, audit=audit)
-        known = bench.metrics()
-        done = 0
-        batch = [*first, *islice(groups, AT_ONCE - 1)]
+        evaluator = build_evaluator(config, stack, say)
+        family = None if config.reward.mode == "rlvr" else calibration_family(config.evaluator)
+        sandbox = build_sandbox(config, stack) if audit else None
+        known = evaluator.metrics() | {"judge/calibrated_on": None if family is None else family.name}
+        done, batch = 0, [*first, *islice(groups, AT_ONCE - 1)]
         while batch:
             say(f"judging line {done + 1} to {done + len(batch)}")
-            for marked in bench.mark(batch):
-                yield marked, known
+            answers = [
+                [read_answer(each.text, group.problem.entry_point) for each in group.completions] for group in batch
+            ]
+            fenced = [_fenced(group, read) for group, read in zip(batch, answers, strict=True)]
+            for scored, read in zip(evaluator.score(fenced), answers, strict=True):
+                problem = scored.group.problem
+                verdicts = tuple(
+                    without_format(verdict, answer.flaw, config.reward) if answer.flaw else verdict
+                    for verdict, answer in zip(scored.verdicts, read, strict=True)
+                )
+                executed = None if sandbox is None else _execute(sandbox, problem, read)
+                same = family is None or family.holds(problem)
+                yield JudgedProblem(ScoredGroup(scored.group, verdicts), executed, same_family=same), known
             done += len(batch)
             batch = list(islice(groups, AT_ONCE))
 
 
-def build_bench(config: NodeConfig, stack: contextlib.ExitStack, say: Callable[[str], None], *, audit: bool) -> Bench:
-    evaluator = build_evaluator(config, stack, say, lambda: load_judge(config, say))
-    family = None if config.reward.mode == "rlvr" else calibration_family(config.evaluator)
-    if not audit:
-        return Bench(evaluator, None, family, config.reward)
-    from codezero.sandbox.bubblewrap import open_sandbox
-
-    return Bench(evaluator, stack.enter_context(open_sandbox(config.audit.sandbox)), family, config.reward)
-
-
-def read_groups(stack: contextlib.ExitStack, file: Path) -> Iterator[RolloutGroup]:
-    """A group per line. The file is opened at once: raises ConfigError. Lines raise ProblemError as they come."""
-    if str(file) == "-":
-        stream = sys.stdin.buffer
-    else:
-        try:
-            stream = stack.enter_context(file.open("rb"))
-        except OSError as error:
-            raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-
-    def groups() -> Iterator[RolloutGroup]:
-        for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), 1):
-            if line.strip():
-                try:
+def read_groups(file: Path) -> Iterator[RolloutGroup]:
+    """A group per line. Raises ConfigError for a file that cannot be read, ProblemError that names the line."""
+    number = 0
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), 1):  # noqa: B007
+                if line.strip():
                     yield read_group(line)
-                except ProblemError as error:
-                    raise ProblemError(f"{file}, line {number}: {error}") from error
-
-    return groups()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    except ProblemError as error:
+        raise ProblemError(f"{file}, line {number}: {error}") from error
 
 
 def read_group(line: bytes) -> RolloutGroup:
@@ -161,6 +112,15 @@ def read_group(line: bytes) -> RolloutGroup:
     problem = Problem(problem_id(read.question, tests), read.question, tests, entry, source, level=read.level)
     completions = tuple(Completion(text, (), (), finished=True) for text in read.completions)
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
+
+
+def _fenced(group: RolloutGroup, answers: Sequence[AnswerCode]) -> RolloutGroup:
+    """With the code of each attempt whose form is not the one asked for in a fence of its own."""
+    completions = (
+        replace(completion, text=fence(answer.code or "")) if answer.flaw else completion
+        for completion, answer in zip(group.completions, answers, strict=True)
+    )
+    return replace(group, completions=tuple(completions))
 
 
 def _execute(sandbox: Sandbox, problem: Problem, answers: Sequence[AnswerCode]) -> tuple[Execution, ...]:

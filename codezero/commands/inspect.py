@@ -1,57 +1,167 @@
-"""Commands that look: `status` of a run, `doctor` of the machine."""
+"""Commands that look: `status` of a run, `doctor` of the machine, `config show`, `data list|show|check`.
+
+Nothing is trained and nothing is executed; what lies on the hub is fetched as a run would fetch it.
+"""
 
 import argparse
 import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, FAILED, INTERRUPTED, OF_A_RUN, Command, take_json, take_settings
+from codezero.commands.common import DONE, FAILED, INTERRUPTED, OF_A_RUN, Commands, answer, composed, flag, value
 
 if TYPE_CHECKING:
     from codezero.ops.doctor_machine import Finding
+    from codezero.problems.filters import FilterRefusal
+    from codezero.types import Problem
+
+EXAMPLES = 3
+"""Refusals that are shown of each reason."""
+PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
+"""Of a problem: its id and what a solver may know."""
 
 
-def add(command: Command) -> None:
-    page = command("status", status, "one page about a run: step, truth, peers, submissions and why not")
-    take_settings(page, OF_A_RUN)
-    take_json(page)
-    page.add_argument(
-        "--watch", action="store_true", help="show it again and again; elsewhere than on a terminal by lines"
-    )
-    page.add_argument(
-        "--every", type=float, default=2.0, metavar="SECONDS", help="with --watch: 0.2 to 3600 (default 2)"
-    )
-    machine = command("doctor", doctor, "check whether a node can run here; every line says how to mend what is wrong")
-    take_settings(machine, "the settings of the node that is to run, for example model=qwen or network=peer")
-    take_json(machine)
+def add(commands: Commands) -> None:
+    watch = flag("show it again and again; elsewhere than on a terminal by lines")
+    every = value(float, "SECONDS", "with --watch: 0.2 to 3600 (default 2)", default=2.0)
+    page = "one page about a run: step, truth, peers, submissions and why not"
+    commands.add("status", status, page, {"--watch": watch, "--every": every}, settings=OF_A_RUN)
+    machine = "check whether a node can run here; every line says how to mend what is wrong"
+    node = "the settings of the node that is to run, for example model=qwen or network=peer"
+    commands.add("doctor", doctor, machine, settings=node)
+    config = commands.group("config", "look at the settings")
+    config.add("show", config_show, "print every setting, its value and where that comes from, as YAML")
+    data = commands.group("data", "the problem sets: MBPP, CodeContests, files of your own")
+    data.add("list", data_list, "name the sources, and how much is drawn from each", json="print JSON")
+    source = {"source": value(str, "SOURCE", "a name that `list` knows, a JSONL or Parquet file, a folder")}
+    count = value(int, "N", "how many, 1 to 1000 (default 3)", default=3)
+    first = "print the first problems that a run would draw from a source"
+    data.add("show", data_show, first, {**source, "--count": count}, json="print JSON")
+    usable = "count the problems that are usable, and why others are not"
+    data.add("check", data_check, usable, source, json="print JSON")
 
 
 def status(options: argparse.Namespace) -> int:
-    from codezero.inspection.status import as_json, newest_run, print_status, read_run, watch
-    from codezero.settings import compose
+    from codezero.inspection.status import newest_run, print_status, read_run, watch
 
-    config = compose(options.overrides)
+    config = composed(options)
     if options.watch:
         return INTERRUPTED if watch(config, options.every, as_lines=options.json) else DONE
     run = read_run(newest_run(Path(config.run.directory), config.run.name))
-    if options.json:
-        print(as_json(run))
-    else:
-        print_status(run)
-    return DONE
+    return answer(options, run, lambda: print_status(run))
 
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
     from codezero.ops.doctor import as_object, checks, diagnose, healthy, line
-    from codezero.settings import compose
 
-    config = compose(options.overrides)
     findings: list[Finding] = []
-    for finding in diagnose(checks(config, options.overrides)):
+    for finding in diagnose(checks(composed(options), options.overrides)):
         findings.append(finding)
         if not options.json:
             print(line(finding), flush=True)
     if options.json:
         print(json.dumps(as_object(findings)))
     return DONE if healthy(findings) else FAILED
+
+
+def config_show(options: argparse.Namespace) -> int:
+    from codezero.settings import as_json, as_yaml, trace
+
+    settings = trace(options.overrides)
+    print(as_json(settings) + "\n" if options.json else as_yaml(settings), end="")
+    return DONE
+
+
+def data_list(options: argparse.Namespace) -> int:
+    """The sources that have a name and those of the config, with the share of problems drawn from each."""
+    from codezero.config_learning import source_weights
+    from codezero.problems.hub import SETS
+    from codezero.problems.stream import SYNTHETIC
+
+    weights = source_weights(composed(options).data.sources)
+    total = sum(weights.values())
+    rows = [
+        {"name": name, "share": weights.get(name, 0.0) / total, "where": _where(name)}
+        for name in dict.fromkeys([SYNTHETIC, *SETS, *weights])
+    ]
+    return answer(options, rows, "\n".join("{name:<16} {share:>5.0%}  {where}".format(**row) for row in rows))
+
+
+def data_show(options: argparse.Namespace) -> int:
+    """The first problems of a source that a run with this seed would see, of whatever length. FAILED without any.
+
+    Raises ProblemError for an unknown source.
+    """
+    from codezero.problems.hub import open_rows
+    from codezero.problems.sources import DataSource
+    from codezero.problems.stream import SYNTHETIC, MixedStream
+
+    config, name, count = composed(options), options.source, options.count
+    if name == SYNTHETIC:
+        problems = MixedStream(seed=config.seed, peer_id="", batch=count, proposer_share=0.0).next_batch([])
+    else:
+        data = DataSource(
+            name,
+            open_rows(name),
+            origin=f"{config.seed} ",
+            fits=lambda _: True,
+            counts=Counter(),
+            wait_seconds=config.data.wait_seconds,
+        )
+        problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
+    for problem in problems:
+        answer(options, {field: getattr(problem, field) for field in PUBLIC}, _card(problem))
+    return DONE if problems else FAILED
+
+
+def data_check(options: argparse.Namespace) -> int:
+    """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
+    from codezero.problems.dedup import Novelty
+    from codezero.problems.filters import FilterRefusal, usable
+
+    composed(options)
+    rows, refused, examples, novelty = 0, Counter[str](), dict[str, list[str]](), Novelty()
+    for rows, entry in enumerate(_entries(options.source), 1):
+        refusal = entry if isinstance(entry, FilterRefusal) else usable(entry, novelty, lambda _: True)
+        if refusal is not None:
+            refused[refusal.reason] += 1
+            if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:
+                shown.append(f"row {rows}: {refusal.detail}")
+    count = rows - refused.total()
+    lines = [f"{count} of {rows} usable"]
+    for reason, number in refused.most_common():
+        lines.append(f"{number:>8}  {reason}")
+        lines += [f"          {ascii(example)[1:-1]}" for example in examples[reason]]
+    answer(options, {"rows": rows, "usable": count, "refused": refused, "examples": examples}, "\n".join(lines))
+    return DONE if count else FAILED
+
+
+def _entries(name: str) -> Iterator["Problem | FilterRefusal"]:
+    from codezero.problems.hub import open_rows
+    from codezero.problems.sources import read_entry
+
+    rows = open_rows(name)
+    for shard in rows.shards():
+        yield from map(read_entry, rows.rows(shard, 0))
+
+
+def _where(name: str) -> str:
+    from codezero.problems.hub import SETS
+    from codezero.problems.stream import SYNTHETIC
+
+    if name == SYNTHETIC:
+        return "embedded: five levels, endless"
+    known, revision = SETS.get(name.partition("@")[0]), name.partition("@")[2]
+    if known is None:
+        return "on this machine"
+    return f"{known.repository} {known.files}, commit {(revision or known.revision)[:12]}"
+
+
+def _card(problem: "Problem") -> str:
+    tests = [" ".join(test.split()) for test in islice(problem.tests, EXAMPLES)]
+    text = "\n".join([f"--- {problem.id[:16]} {problem.source} {problem.style}", problem.question, *tests])
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

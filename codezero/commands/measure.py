@@ -1,16 +1,24 @@
-"""Commands that measure: `eval` (an exam, or a published set), `evaluate`, `bench`."""
+"""Commands that measure: `eval` (an exam, or a published set), `evaluate`, `bench`; and `nano build`."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, FAILED, OVERRIDES, Command, say, take_json, take_settings
+from codezero.commands.common import (
+    DONE,
+    FAILED,
+    OVERRIDES,
+    Arguments,
+    Commands,
+    answer,
+    composed,
+    flag,
+    say,
+    value,
+    words,
+)
 from codezero.errors import ConfigError
-
-if TYPE_CHECKING:
-    from codezero.config import NodeConfig
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
 codeforces (DeepCoder's). The published ones are read from files of this machine, as their authors wrote them: JSONL,
@@ -24,84 +32,69 @@ examples:
   codezero eval humaneval --file HumanEval.jsonl.gz --samples 10 --k 1,10 --checkpoint mine solver.max_new_tokens=512
   codezero eval mbpp --file mbpp.jsonl --compare nano mine
 """
+POLICY = "whose newest checkpoint attempts them; also a checkpoint's folder or a model"
+OF_A_SET: Arguments = {
+    "--file": value(Path, "FILE", "of SET, or a folder; may be repeated", action="append", default=[]),
+    "--samples": value(int, "N", "attempts at each problem (default evals.samples)"),
+    "--k": value(str, "K,K", "of pass@k, at most N each (default 1 and N)"),
+    "--checkpoint": value(str, "RUN", POLICY),
+    "--compare": {"nargs": 2, "metavar": ("A", "B"), "help": "two of these, and how far B is ahead of A"},
+    "--judged": flag("let the judge read the attempts, and execute nothing"),
+    "--into": value(Path, "DIR", "where its state is kept (default: evals/ of the run)"),
+}
+"""Options that need the name of a set."""
 
 
-def add(command: Command) -> None:
-    _add_eval(command)
-
-    judge = command("evaluate", evaluate, "judge attempts that are already written, with reasons")
-    judge.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="JSON lines: question, tests, completions[, entry_point, level]; - is stdin",
+def add(commands: Commands) -> None:
+    exam = "attempt the problems of a set: average@k and pass@k, with intervals"
+    takes = {"overrides": words("[SET] KEY=VALUE", OVERRIDES), **OF_A_SET}
+    commands.add("eval", evaluate_policy, exam, takes, settings="", epilog=EPILOG)
+    file = value(Path, "FILE", "JSON lines: question, tests, completions[, entry_point, level]; - is stdin")
+    audit = flag("also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ")
+    judge, lines = (
+        "judge attempts that are already written, with reasons",
+        "print a JSON line of verdicts for each line",
     )
-    take_settings(judge)
-    judge.add_argument(
-        "--audit",
-        action="store_true",
-        help="also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ",
-    )
-    take_json(judge, "print a JSON line of verdicts for each line")
-
-    benchmark = command("bench", bench, "measure, side by side; NAME is a file of a checkout's benchmarks/: `judge`")
-    benchmark.add_argument("name", metavar="NAME", help="which one; `list` names them all")
-    benchmark.add_argument(
-        "rest", nargs=argparse.REMAINDER, metavar="...", help="its own arguments, --json and --help too"
-    )
+    commands.add("evaluate", judge_attempts, judge, {"file": file, "--audit": audit}, json=lines)
+    name = value(str, "NAME", "which one; `list` names them all")
+    rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
+    files = "measure, side by side; NAME is a file of a checkout's benchmarks/: `judge`"
+    commands.add("bench", bench, files, {"name": name, "rest": rest}, settings="", json="")
+    nano = commands.group("nano", "the embedded models")
+    out = value(Path, "DIR", "where to write them (default: the installed package)")
+    seed = value(int, "SEED", "chooses data and initial weights (default 0)", default=0)
+    anew = "make the embedded models again from nothing (about twelve minutes of one core)"
+    quality = "print the measured quality as one JSON object"
+    nano.add("build", nano_build, anew, {"--out": out, "--seed": seed}, settings="", json=quality)
 
 
-def _add_eval(command: Command) -> None:
-    exam = command("eval", sit_exam, "attempt the problems of a set: average@k and pass@k, with intervals")
-    exam.formatter_class, exam.epilog = argparse.RawDescriptionHelpFormatter, EPILOG
-    exam.add_argument("overrides", nargs="*", metavar="[SET] KEY=VALUE", help=OVERRIDES)
-    exam.add_argument(
-        "--file", type=Path, action="append", default=[], metavar="FILE", help="of SET, or a folder; may be repeated"
-    )
-    exam.add_argument("--samples", type=int, metavar="N", help="attempts at each problem (default evals.samples)")
-    exam.add_argument("--k", metavar="K,K", help="of pass@k, at most N each (default 1 and N)")
-    exam.add_argument(
-        "--checkpoint",
-        metavar="RUN",
-        help="whose newest checkpoint attempts them; also a checkpoint's folder or a model",
-    )
-    exam.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two of these, and how far B is ahead of A")
-    exam.add_argument("--judged", action="store_true", help="let the judge read the attempts, and execute nothing")
-    exam.add_argument("--into", type=Path, metavar="DIR", help="where its state is kept (default: evals/ of the run)")
-    take_json(exam)
-
-
-def sit_exam(options: argparse.Namespace) -> int:
-    from codezero.settings import compose
-
-    words = options.overrides
-    name = words.pop(0) if words and "=" not in words[0] else None
-    given = [
-        option
-        for option in ("file", "samples", "k", "checkpoint", "compare", "judged", "into")
-        if getattr(options, option)
-    ]
+def evaluate_policy(options: argparse.Namespace) -> int:
+    typed = options.overrides
+    name = typed.pop(0) if typed and "=" not in typed[0] else None
+    given = next((option for option in OF_A_SET if getattr(options, option[2:])), None)
     if name is None and given:
-        raise ConfigError(f"--{given[0]} needs the name of a set: codezero eval SET --{given[0]} …")
+        raise ConfigError(f"{given} needs the name of a set: codezero eval SET {given} …")
     if options.compare and options.checkpoint:
         raise ConfigError("--compare names both policies; drop --checkpoint")
-    config = compose(words)
-    if name is None:
-        return _sit_once(config, options.json)
-    from codezero.wiring.evals import EvalRequest, as_json, lines, measure
+    config = composed(options)
+    from codezero.wiring.evals import EvalRequest, examine, measure
 
+    if name is None:
+        exam = examine(config, say)
+        shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in exam.items()}
+        return answer(options, exam, "\n".join(f"{key:28} {value}" for key, value in shown.items()))
+    samples = config.evals.samples if options.samples is None else options.samples
     request = EvalRequest(
         set=name,
         files=tuple(options.file),
-        samples=config.evals.samples if options.samples is None else options.samples,
-        ks=None if options.k is None else _whole_numbers(options.k),
+        samples=samples,
+        ks=_whole_numbers(options.k or f"1,{samples}"),
         policies=tuple(options.compare or (options.checkpoint or "",)),
         judged=options.judged,
         into=options.into,
     )
     report = measure(config, request, say)
-    print(as_json(report) if options.json else "\n".join(lines(report)))
-    return DONE
+    return answer(options, report.as_object(), "\n".join(report.lines()))
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
@@ -111,22 +104,8 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
         raise ConfigError(f"--k={text} is no list of whole numbers, as 1,8 is") from error
 
 
-def _sit_once(config: "NodeConfig", as_json: bool) -> int:
-    from codezero.wiring.evals import examine
-
-    measured = examine(config, say)
-    if as_json:
-        print(json.dumps(measured))
-    else:
-        for name, value in measured.items():
-            print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
-    return DONE
-
-
-def evaluate(options: argparse.Namespace) -> int:
-    from codezero.settings import compose
-
-    config = compose(options.overrides)
+def judge_attempts(options: argparse.Namespace) -> int:
+    config = composed(options)
     from codezero.commands.evaluate import evaluate
     from codezero.monitor.verdict_card import Contradictions, print_marked
 
@@ -164,4 +143,14 @@ def bench(options: argparse.Namespace) -> int:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED if end.code else DONE
+    return DONE
+
+
+def nano_build(options: argparse.Namespace) -> int:
+    from codezero.nano import WEIGHTS
+    from codezero.nano.build import build
+
+    measured = build(options.out or WEIGHTS, seed=options.seed)
+    if options.json:
+        print(json.dumps(measured))
     return DONE

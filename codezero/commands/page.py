@@ -1,18 +1,20 @@
 """Commands of the page: `dashboard`, `login`, `logout`."""
 
 import argparse
-import json
-from collections.abc import Callable, Sequence
+import contextlib
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, FAILED, OVERRIDES, Command, say, take_json, take_login_port, take_settings
-from codezero.errors import ConfigError
+import msgspec
+
+from codezero.commands.common import DONE, FAILED, LOGIN_PORT, OVERRIDES, Commands, answer, composed, say, value, words
+from codezero.errors import ConfigError, LoginError
 
 if TYPE_CHECKING:
     from codezero.config import LoginConfig, NodeConfig
     from codezero.login.store import Folder
-    from codezero.login.vault import Vault
 
 POLL_SECONDS = 0.5
 REQUEST_SECONDS = 10.0
@@ -23,38 +25,29 @@ is lost, so is the account with its points. To begin anew as another node, move 
 """
 
 
-def add(command: Command) -> None:
-    page = command("dashboard", dashboard, "serve the page about the runs below runs/, or about FOLDER")
-    page.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="[FOLDER] KEY=VALUE",
-        help=f"a run's folder, for a page about it alone; {OVERRIDES}",
+def add(commands: Commands) -> None:
+    folder = words("[FOLDER] KEY=VALUE", f"a run's folder, for a page about it alone; {OVERRIDES}")
+    serve, where = (
+        "serve the page about the runs below runs/, or about FOLDER",
+        "print where it is as one JSON object a line",
     )
-    take_json(page, "print where it is as one JSON object a line")
-    enter = command("login", login, "own this node: serve the page, and wait until you have logged in there")
-    take_settings(enter)
-    enter.formatter_class, enter.epilog = argparse.RawDescriptionHelpFormatter, LOST
-    enter.add_argument("--minutes", type=float, default=10.0, help="to wait for you (default 10)")
-    take_json(enter, "print the account as one JSON object")
-    leave = command("logout", logout, "end every session; nothing is signed until the next login")
-    take_settings(leave)
-    take_json(leave)
-    for parser in (page, enter, leave):
-        take_login_port(parser)
+    commands.add("dashboard", dashboard, serve, {"overrides": folder, **LOGIN_PORT}, settings="", json=where)
+    minutes = value(float, "MINUTES", "to wait for you (default 10)", default=10.0)
+    own, account = (
+        "own this node: serve the page, and wait until you have logged in there",
+        "print the account as one JSON object",
+    )
+    commands.add("login", login, own, {"--minutes": minutes, **LOGIN_PORT}, json=account, epilog=LOST)
+    commands.add("logout", logout, "end every session; nothing is signed until the next login", LOGIN_PORT)
 
 
 def dashboard(options: argparse.Namespace) -> int:
     """Serve the page until a signal. A node starts this with --json."""
-    import msgspec
-
-    from codezero.errors import LoginError
     from codezero.login.page_process import PageReady, invitation
-    from codezero.settings import compose
 
-    words = options.overrides
-    folder = Path(words.pop(0)) if words and "=" not in words[0] else None
-    config = compose(words)
+    typed = options.overrides
+    folder = Path(typed.pop(0)) if typed and "=" not in typed[0] else None
+    config = composed(options)
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"{folder} is no folder of a run; `runs/` has them")
     from codezero.wiring.page import serve_page
@@ -73,82 +66,60 @@ def dashboard(options: argparse.Namespace) -> int:
 
 
 def login(options: argparse.Namespace) -> int:
-    from codezero.settings import compose
-
-    config = compose(options.overrides)
-    account = _wait_for_login(config, options.overrides, options.minutes, say)
-    print(json.dumps({"address": account}) if options.json else f"logged in; this node's account is {account}")
-    return DONE
+    account = _wait_for_login(composed(options), options.overrides, options.minutes)
+    return answer(options, {"address": account}, f"logged in; this node's account is {account}")
 
 
-def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: float, say: Callable[[str], None]) -> str:
+def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: float) -> str:
     """The account, once the node can sign for it; at once where a login still lasts.
 
     Raises LoginError when the page cannot be served, or nobody has logged in after `minutes`.
     """
-    import time
-
-    from codezero.errors import LoginError
     from codezero.login.page_process import PageProcess, PageReady, invitation
     from codezero.login.store import Folder
     from codezero.login.vault import Vault
 
     folder = Folder(Path(config.login.directory))
     vault = Vault(folder, config.login.days, time.time)
-    if account := _open(vault):
-        return account
+    if (owner := vault.owner()) is not None and vault.unlocked:
+        return owner.account
     with PageProcess(config, overrides) as page:
         ready = page.ready()
         if ready is None or ready.problem:
             raise LoginError(ready.problem if ready else f"the page does not start; see {config.run.logs}/login.log")
-        if ready.standby and vault.owner() is None:
+        if ready.standby and owner is None:
             ready = PageReady(url=ready.url, code=_new_code(config.login, folder))
         say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")
         until = time.monotonic() + 60 * minutes
         while time.monotonic() < until:
-            if account := _open(vault):
-                return account
+            if (owner := vault.owner()) is not None and vault.unlocked:
+                return owner.account
             time.sleep(POLL_SECONDS)
     raise LoginError(f"nobody has logged in within {minutes:g} minutes; open {ready.url} and try again")
-
-
-def _open(vault: "Vault") -> str | None:
-    """The account that the node can sign for."""
-    owner = vault.owner()
-    return owner.account if owner is not None and vault.unlocked else None
 
 
 def _new_code(config: "LoginConfig", folder: "Folder") -> str:
     """Of the process that serves the page: the code it began with may have scrolled away. Raises LoginError."""
     import http.client
 
-    import msgspec
-
-    from codezero.errors import LoginError
     from codezero.login.login import TOKEN
     from codezero.login.signing import NewCode
 
     token = (folder.read(TOKEN) or b"").decode("ascii", "replace").strip()
-    connection = http.client.HTTPConnection("localhost", config.port, timeout=REQUEST_SECONDS)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     try:
-        connection.request("POST", "/api/claim/code", b"{}", headers)
-        response = connection.getresponse()
-        return msgspec.json.decode(response.read(MAX_RESPONSE), type=NewCode).code
+        with contextlib.closing(
+            http.client.HTTPConnection("localhost", config.port, timeout=REQUEST_SECONDS)
+        ) as connection:
+            connection.request("POST", "/api/claim/code", b"{}", headers)
+            return msgspec.json.decode(connection.getresponse().read(MAX_RESPONSE), type=NewCode).code
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         raise LoginError(f"the page at http://localhost:{config.port} gives no code: {error}") from error
-    finally:
-        connection.close()
 
 
 def logout(options: argparse.Namespace) -> int:
     from codezero.login.login import log_out
-    from codezero.settings import compose
 
-    config = compose(options.overrides)
-    was_open = log_out(Path(config.login.directory))
-    if options.json:
-        print(json.dumps({"was_logged_in": was_open}))
-    else:
-        print("logged out; nothing is signed until the next login" if was_open else "nobody was logged in")
-    return DONE
+    was_open = log_out(Path(composed(options).login.directory))
+    shown = "logged out; nothing is signed until the next login" if was_open else "nobody was logged in"
+    return answer(options, {"was_logged_in": was_open}, shown)

@@ -1,8 +1,25 @@
-"""Commands that run one node: `run`, `propose`."""
+"""Commands that run nodes: `run`, `propose`, `swarm up|create|join|bootnode|peers`."""
 
 import argparse
+import contextlib
+import time
+from dataclasses import replace
+from pathlib import Path
 
-from codezero.commands.common import DONE, INTERRUPTED, Command, take_login_port, take_settings
+from codezero.commands.common import (
+    DONE,
+    INTERRUPTED,
+    LOGIN_PORT,
+    OF_A_RUN,
+    Arguments,
+    Commands,
+    answer,
+    composed,
+    flag,
+    port,
+    value,
+)
+from codezero.errors import ConfigError, SwarmError
 
 FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
 FORK = (
@@ -13,33 +30,47 @@ SUPERVISE = (
     "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
     "iteration saved between them; the exit code is the last one's"
 )
+P2P_PORT: Arguments = {"--p2p-port": port("swarm.port")}
+SUPERVISED: Arguments = {"--supervise": flag(SUPERVISE)}
+INVITED = ("chain.rpc_urls", "evaluator.model")
+"""Settings that the invitation shows to whoever reads it."""
+READY_SECONDS = 90.0
+LINE_SECONDS = 60.0
+BOOTNODE = "bootnode"
+"""Folder below `run.directory` with the state of a bootnode."""
 
 
-def add(command: Command) -> None:
-    alone = command("run", run, "run a node: attempt problems, judge, learn, propose, share")
-    service = command(
-        "propose", propose, "write problems for a swarm and attempt none: `swarm join FILE role=proposer` too"
-    )
-    for parser in (alone, service):
-        take_settings(parser)
-        take_node_options(parser)
+def node_options(fresh: str = argparse.SUPPRESS, fork: str = argparse.SUPPRESS) -> Arguments:
+    """Without help for commands of several nodes, which know --fresh and --fork only to refuse them in one line."""
+    return {**P2P_PORT, **LOGIN_PORT, "--fresh": flag(fresh), "--fork": value(str, "RUN", fork)}
 
 
-def take_node_options(parser: argparse.ArgumentParser, *, one: bool = True, supervise: bool = True) -> None:
-    """one: False for a command of several nodes, which knows --fresh and --fork only to refuse them in one line."""
-    parser.add_argument("--p2p-port", type=int, metavar="PORT", help="the same as swarm.port=PORT")
-    take_login_port(parser)
-    parser.add_argument("--fresh", action="store_true", help=FRESH if one else argparse.SUPPRESS)
-    parser.add_argument("--fork", metavar="RUN", help=FORK if one else argparse.SUPPRESS)
-    if supervise:
-        parser.add_argument("--supervise", action="store_true", help=SUPERVISE)
+def add(commands: Commands) -> None:
+    node = {**node_options(FRESH, FORK), **SUPERVISED}
+    commands.add("run", run, "run a node: attempt problems, judge, learn, propose, share", node, json="")
+    service = "write problems for a swarm and attempt none: `swarm join FILE role=proposer` too"
+    commands.add("propose", propose, service, node, json="")
+    swarm = commands.group("swarm", "run a swarm of several nodes")
+    nodes = value(int, "N", "how many, 1 to 64 (default 2)", default=2)
+    up = "start N nodes on this machine with one summary view"
+    swarm.add("up", swarm_up, up, {"--nodes": nodes, **node_options()}, json="")
+    out = value(Path, "FILE", "default: swarm.toml", default=Path("swarm.toml"))
+    create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node")}
+    founding = "found a swarm: deploy its contract, write an invitation, and run its first node"
+    swarm.add("create", swarm_create, founding, {**create, **node_options(), **SUPERVISED}, json="")  # it ends in join
+    invitation = {"file": value(Path, "FILE", "what `swarm create` wrote")}
+    swarm.add("join", swarm_join, "check an invitation and run a node of its swarm", {**invitation, **node}, json="")
+    light = "run a light node that only shows others the way into the swarm; prints its addresses"
+    swarm.add("bootnode", swarm_bootnode, light, P2P_PORT, json="")
+    peers = "show whom a node knows, what it got from them, whom it refuses"
+    swarm.add("peers", swarm_peers, peers, settings=OF_A_RUN)
 
 
 def run(options: argparse.Namespace) -> int:
     from codezero.runs import begin
-    from codezero.settings import check_directories, compose
+    from codezero.settings import check_directories
 
-    config = compose(options.overrides)
+    config = composed(options)
     check_directories(config)
     folder = begin(config, fresh=options.fresh, fork=options.fork, supervised=options.supervise)
     if options.supervise:
@@ -55,3 +86,80 @@ def run(options: argparse.Namespace) -> int:
 def propose(options: argparse.Namespace) -> int:
     options.overrides = ["network=peer", "role=proposer", *options.overrides]
     return run(options)
+
+
+def swarm_up(options: argparse.Namespace) -> int:
+    from codezero.runs import refuse_options
+
+    refuse_options("up", fresh=options.fresh, fork=options.fork)
+    if not 1 <= options.nodes <= 64:
+        raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
+    config = composed(options, "network=peer")
+    from codezero.ops.fleet import run_fleet
+
+    return run_fleet(config, options.overrides, options.nodes)
+
+
+def swarm_create(options: argparse.Namespace) -> int:
+    from codezero.runs import refuse_options
+    from codezero.settings import PUBLISHED, compose
+
+    refuse_options("create", fresh=options.fresh, fork=options.fork)
+    config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
+    from codezero.wiring.founding import create_swarm, summary
+
+    with contextlib.ExitStack() as chain:
+        for line in summary(create_swarm(config, options.out, chain), options.out):
+            print(line, flush=True)
+        options.file = options.out
+        return DONE if options.no_run else swarm_join(options)
+
+
+def swarm_join(options: argparse.Namespace) -> int:
+    config = composed(options, "network=peer")
+    from codezero.wiring.founding import joined
+
+    options.overrides = [*joined(options.file, config), *options.overrides]
+    return run(options)
+
+
+def swarm_bootnode(options: argparse.Namespace) -> int:
+    """Hold records and name neighbours, publish nothing, until SIGINT or SIGTERM; print a line a minute.
+
+    Its network process comes back by itself with the same identity. Raises ConfigError, IdentityError and SwarmError
+    (it never came up).
+    """
+    config = composed(options, "network=peer")
+    from codezero.monitor.text import count, print_flushed
+    from codezero.swarm.identity import Identity
+    from codezero.swarm.messages import network_settings
+    from codezero.swarm.supervisor import NetworkProcess
+    from codezero.system.signals import Stop
+
+    network = NetworkProcess(
+        network_settings(replace(config.swarm, pull_groups=0)), Path(config.run.directory) / BOOTNODE
+    )
+    Identity.load_or_create(Path(config.swarm.identity))
+    stop, printed = Stop(), -LINE_SECONDS
+    with stop.on_signals(), contextlib.closing(network):
+        network.start()
+        for address in network.wait_ready(READY_SECONDS).addresses:
+            print_flushed(address)
+        while not stop:
+            try:
+                network.check()
+            except SwarmError as error:  # it died, and is started again
+                print_flushed(f"codezero: {error}")
+            if time.monotonic() - printed >= LINE_SECONDS:
+                printed = time.monotonic()
+                print_flushed(f"codezero: {count(network.neighbours, 'neighbour')}")
+            stop.wait(0.2)
+    return DONE
+
+
+def swarm_peers(options: argparse.Namespace) -> int:
+    from codezero.inspection.peers import newest_status, print_peers
+
+    config = composed(options)
+    status = newest_status(Path(config.run.directory), config.run.name)
+    return answer(options, status, lambda: print_peers(status))

@@ -17,22 +17,27 @@ from codezero.problems.rows import read_rows
 from codezero.problems.synthetic.tasks import parse_question, worked
 from codezero.protocols import Evaluator
 from codezero.types import Problem, Worked
+from codezero.wiring.models import Say, load
 
 if TYPE_CHECKING:
-    from codezero.evaluator.audit import Auditor
     from codezero.evaluator.types import Judge
-    from codezero.models.load import LoadedModel
+    from codezero.sandbox.base import Sandbox
 
 logger = logging.getLogger(__name__)
 
-Say = Callable[[str], None]
-"""Tells a person what takes its time."""
 _ROWS = 1_000
 """Of a file, looked at for the style of its problems."""
-LoadJudge = Callable[[], "LoadedModel"]
 
 
-def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, load: LoadJudge) -> Evaluator:
+@dataclass(frozen=True, slots=True)
+class CalibrationFamily:
+    """The problems on which a judge was calibrated; of others its figures say nothing."""
+
+    name: str
+    holds: Callable[[Problem], bool]
+
+
+def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -> Evaluator:
     """The frozen judge, calibrated on canaries that no solver sees; or execution, where the settings ask for it.
 
     Raises ModelError, EvaluatorError, SandboxError and ProblemError.
@@ -43,21 +48,31 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
     guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
     if config.reward.mode == "rlvr":
         from codezero.evaluator.executed import ExecutedEvaluator
-        from codezero.sandbox.bubblewrap import open_sandbox
 
-        return ExecutedEvaluator(guard, stack.enter_context(open_sandbox(config.audit.sandbox)), weights=config.reward)
+        return ExecutedEvaluator(guard, build_sandbox(config, stack), weights=config.reward)
+    from codezero.evaluator.audit import Auditor
+    from codezero.evaluator.canaries import CanaryLibrary
     from codezero.evaluator.evaluator import FrozenEvaluator
     from codezero.evaluator.reliability import Watch
 
-    judge = build_judge(settings, stack, say, load)
+    judge, audit = build_judge(config, stack, say), config.audit
+    auditor = None  # by default nothing of what is trained on is ever executed
+    if audit.share:
+        sandbox = build_sandbox(config, stack)
+        auditor = Auditor(sandbox, share=audit.share, window=audit.window, seed=config.seed)
+    canaries: Callable[[Random], Worked] = worked
+    if settings.canaries_from:
+        library = CanaryLibrary(read_rows(Path(settings.canaries_from)))
+        logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
+        canaries = library
     watch = Watch(
         judge,
         guard,
-        canary_problems(settings),
+        canaries,
         settings,
         identity=judge_identity(settings),
         seed=config.seed,
-        auditor=build_auditor(config, stack),
+        auditor=auditor,
         tell=say,
     )
     evaluator = FrozenEvaluator(judge, guard, watch, weights=config.reward)
@@ -66,12 +81,21 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say, l
     return evaluator
 
 
-def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say, load: LoadJudge) -> "Judge":
+def build_sandbox(config: NodeConfig, stack: contextlib.ExitStack) -> "Sandbox":
+    """Raises SandboxError."""
+    from codezero.sandbox.bubblewrap import open_sandbox
+
+    return stack.enter_context(open_sandbox(config.audit.sandbox))
+
+
+def build_judge(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -> "Judge":
     """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
+    settings = config.evaluator
     if settings.kind == "local":
         from codezero.evaluator.judge import LikelihoodJudge
 
-        judge = LikelihoodJudge(load(), questions=settings.questions, batch_rows=settings.batch_rows)
+        loaded = load(config, settings.model, "judge", say)
+        judge = LikelihoodJudge(loaded, questions=settings.questions, batch_rows=settings.batch_rows)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
         return judge
@@ -83,44 +107,15 @@ def build_judge(settings: EvaluatorConfig, stack: contextlib.ExitStack, say: Say
     return judge
 
 
-def canary_problems(settings: EvaluatorConfig) -> Callable[[Random], Worked]:
-    """Synthetic problems and their mutants, or a file of MBPP or CodeContests rows. Raises ProblemError."""
-    from codezero.evaluator.canaries import CanaryLibrary
-
-    if not settings.canaries_from:
-        return worked
-    library = CanaryLibrary(read_rows(Path(settings.canaries_from)))
-    logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
-    return library
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationFamily:
-    """The problems on which a judge was calibrated; of others its figures say nothing."""
-
-    name: str
-    holds: Callable[[Problem], bool]
-
-
 def calibration_family(settings: EvaluatorConfig) -> CalibrationFamily:
     """Of the canaries. A file's family are the problems of the style that its rows have. Raises ProblemError."""
-    if not settings.canaries_from:
+    path = settings.canaries_from
+    if not path:
         return CalibrationFamily(
-            "the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None
+            "the embedded synthetic problems", lambda each: parse_question(each.question) is not None
         )
-    styles = {row.problem.style for row in islice(read_rows(Path(settings.canaries_from)), _ROWS)}
-    return CalibrationFamily(f"the problems of {settings.canaries_from}", lambda problem: problem.style in styles)
-
-
-def build_auditor(config: NodeConfig, stack: contextlib.ExitStack) -> "Auditor | None":
-    """None unless asked for: by default nothing of what is trained on is ever executed. Raises SandboxError."""
-    if not config.audit.share:
-        return None
-    from codezero.evaluator.audit import Auditor
-    from codezero.sandbox.bubblewrap import open_sandbox
-
-    sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
-    return Auditor(sandbox, share=config.audit.share, window=config.audit.window, seed=config.seed)
+    styles = {row.problem.style for row in islice(read_rows(Path(path)), _ROWS)}
+    return CalibrationFamily(f"the problems of {path}", lambda problem: problem.style in styles)
 
 
 def judge_identity(settings: EvaluatorConfig) -> str:

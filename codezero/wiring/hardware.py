@@ -1,13 +1,12 @@
-"""Does a node fit its device? Estimated before anything is loaded; and what was left to the hardware is chosen.
+"""Does a node fit its device? What is left to the hardware is chosen, once a run: its folder keeps the choice.
 
-Also which card each of several nodes on one machine gets, decided without loading torch. The choice is made at the
-first start of a run, printed, written to the run's folder and read from there ever after: what is free differs from
-start to start, and a run that changed its model would begin anew.
+Also which card each of several nodes on one machine gets, decided without loading torch.
 """
 
 import dataclasses
 import itertools
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from codezero.models.device import DeviceMemory
-    from codezero.models.memory import ModelShape, Need, Training
+    from codezero.models.memory import ModelShape, Need
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +42,6 @@ LARGE_PARAMETERS = 200_000_000
 """From here on memory is dearer than computing activations twice."""
 OWN = ("seed", "run", "swarm", "chain", "login", "monitor")
 """Settings that have nothing to do with the hardware; they stay as they were when a profile is chosen."""
-MAX_FILE = 4096
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """One of these is there where torch might find a card; else nobody is asked, which would take seconds."""
@@ -74,18 +72,13 @@ def find_cards(device: str) -> list[str]:
     if cpu_only() or device in ("cpu", "mps"):
         return []
     named = os.environ.get(VISIBLE)
-    if named is not None:
-        return named_cards(named)
+    if named is not None:  # as for the driver, an empty name or a negative number ends the list
+        names = (part.strip() for part in named.split(","))
+        return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
     done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, timeout=SECONDS, check=False)
     return [str(i) for i in range(int(done.stdout))] if done.stdout.strip().isdecimal() else []
-
-
-def named_cards(value: str) -> list[str]:
-    """Of a CUDA_VISIBLE_DEVICES; as for the driver, an empty name or a negative number ends the list."""
-    names = (part.strip() for part in value.split(","))
-    return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
 
 
 def assign_cards(cards: Sequence[str], count: int) -> list[GpuAssignment]:
@@ -98,11 +91,11 @@ def assign_cards(cards: Sequence[str], count: int) -> list[GpuAssignment]:
 
 def describe_sharing(assignments: Sequence[GpuAssignment]) -> str:
     """One line about who shares what; empty where nobody shares a card."""
-    crowded = {each.card: each.nodes for each in assignments if each.card is not None and each.nodes > 1}
-    if not crowded:
-        return ""
-    parts = (f"{nodes} on card {card}, each with 1/{nodes} of its memory" for card, nodes in crowded.items())
-    return f"{len(assignments)} nodes and {len({each.card for each in assignments})} cards: {'; '.join(parts)}"
+    nodes = {each.card: each.nodes for each in assignments if each.card is not None}
+    crowded = [
+        f"{count} on card {card}, each with 1/{count} of its memory" for card, count in nodes.items() if count > 1
+    ]
+    return f"{len(assignments)} nodes and {len(nodes)} cards: {'; '.join(crowded)}" if crowded else ""
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -121,10 +114,12 @@ def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfi
         return config
     logger.info("estimated peak: %s; %s has %.1f GiB", need, where, has.free / 2**30)
     if need.total > has.free:
-        fitting = "" if config.model.preflight == "warn" else _smaller(config, overrides)
-        problem = f"this node does not fit {where}: it has {has.free / 2**30:.1f} GiB and needs about {need}{fitting}"
+        problem = f"this node does not fit {where}: it has {has.free / 2**30:.1f} GiB and needs about {need}"
         if config.model.preflight == "refuse":
-            raise ConfigError(f"{problem}; model.preflight=warn tries all the same")
+            rest = [word for word in overrides if not word.startswith(("model", "evaluator.model=", "proposer.model="))]
+            fitting = _largest_profile(config, rest)
+            hint = f"; profile={fitting} with its own models fits" if fitting else ""
+            raise ConfigError(f"{problem}{hint}; model.preflight=warn tries all the same")
         logger.warning(problem)
     return config
 
@@ -135,21 +130,24 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
         return config
     from codezero.models.memory import choose_solver
 
-    known = _read(folder / FILE)
+    path, known = folder / FILE, None
+    if path.exists():
+        try:
+            known = msgspec.json.decode(path.read_bytes(), type=_Choice)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read ({error}); remove it to choose anew") from error
     profile, solver = (known or config.model).profile, (known or config.model).solver
     if profile == AUTO:
-        profile = _choose(config, overrides)
+        profile = _largest_profile(config, overrides) or LARGEST_FIRST[-1]
     if config.model.profile == AUTO:
         config = _with_profile(config, overrides, profile)
     if config.model.solver == AUTO:
         solver = choose_solver(_memory(config)[0].total) if solver == AUTO else solver
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, solver=solver))
     if known is None:
-        choice = msgspec.json.encode(_Choice(profile, config.model.solver))
-        write_atomic(folder / FILE, msgspec.json.format(choice) + b"\n")
-        print(
-            f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {config.model.solver}", flush=True
-        )
+        solver = config.model.solver
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(_Choice(profile, solver))) + b"\n")
+        print(f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {solver}", flush=True)
     return config
 
 
@@ -161,63 +159,50 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
     Raises ModelError when a model's configuration cannot be read.
     """
     from codezero.models.device import choose_precision
-    from codezero.models.memory import Texts, node_need, shape_of
+    from codezero.models.memory import Texts, Training, adapter_numbers, node_need, shape_of
 
     has, where = _memory(config)
+    settings, solves, proposes = config.model, config.solver, config.proposer
+    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode == "judge" else "off"
+    if {settings.solver, judge, proposes.model} <= {NANO, "off"}:
+        return None, has, where
 
     def shape(name: str, role: str) -> "ModelShape":
         return shape_of(str(weights_directory(role)) if name == NANO else name, role)
 
-    local = config.evaluator.kind == "local" and config.reward.mode == "judge"
-    proposes, judge = config.proposer, config.evaluator.model if local else "off"
-    if {config.model.solver, judge, proposes.model} <= {NANO, "off"}:
-        return None, has, where
-    policy = shape(config.model.solver, "solver")
+    def training(shape: "ModelShape", kl_beta: float, rows: int) -> Training:
+        """At most `rows` at once."""
+        names = None if EVERY_LINEAR in settings.lora_targets else settings.lora_targets
+        return Training(
+            adapter=adapter_numbers(shape, settings.lora_rank, names) if settings.train == "lora" else 0,
+            leash=kl_beta > 0,
+            checkpointing=recomputes(config, shape.parameters),
+            rows=min(solves.micro_batch_rows, rows),
+        )
+
+    policy = shape(settings.solver, "solver")
     proposer = None if proposes.model == "off" else shape(proposes.model, "proposer")
     group = proposes.group_size if proposes.train else 1
-    ranks = max(1, config.model.gpus)
-    exam = config.evals.problems * config.evals.samples if config.evals.every else 0
+    exam = math.ceil(config.evals.problems * config.evals.samples / solves.group_size) if config.evals.every else 0
+    problems = math.ceil(max(solves.problems_per_iteration, exam) / max(1, settings.gpus))
+    asked, written = solves.max_prompt_tokens, proposes.problems_per_iteration
+    learns = training(proposer, proposes.kl_beta, group * written) if proposer and proposes.train else None
     need = node_need(
         policy,
-        _training(
-            config, policy, config.solver.kl_beta, config.solver.group_size * config.solver.problems_per_iteration
-        ),
-        Texts(
-            config.solver.max_prompt_tokens,
-            config.solver.max_new_tokens,
-            config.solver.group_size,
-            problems=-(-max(config.solver.problems_per_iteration, -(-exam // config.solver.group_size)) // ranks),
-        ),
+        training(policy, solves.kl_beta, solves.group_size * solves.problems_per_iteration),
+        Texts(asked, solves.max_new_tokens, solves.group_size, problems),
         device=where.type,
-        number=choose_precision(config.model.precision, where).itemsize,
+        number=choose_precision(settings.precision, where).itemsize,
         judge=None if judge == "off" else shape(judge, "judge"),
         judge_rows=config.evaluator.batch_rows,
         proposer=proposer,
-        proposals=Texts(
-            config.solver.max_prompt_tokens, proposes.max_new_tokens, group, proposes.problems_per_iteration
-        ),
-        proposer_training=_training(config, proposer, proposes.kl_beta, group * proposes.problems_per_iteration)
-        if proposer and proposes.train
-        else None,
+        proposals=Texts(asked, proposes.max_new_tokens, group, written),
+        proposer_training=learns,
     )
-    if config.model.backend == "vllm":
-        engine = has.total * config.model.memory_share * config.model.backend_share
+    if settings.backend == "vllm":
+        engine = has.total * settings.memory_share * settings.backend_share
         need = dataclasses.replace(need, always=(*need.always, ("vLLM", engine)))
     return need, has, where
-
-
-def _training(config: NodeConfig, shape: "ModelShape", kl_beta: float, rows: int) -> "Training":
-    """How a model of this shape learns, at most `rows` at once."""
-    from codezero.models.memory import Training, adapter_numbers
-
-    targets = config.model.lora_targets
-    names = None if EVERY_LINEAR in targets else targets
-    return Training(
-        adapter=adapter_numbers(shape, config.model.lora_rank, names) if config.model.train == "lora" else 0,
-        leash=kl_beta > 0,
-        checkpointing=recomputes(config, shape.parameters),
-        rows=min(config.solver.micro_batch_rows, rows),
-    )
 
 
 def recomputes(config: NodeConfig, parameters: int) -> bool:
@@ -237,33 +222,17 @@ def _memory(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
     return dataclasses.replace(memory, free=memory.free // max(1, config.model.gpus)), where
 
 
-def _choose(config: NodeConfig, overrides: Sequence[str]) -> str:
-    """The largest profile for this kind of device that fits it."""
-    *names, least = LARGEST_FIRST
-    return next((name for name in names if _fits(_with_profile(config, overrides, name))), least)
-
-
-def _smaller(config: NodeConfig, overrides: Sequence[str]) -> str:
-    """Which profile to use instead, for the end of a sentence; empty when the user's own settings rule all out."""
-    rest = [word for word in overrides if not word.startswith(("model", "evaluator.model=", "proposer.model="))]
-    dropped = [word for word in overrides if word not in rest and not word.startswith("model.profile=")]
+def _largest_profile(config: NodeConfig, overrides: Sequence[str]) -> str:
+    """That fits this device; empty: the user's own settings rule all out."""
     for name in LARGEST_FIRST:
-        other = _with_profile(config, rest, name)
-        if name != config.model.profile and _fits(other):
-            need = weigh(other)[0]
-            without = f"without {' '.join(dropped)}, " if dropped else ""
-            size = f" with {need.total / 2**30:.1f} GiB" if need else ""
-            return f"; profile=auto chooses what fits: {without}profile={name} fits{size}"
+        try:
+            need, has, _ = weigh(_with_profile(config, overrides, name))
+        except CodeZeroError as error:  # no such device, or a model that cannot be had
+            logger.info("profile %s is passed over: %s", name, error)
+            continue
+        if need is None or need.total <= has.free:
+            return name
     return ""
-
-
-def _fits(config: NodeConfig) -> bool:
-    try:
-        need, has, _ = weigh(config)
-    except CodeZeroError as error:  # no such device, or a model that cannot be had
-        logger.info("profile %s is passed over: %s", config.model.profile, error)
-        return False
-    return need is None or need.total <= has.free
 
 
 def _with_profile(config: NodeConfig, overrides: Sequence[str], name: str) -> NodeConfig:
@@ -271,13 +240,3 @@ def _with_profile(config: NodeConfig, overrides: Sequence[str], name: str) -> No
     rest = [word for word in overrides if word.split("=")[0].lstrip("+") not in ("profile", "model.profile")]
     other = compose([*rest, f"profile={name}"])
     return dataclasses.replace(other, **{key: getattr(config, key) for key in OWN})
-
-
-def _read(path: Path) -> _Choice | None:
-    """The choice of an earlier start. Raises ConfigError when the file is damaged."""
-    if not path.exists():
-        return None
-    try:
-        return msgspec.json.decode(path.read_bytes()[:MAX_FILE], type=_Choice)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); remove it to choose anew") from error

@@ -1,135 +1,183 @@
-"""Config -> checkpoints that are pushed to the hub: the token, and the run's figures for the card."""
+"""Config -> checkpoints that are also pushed to the hub, beside the training and never in its way."""
 
 # pyright: reportUnknownMemberType=false
 
 import contextlib
+import io
+import logging
 import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from codezero.config import HubConfig, NodeConfig
-from codezero.errors import ConfigError, WalletError
+from codezero.errors import ConfigError
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold, History
 from codezero.protocols import Checkpoints
-from codezero.solver.hub_push import HubPusher, PushedCheckpoints
-from codezero.system.files import read_private
-from codezero.system.state import KnownRound
+from codezero.runs import CHECKPOINTS
+from codezero.solver import hub_push
+from codezero.solver.hub_push import STATE, TOKEN, HubState, read_state, stage
+from codezero.system.child import Child, how_it_ended
+from codezero.system.files import read_private, write_atomic
+from codezero.system.signals import Backoff
+from codezero.system.state import KnownRound, Persistent
 
-MAX_TOKEN = 1024
-"""Bytes."""
-_CARD = """---
-{{ card_data }}
----
+logger = logging.getLogger(__name__)
 
-# {{ name }}
-
-{{ what }} `{{ base }}`, after {{ iteration }} iterations of GRPO in a codezero swarm. \
-Rewards came from the frozen judge `{{ judge }}`.
-
-| figure | how | iteration | value | 95 % interval |
-|---|---|---|---|---|
-{% for figure in figures %}| {{ figure | join(" | ") }} |
-{% endfor %}
-*executed*: attempts were run against their tests in a sandbox. *judged*: what a model believes of them.
-{% if not figures %}
-Nothing has been measured yet.
-{% endif %}
-| setting | value |
-|---|---|
-{% for setting in settings %}| {{ setting | join(" | ") }} |
-{% endfor %}"""
+STAGING = ".hub"
+"""In the run's folder: what is being pushed."""
+LEAVE_SECONDS = 15.0
+"""For a push under way when the run ends, of the 30 in which a node has to leave."""
+MAX_TOKEN, MAX_METRICS = 1024, 1 << 20
+"""Bytes; of the metrics, read for the first card."""
 
 
-def pushed(
-    config: NodeConfig,
-    store: Checkpoints,
-    run: Path,
-    checkpoints: Path,
-    known_round: KnownRound,
-    stack: contextlib.ExitStack,
-) -> Checkpoints:
-    """`store`, and what it saves is pushed where the config says so. Raises ConfigError when there is no token."""
-    if not config.hub.repository:
-        return store
-    history = History(run)
-    pusher = HubPusher(
-        config.hub, token_of(config.hub), run, lambda iteration: model_card(config, history.read(), iteration)
-    )
-    stack.callback(pusher.close)
-    part = "adapter" if config.model.train == "lora" else "model"
-    return PushedCheckpoints(store, pusher, lambda number: checkpoints / f"{number:08d}" / "solver" / part, known_round)
+class PushedCheckpoints:
+    """Implements `protocols.Checkpoints`: every so many rounds what is saved is also pushed, one push at a time.
+
+    A push that fails is tried again with a later checkpoint, after a pause of half a minute to an hour. Raises
+    ConfigError when there is no token.
+    """
+
+    def __init__(self, store: Checkpoints, config: NodeConfig, run: Path, known_round: KnownRound) -> None:
+        self._store, self._config, self._run, self._known_round = store, config, run, known_round
+        self._token, self._history = token_of(config.hub), History(run, budget=MAX_METRICS)
+        state, repository = read_state(run), config.hub.repository
+        self.state = state if state and state.repository == repository else HubState(repository)
+        self.child: Child | None = None
+        """The push under way; `_next` is the state when it has ended well."""
+        self._next = self.state
+        self.pause = Backoff(30.0, 3600.0)
+
+    def restore(self, parts: Mapping[str, Persistent]) -> int:
+        return self._store.restore(parts)
+
+    def save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
+        """Waits for no push, and raises only what the store raises."""
+        self._store.save(iteration, parts)
+        self.poll()
+        hub, number, last = self._config.hub, self._known_round.number, self.state.round
+        # a run that was taken back to an earlier round pushes again
+        early = last is not None and last <= number < last + hub.every
+        if self.child is not None or early or self.pause.left:
+            return
+        part = "adapter" if self._config.model.train == "lora" else "model"
+        policy, staging = self._run / CHECKPOINTS / f"{iteration:08d}" / "solver" / part, self._run / STAGING
+        message = f"round {number}, iteration {iteration}"
+        order = [hub.repository, str(staging), message, str(hub.seconds), *["private"] * hub.private]
+        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        command, pipe = [sys.executable, "-m", hub_push.__name__, *order], subprocess.PIPE
+        self._next = HubState(hub.repository, number, iteration)
+        try:
+            stage(policy, staging, model_card(self._config, self._history.read(), iteration))
+            self.child = Child(command, env=os.environ | quiet | {TOKEN: self._token}, stdout=pipe, stderr=pipe)
+        except (OSError, ValueError) as error:
+            self._record(f"{message} cannot be made ready: {error}")
+
+    def poll(self, seconds: float = 0.0) -> None:
+        """Record how the push under way ended, if it does so within `seconds`."""
+        if self.child is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.child.wait(seconds)
+            with self.child as child:
+                address, errors = child.communicate()
+            self.child = None
+            problem = how_it_ended(code, io.BytesIO(errors)).replace(self._token, "***") if code else ""
+            if code == -signal.SIGALRM:
+                problem = f"not done after {self._config.hub.seconds:g} seconds"
+            self._record(problem, address.decode(errors="replace").strip())
+
+    def close(self) -> None:
+        """A push under way gets LEAVE_SECONDS and is cut off."""
+        self.poll(LEAVE_SECONDS)
+        if self.child is not None:
+            with self.child as child:
+                child.kill()
+        shutil.rmtree(self._run / STAGING, ignore_errors=True)
+
+    def _record(self, problem: str, commit: str = "") -> None:
+        """Log what has changed, and write the state."""
+        old, name = self.state.problem, self.state.repository
+        if problem:
+            self.pause.failed()
+            self.state = replace(self.state, problem=problem[:1000], failures=self.pause.failures)
+            if self.state.problem != old:
+                logger.warning("%s: %s; trying again, training goes on", name, problem)
+        else:
+            self.pause.succeeded()
+            self.state = replace(self._next, at=time.time(), commit=commit[:1000])
+            logger.info("%s: pushed%s, round %s: %s", name, " again" if old else "", self.state.round, commit)
+        with contextlib.suppress(OSError):  # a full disk is in the log
+            write_atomic(self._run / STATE, msgspec.json.encode(self.state))
 
 
 def token_of(settings: HubConfig) -> str:
     """From the file or the variable that the config names. Raises ConfigError."""
-    if settings.token_file:
-        try:
-            token = read_private(Path(settings.token_file), MAX_TOKEN).decode("ascii").strip()
-        except (WalletError, UnicodeDecodeError) as error:
-            raise ConfigError(f"hub.token_file: {error}") from error
+    if file := settings.token_file:
+        where = f"hub.token_file={file}"
+        token = read_private(Path(file), MAX_TOKEN, ConfigError).decode(errors="replace").strip()
     else:
-        token = os.environ.get(settings.token_variable, "").strip()
-    if not token or not token.isprintable() or " " in token:
-        file = settings.token_file
-        where = f"hub.token_file={file}" if file else f"the variable {settings.token_variable}"
+        where, token = f"the variable {settings.token_variable}", os.environ.get(settings.token_variable, "").strip()
+    if not re.fullmatch("[!-~]+", token):
         raise ConfigError(f"hub.repository={settings.repository} needs a token that may write, and {where} has none")
     return token
 
 
 def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
     """Markdown with the hub's front matter: the run's own figures, each with how it was measured, and nothing else."""
-    from huggingface_hub import ModelCard, ModelCardData
+    from huggingface_hub import ModelCardData
 
-    adapter, base, solver = config.model.train == "lora", config.model.solver, config.solver
+    adapter, base = config.model.train == "lora", config.model.solver
     data = ModelCardData(
         base_model=base if _is_hub_id(base) else None,
         library_name="peft" if adapter else "transformers",
         pipeline_tag="text-generation",
         tags=["codezero", "grpo"],
     )
-    settings = {
-        "group size": solver.group_size,
-        "problems an iteration": solver.problems_per_iteration,
-        "learning rate": solver.learning_rate,
-        "loss": solver.loss,
-        "reward": config.reward.mode,
-        "problems": ", ".join(Path(source).name for source in config.data.sources),
-        "seed": config.seed,
-    }
-    card = ModelCard.from_template(
-        data,
-        template_str=_CARD,
-        name=config.hub.repository.rpartition("/")[2],
-        what="A LoRA adapter for" if adapter else "All weights, learned from",
-        base=_model_name(base),
-        judge=_model_name(config.evaluator.model),
-        iteration=iteration,
-        figures=figures(fold, iteration, "executed" if config.reward.mode == "rlvr" else "judged"),
-        settings=[(name, _cell(str(value))) for name, value in settings.items()],
-    )
-    return str(card)
+    measured = list(figures(fold, iteration, "executed" if config.reward.mode == "rlvr" else "judged"))
+    rows = [("figure", "how", "iteration", "value", "95 % interval"), ["---"] * 5, *measured]
+    table = "\n".join(f"| {' | '.join(_cell(str(value)) for value in row)} |" for row in rows)
+    learned = "A LoRA adapter for" if adapter else "All weights, learned from"
+    return f"""---
+{data.to_yaml()}
+---
+
+# {config.hub.repository.rpartition("/")[2]}
+
+{learned} `{_model_name(base)}`, after {iteration} iterations of GRPO in a codezero swarm.
+Rewards came from the frozen judge `{_model_name(config.evaluator.model)}`.
+
+{table if measured else "Nothing has been measured yet."}
+
+*executed*: attempts were run against their tests in a sandbox. *judged*: what a model believes of them.
+"""
 
 
-def figures(fold: Fold, iteration: int, rewarded: str) -> list[tuple[str, ...]]:
+def figures(fold: Fold, iteration: int, rewarded: str) -> Iterator[tuple[object, ...]]:
     """(figure, how it was measured, iteration, value, interval) of the first and the newest exam up to `iteration`, and
     of the newest reward."""
-
-    def row(name: str, label: str, at: int, value: float, low: float | None = None, high: float | None = None) -> None:
-        interval = "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-        rows.append((name, _cell(label), str(at), f"{value:.3f}", interval))
-
-    rows: list[tuple[str, ...]] = []
-    exams = {exam.iteration: exam for exam in reversed(fold.exams.items) if exam.iteration <= iteration}
-    for exam in [exams[at] for at in sorted({min(exams), max(exams)})] if exams else []:
-        row(f"average@{exam.samples}", exam.source, exam.iteration, exam.average, exam.low, exam.high)
-        if exam.passed is not None:
-            row(f"pass@{exam.samples}", exam.source, exam.iteration, exam.passed, exam.pass_low, exam.pass_high)
+    exams = [exam for exam in fold.exams.items if exam.iteration <= iteration]
+    for exam in [*exams[:1], *exams[1:][-1:]]:
+        average = ("average", exam.average, exam.low, exam.high)
+        for name, value, low, high in (average, ("pass", exam.passed, exam.pass_low, exam.pass_high)):
+            interval = "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+            if value is not None:
+                yield f"{name}@{exam.samples}", exam.source, exam.iteration, f"{value:.3f}", interval
     for metrics in reversed(fold.recent):
-        at, reward = number(metrics, "iteration"), number(metrics, "reward/mean")
-        if reward is not None and 0 < (at or 0) <= iteration:
-            row("mean reward", rewarded, int(at or 0), reward)
-            break
-    return rows
+        at, reward = number(metrics, "iteration") or 0, number(metrics, "reward/mean")
+        if reward is not None and 0 < at <= iteration:
+            yield "mean reward", rewarded, int(at), f"{reward:.3f}", ""
+            return
 
 
 def _is_hub_id(name: str) -> bool:

@@ -4,13 +4,12 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig, SolverConfig
 from codezero.errors import ConfigError
 from codezero.nano import NANO
-from codezero.wiring.evaluator import Say
 from codezero.wiring.hardware import VISIBLE, find_cards, recomputes
 
 if TYPE_CHECKING:
@@ -21,21 +20,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Say = Callable[[str], None]
+"""Tells a person what takes its time."""
 START = "start"
 """The first command of rank 0 to the workers."""
 
 
 def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
-    """`nano`, a directory or a hub id. Raises ModelError."""
+    """`nano`, a directory or a hub id; the solver's takes its CPU threads. Raises ModelError."""
     say(f"loading the {role}, {name}")
-    from codezero.models.load import load_model
+    from codezero.models.load import TINY_PARAMETERS, load_model, use_threads
     from codezero.nano import weights_directory
 
-    path = str(weights_directory(role)) if name == NANO else name
-    loaded = load_model(
-        path, device=config.model.device, precision=config.model.precision, role=role, for_training=for_training
-    )
+    model, path = config.model, str(weights_directory(role)) if name == NANO else name
+    loaded = load_model(path, device=model.device, precision=model.precision, role=role, for_training=for_training)
     logger.info("%s: %s on %s", role, name, loaded.device)
+    if role == "solver":  # several ranks on a CPU would otherwise take all its cores each
+        shared = model.gpus > 1 and loaded.device.type == "cpu" and loaded.model.num_parameters() >= TINY_PARAMETERS
+        use_threads(loaded.model, model.threads or (threads_of(model.gpus) if shared else 0))
     return loaded
 
 
@@ -44,16 +46,16 @@ def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solve
 
     Raises ModelError and ConfigError.
     """
-    if config.model.backend == "vllm":
+    model = config.model
+    if model.backend == "vllm":
         from codezero.models.vllm_engine import require_vllm
 
         require_vllm()
-    policy = load(config, name or config.model.solver, role, say, for_training=True)
-    if config.model.train == "full":
+    policy = load(config, name or model.solver, role, say, for_training=True)
+    if model.train == "full":
         return policy
     from codezero.models.lora import add_adapter
 
-    model = config.model
     policy = add_adapter(
         policy, rank=model.lora_rank, alpha=model.lora_alpha, targets=model.lora_targets, seed=config.seed
     )
@@ -105,14 +107,6 @@ def threads_of(size: int) -> int:
     return max(1, (os.cpu_count() or 1) // size)
 
 
-def use_share_of_threads(config: NodeConfig, policy: "LoadedModel") -> None:
-    """As many CPU threads as configured; several ranks on a CPU would otherwise take all its cores each."""
-    from codezero.models.load import TINY_PARAMETERS, use_threads
-
-    shared = config.model.gpus > 1 and policy.device.type == "cpu" and policy.model.num_parameters() >= TINY_PARAMETERS
-    use_threads(policy.model, config.model.threads or (threads_of(config.model.gpus) if shared else 0))
-
-
 def build_learner(
     config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None, *, group: "RankGroup | None" = None
 ) -> "TrlLearner":
@@ -150,8 +144,3 @@ def build_sampler(
     from codezero.models.generation import OwnLoop
 
     return Sampler(policy, ParallelDecoder(OwnLoop(policy), group))
-
-
-def load_judge(config: NodeConfig, say: Say) -> "LoadedModel":
-    """The judge that runs in this process. Raises ModelError."""
-    return load(config, config.evaluator.model, "judge", say)

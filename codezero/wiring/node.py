@@ -1,4 +1,4 @@
-"""Config -> Node: the only file that names concrete classes.
+"""Config -> Node: here the concrete classes are put together.
 
 Heavy libraries load inside the functions, in the order that wastes least time: the network process first, because it
 starts in parallel and must exist before CUDA does.
@@ -7,24 +7,27 @@ starts in parallel and must exist before CUDA does.
 import contextlib
 import dataclasses
 import importlib
-import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.late import LateChain
-from codezero.config import NodeConfig
+from codezero.config import MonitorConfig, NodeConfig
 from codezero.config_learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted
+from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.secrets import Secrets, known_secrets
+from codezero.monitor.sink_wandb import WandbSink
+from codezero.monitor.sinks import BackgroundSink, TensorBoardSink, need
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
 from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Swarm
+from codezero.protocols import Checkpoints, Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
@@ -37,27 +40,15 @@ from codezero.types import Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, open_wallet, with_login
 from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.hardware import fit
-from codezero.wiring.hub import pushed
-from codezero.wiring.models import (
-    build_learner,
-    build_sampler,
-    join_ranks,
-    load_judge,
-    load_policy,
-    start_workers,
-    use_share_of_threads,
-)
-from codezero.wiring.monitor import build_monitor, start_logging
+from codezero.wiring.hub import PushedCheckpoints
+from codezero.wiring.models import build_learner, build_sampler, join_ranks, load_policy, start_workers
 from codezero.wiring.proposer import build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
-    from codezero.models.distributed import Workers
+    from codezero.models.distributed import RankGroup, Workers
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
-    from codezero.solver.learner import TrlLearner
     from codezero.solver.solver import GrpoSolver
-
-logger = logging.getLogger(__name__)
 
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain."""
@@ -67,7 +58,8 @@ NOT_BEGUN = "stopped while starting, with nothing to save"
 def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = ()) -> bool:
     """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
     end_with_parent()
-    start_logging(config)
+    check_sinks(config.monitor)
+    setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
     monitor: RunMonitor | None = None
 
     def answer(which: signal.Signals, _before: int) -> None:
@@ -75,8 +67,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
     with Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
-        config, proposes = with_login(config), config.role == "proposer"
-        workers = None
+        config, proposes, workers = with_login(config), config.role == "proposer", None
         if not proposes:
             config, overrides, workers = start_workers(config, overrides, stack)
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
@@ -88,9 +79,12 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
         if proposes:
-            node = build_proposer_node(config, folder, swarm, monitor, chain, known_round, stack)
+            node = build_proposer_node(config, folder, swarm, monitor, chain, stack)
         else:
             node = build_node(config, folder, swarm, monitor, chain, known_round, stack, workers)
+        node.known_round, run = known_round, config.run
+        node.max_iterations, node.max_seconds = run.max_iterations, 60 * run.max_minutes
+        node.checkpoint_seconds, node.max_failures = run.checkpoint_seconds, run.max_failures
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         folder.record_start()
@@ -122,10 +116,10 @@ def start_chain(
         late = LateChain(build, known_round)
         stack.callback(late.close)
         return lambda: ChainParts(late, late)
-    with_thread = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-    parts_later = with_thread.submit(build)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
+    parts_later = pool.submit(build)
     stack.callback(wait, [parts_later])
-    with_thread.shutdown(wait=False)
+    pool.shutdown(wait=False)
     return parts_later.result
 
 
@@ -146,55 +140,52 @@ def build_node(
 
     group = None if workers is None else join_ranks(config, workers)
     policy = load_policy(config, monitor.busy)
-    use_share_of_threads(config, policy)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
     sampler = build_sampler(config, policy, monitor.busy, stack, group=group)
-    evaluator = build_evaluator(config, stack, monitor.busy, lambda: load_judge(config, monitor.busy))
-    learner = build_learner(config, policy, group=group)
+    evaluator = build_evaluator(config, stack, monitor.busy)
+    solver = build_solver(config, policy, sampler, swarm.peer_id, group)
     fits = holding(config, policy)
-    proposing = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
+    proposer, learning = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
     problems = build_stream(config, swarm.peer_id, fits, monitor)
     monitor.busy("waiting for the chain")
-    parts = chain()
-    store = CheckpointStore(
+    coordinator, outbox = chain()
+    checkpoints: Checkpoints = CheckpointStore(
         folder.checkpoints,
         keep=config.run.keep_checkpoints,
         resume=config.run.resume,
-        fingerprint=policy_fingerprint(policy, proposing.policy),
+        fingerprint=policy_fingerprint(policy, learning),
         also={"random": GlobalGenerators()},
     )
+    if config.hub.repository:
+        checkpoints = PushedCheckpoints(checkpoints, config, folder.path, known_round)
+        stack.callback(checkpoints.close)
     return Node(
         problems=problems,
-        solver=build_solver(config, policy, sampler, learner, swarm.peer_id),
+        solver=solver,
         evaluator=evaluator,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
-        proposer=vetted(config, proposing.proposer, sampler, evaluator, swarm.peer_id, stack),
-        coordinator=parts.coordinator,
-        outbox=parts.outbox,
+        proposer=vetted(config, proposer, sampler, evaluator, swarm.peer_id, stack),
+        coordinator=coordinator,
+        outbox=outbox,
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
-        checkpoints=pushed(config, store, folder.path, folder.checkpoints, known_round, stack),
+        checkpoints=checkpoints,
         proposals_per_iteration=config.proposer.problems_per_iteration,
         propose_every=config.proposer.every,
-        max_iterations=config.run.max_iterations,
-        max_seconds=60 * config.run.max_minutes,
-        checkpoint_seconds=config.run.checkpoint_seconds,
-        max_failures=config.run.max_failures,
-        known_round=known_round,
     )
 
 
 def build_solver(
-    config: NodeConfig, policy: "LoadedModel", sampler: "Sampler", learner: "TrlLearner", peer_id: str
+    config: NodeConfig, policy: "LoadedModel", sampler: "Sampler", peer_id: str, group: "RankGroup | None" = None
 ) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
     return GrpoSolver(
         config.solver,
         sampler=sampler,
-        learner=learner,
+        learner=build_learner(config, policy, group=group),
         tokenizer=policy.tokenizer,
         peer_id=peer_id,
         seed=config.seed,
@@ -207,15 +198,12 @@ def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bo
     from codezero.models.chat import encode_prompts
     from codezero.solver.solver import solver_prompt
 
-    def fits(problem: Problem) -> bool:
-        most = config.solver.max_prompt_tokens
-        return len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
-
-    return fits
+    most = config.solver.max_prompt_tokens
+    return lambda problem: len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
 
 
 def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], monitor: RunMonitor) -> MixedStream:
-    """The problems' sources, having said what they are and what stands in for them. Raises ProblemError."""
+    """The problems' sources; prints what they are and what stands in for them. Raises ProblemError."""
     weights = source_weights(config.data.sources)
     stream = MixedStream(
         seed=config.seed,
@@ -249,14 +237,14 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack
         lock.take()
         stack.callback(lock.release)
         return LocalSwarm(identity.peer_id)
-    settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config))
+    port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
+    settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config), port=port)
     if settings.members == REGISTRY:
         from codezero.chain.rounds import write_members
 
+        settings.members = str(members_file(folder))
         write_members(members_file(folder), [identity.peer_id])
-        settings = dataclasses.replace(settings, members=str(members_file(folder)))
-    port = settings.port or remembered_port(folder.path / ADDRESSES, settings.host)
-    swarm = HivemindSwarm(dataclasses.replace(settings, port=port), identity, state=folder.path / FOLDER)
+    swarm = HivemindSwarm(settings, identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
 
@@ -265,3 +253,44 @@ def pulled_groups(config: NodeConfig) -> int:
     """Peers' groups that are asked for; none where nobody would learn from them."""
     wanted = config.role == "node" and config.external.policy != "off" and config.external.groups > 0
     return config.swarm.pull_groups if wanted else 0
+
+
+def secrets_of(config: NodeConfig) -> Secrets:
+    """Everything that the settings know to be secret, and what the environment's names call so."""
+    chain, hub = config.chain, config.hub
+    passphrase = f"{chain.wallet}.passphrase"
+    return known_secrets(
+        variables=[chain.passphrase_variable, chain.alchemy_key_variable, hub.token_variable],
+        files=[chain.passphrase_file, chain.signer_token, chain.alchemy_key_file, hub.token_file, passphrase],
+        addresses=[*chain.rpc_urls, chain.alchemy_url],
+    )
+
+
+def check_sinks(config: MonitorConfig) -> None:
+    """Raise ConfigError for a sink that is on and whose library is missing."""
+    if config.wandb:
+        need("wandb", "wandb", f"monitor.wandb={config.wandb}")
+    if config.tensorboard:
+        need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
+
+
+def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
+    facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
+    path, project, logs = folder.path, config.monitor.wandb, Path(config.run.logs)
+
+    def sinks() -> Iterator[BackgroundSink]:
+        """Those that are on; their libraries load in their own threads."""
+        if project:
+            about = {"peer": swarm.peer_id, **facts}
+            yield BackgroundSink("Weights & Biases", lambda _: WandbSink(project, about, path, logs))
+        if config.monitor.tensorboard:
+            yield BackgroundSink("TensorBoard", lambda iteration: TensorBoardSink(path, iteration))
+
+    return RunMonitor(
+        folder=path,
+        view=config.monitor.view,
+        identity=swarm.peer_id,
+        swarm_kind=config.swarm.kind,
+        facts=facts,
+        sinks=list(sinks()),
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from codezero.chain.devchain_process import ChainEndpoint, Lock
 from codezero.chain.gateway import ContractGateway
 from codezero.chain.wallet import EphemeralAccount, KeystoreWallet
-from codezero.config import NodeConfig
+from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import HttpRefusal, WalletError
 from codezero.inspection.run_files import RunFiles
 from codezero.login.guard import Access
@@ -30,7 +30,6 @@ from codezero.wiring.leaderboard import board_page, read_board
 if TYPE_CHECKING:
     from aiohttp import web
 
-
 SERVING = "page.lock"
 LOOK_SECONDS = 1.0
 """Between two looks whether the process that serves the page has ended."""
@@ -44,27 +43,18 @@ def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady],
     end_with_parent()
     harden()
     usual_recursion_limit()
-    url = f"http://localhost:{config.login.port}"
-    directory = Path(config.login.directory)
+    url, directory, stop = f"http://localhost:{config.login.port}", Path(config.login.directory), Stop()
     Folder(directory)
     with contextlib.ExitStack() as stack:
         lock = Lock(directory / SERVING)
         stack.callback(lock.close)
         if not lock.take():
             tell(PageReady(url=url, standby=True))
-            if not _taken_over(lock):
-                return
-        asyncio.run(_serve(config, run, stack, lambda code: tell(PageReady(url=url, code=code))))
-
-
-def _taken_over(lock: Lock) -> bool:
-    """False: asked to stop before the other process ended."""
-    stop = Stop()
-    with stop.on_signals():
-        while not stop.wait(LOOK_SECONDS):
-            if lock.take():
-                return True
-    return False
+            with stop.on_signals():
+                while not stop.wait(LOOK_SECONDS) and not lock.take():
+                    pass
+        if not stop:
+            asyncio.run(_serve(config, run, stack, lambda code: tell(PageReady(url=url, code=code))))
 
 
 async def _serve(
@@ -75,7 +65,7 @@ async def _serve(
         Path(config.login.directory),
         announce=announce,
         accounts=EphemeralAccount(Path(config.chain.wallet)),
-        chain_id=lambda: _chain_id(config),
+        chain_id=lambda: _chain_id(config.chain),
         days=config.login.days,
     )
     if config.chain.kind == "embedded" and login.vault.owner() is None and is_ephemeral(config.chain):
@@ -93,20 +83,18 @@ async def _serve(
 def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contextlib.ExitStack) -> "web.Application":
     """The whole server; what holds a connection is closed by `stack`."""
     base = Path(config.run.directory)
-    reader = RunReader(
-        run or base,
-        lambda folder: RunFiles(folder).view,
-        lambda: board_page(read_board(config.chain, base, lambda _: None)),
+    data = DataApi(
+        RunReader(
+            run or base,
+            lambda folder: RunFiles(folder).view,
+            lambda: board_page(read_board(config.chain, base, lambda _: None)),
+        )
     )
-    data = DataApi(reader)
     legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
-    gateway = ContractGateway(lambda: connect(config.chain, stack, NodeWallet(config, login)))
-    programs = NodeApi(gateway, lambda: _signer(config, login), legacy)
-    app = build_app(
-        login,
-        {Access.READABLE: data.data, Access.PROBE: data.probes},
-        programs.routes(),
-    )
+    gateway = ContractGateway(lambda: connect(config.chain, stack, NodeWallet(config.chain, login)))
+    account = EphemeralAccount(Path(config.chain.wallet))
+    programs = NodeApi(gateway, lambda: login.signer() if login.vault.owner() else account.address, legacy)
+    app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes}, programs.routes())
     data.end_with(app)
     return app
 
@@ -114,32 +102,27 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
 class NodeWallet:
     """Signs for the account that the login keeps, or while nobody owns the node for its ephemeral one."""
 
-    def __init__(self, config: NodeConfig, login: Login) -> None:
-        self._config, self._login = config, login
+    def __init__(self, chain: ChainConfig, login: Login) -> None:
+        self._chain, self._vault = chain, login.vault
 
     @property
     def address(self) -> str:
-        owner = self._login.vault.owner()
-        return open_wallet(self._config.chain).address if owner is None else owner.account
+        owner = self._vault.owner()
+        return open_wallet(self._chain).address if owner is None else owner.account
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
         """Raises WalletError."""
-        if self._login.vault.owner() is None:
-            return open_wallet(self._config.chain).sign_transaction(fields)
         try:
-            return KeystoreWallet.of_key(self._login.vault.key()).sign_transaction(fields)
+            owned = self._vault.owner() is not None
+            wallet = KeystoreWallet.of_key(self._vault.key()) if owned else open_wallet(self._chain)
         except HttpRefusal as refusal:
             raise WalletError(refusal.text) from refusal
+        return wallet.sign_transaction(fields)
 
 
-def _signer(config: NodeConfig, login: Login) -> str | None:
-    """Whose signature programs get now."""
-    return login.signer() if login.vault.owner() else EphemeralAccount(Path(config.chain.wallet)).address
-
-
-def _chain_id(config: NodeConfig) -> int | None:
+def _chain_id(chain: ChainConfig) -> int | None:
     """As far as it is known without asking."""
-    if config.chain.chain_id or config.chain.kind != "embedded":
-        return config.chain.chain_id or None
-    endpoint = ChainEndpoint.of(Path(config.chain.directory))
+    if chain.chain_id or chain.kind != "embedded":
+        return chain.chain_id or None
+    endpoint = ChainEndpoint.of(Path(chain.directory))
     return None if endpoint is None else endpoint.chain_id

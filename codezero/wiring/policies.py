@@ -12,7 +12,7 @@ from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
 from codezero.nano import NANO, weights_directory
 from codezero.runs import CHECKPOINTS
-from codezero.wiring.evaluator import Say
+from codezero.wiring.models import Say, load
 
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
@@ -31,12 +31,10 @@ class AdapterSettings(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One that is there."""
+    """The name is for people; `load` takes `source`, the whole model or the base of the adapter."""
 
     name: str
-    """For people."""
     source: str
-    """What `load` takes: the whole model, or the base of the adapter."""
     digest: str
     """64 hex digits, the same for the same weights and tokenizer."""
     adapter: Path | None = None
@@ -64,8 +62,6 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
 
 def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
     """Ready to sample. Raises ModelError and CheckpointError."""
-    from codezero.wiring.models import load
-
     loaded = load(config, policy.source, "solver", say)
     if policy.adapter is None:
         return loaded
@@ -75,19 +71,14 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
     try:
         settings = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
         targets = settings.target_modules
-        adapted = add_adapter(
-            loaded,
-            rank=settings.r,
-            alpha=settings.lora_alpha,
-            targets=[targets] if isinstance(targets, str) else targets,
-        )
+        targets = [targets] if isinstance(targets, str) else targets
+        adapted = add_adapter(loaded, rank=settings.r, alpha=settings.lora_alpha, targets=targets)
         assert adapted.base is not None  # it has just been put there
         check_base(adapted.base, policy.adapter)
         load_adapter(adapted.model, policy.adapter)
     except (*UNREADABLE, msgspec.MsgspecError) as error:
         raise CheckpointError(f"the adapter in {policy.adapter} cannot be used: {error}") from error
-    adapted.model.requires_grad_(False)
-    adapted.model.train(False)
+    adapted.model.requires_grad_(False).train(False)
     return adapted
 
 
@@ -112,17 +103,13 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
     from codezero.solver.policy_files import ADAPTER, BASE, MODEL
 
     name = f"{run.name if run else folder.parent.name}/{folder.name}"
-    held = folder / SOLVER
-    model, adapter = held / MODEL, held / ADAPTER
-    if model.is_dir():
-        try:
-            return Policy(name, str(model), weights_digest(str(model)), run=run)
-        except (ModelError, OSError) as error:
-            raise CheckpointError(f"the policy in {model} cannot be read: {error}") from error
+    model, adapter = folder / SOLVER / MODEL, folder / SOLVER / ADAPTER
     try:
+        if model.is_dir():
+            return Policy(name, str(model), weights_digest(str(model)), run=run)
         base = msgspec.json.decode((adapter / BASE).read_bytes(), type=Base)
         settings = hashlib.sha256((adapter / "adapter_config.json").read_bytes()).hexdigest()
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{held} holds neither a model nor an adapter: {error}") from error
-    together = f"{base.digest} {weights_digest(str(adapter))} {settings}"
+        together = f"{base.digest} {weights_digest(str(adapter))} {settings}"
+    except (ModelError, OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"the policy in {folder / SOLVER} cannot be read: {error}") from error
     return Policy(name, base.name, hashlib.sha256(together.encode()).hexdigest(), adapter, run)

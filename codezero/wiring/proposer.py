@@ -4,19 +4,18 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from codezero.config import NodeConfig, SolverConfig, proposal_places
+from codezero.config import NodeConfig, proposal_places
 from codezero.errors import ModelError
 from codezero.node import ProposerNode
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, GroupSampler, Monitor, Proposer, Swarm
 from codezero.runs import RunFolder
-from codezero.system.state import KnownRound
 from codezero.types import Problem
 from codezero.wiring.chain import ChainParts
-from codezero.wiring.evaluator import Say
-from codezero.wiring.models import build_learner, load, load_policy
+from codezero.wiring.evaluator import build_sandbox
+from codezero.wiring.models import Say, build_learner, load, load_policy
 
 if TYPE_CHECKING:
     from codezero.models.grammar import Structure
@@ -26,38 +25,54 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ProposerParts(NamedTuple):
-    """The proposer, and its policy where that learns."""
-
-    proposer: Proposer
-    policy: "LoadedModel | None" = None
-
-
 def build_proposer(
     config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say, stack: contextlib.ExitStack
-) -> ProposerParts:
-    """`fits`: can the solver's context hold the problem? Raises ModelError and ConfigError."""
+) -> "tuple[Proposer, LoadedModel | None]":
+    """The proposer, and its policy where that learns.
+
+    `fits`: can the solver's context hold the problem? Raises ModelError and ConfigError.
+    """
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
-    settings = config.proposer
+    settings, structured = config.proposer, config.proposer.structured == "auto"
     if settings.model == "off":
-        return ProposerParts(NoProposer())
+        return NoProposer(), None
     if settings.train:
         return build_trained(config, peer_id, fits, say)
-    return ProposerParts(
-        ModelProposer(
-            _sampler(config, say, stack),
-            peer_id=peer_id,
-            max_new_tokens=settings.max_new_tokens,
-            temperature=settings.temperature,
-            attempts=settings.attempts,
-            seed=config.seed,
-            taken=settings.taken,
+    sampler: GroupSampler
+    if settings.kind == "openai":
+        from codezero.proposer.openai_sampler import OpenAISampler
+
+        sampler = stack.enter_context(
+            OpenAISampler(
+                settings.url,
+                settings.model,
+                seconds=settings.seconds,
+                requests=settings.requests,
+                structured=structured,
+            )
         )
+    else:
+        from codezero.models.generation import OwnLoop, Sampler
+
+        loaded = load(config, settings.model, "proposer", say)
+        sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if structured else None))
+    proposer = ModelProposer(
+        sampler,
+        peer_id=peer_id,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        attempts=settings.attempts,
+        seed=config.seed,
+        taken=settings.taken,
     )
+    return proposer, None
 
 
-def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say) -> ProposerParts:
+def build_trained(
+    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say
+) -> "tuple[Proposer, LoadedModel]":
+    """It learns as the solver does, but for what it has of its own, and takes one step for an update."""
     from codezero.models.generation import Sampler
     from codezero.problems.filters import Screen
     from codezero.proposer.training import TrainedProposer, groups_per_round
@@ -66,13 +81,15 @@ def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bo
 
     settings = config.proposer
     policy = load_policy(config, say, settings.model, "proposer")
-    most = groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS)
+    own = ("group_size", "max_new_tokens", "temperature", "learning_rate", "kl_beta")
+    changes = {name: getattr(settings, name) for name in own}
+    training = dataclasses.replace(config.solver, settle_steps=0, minibatches=1, **changes)
     proposer = TrainedProposer(
         Sampler(policy),
-        learner=RewardedLearner(build_learner(config, policy, _training(config))),
+        learner=RewardedLearner(build_learner(config, policy, training)),
         screen=Screen(fits),
         group_size=settings.group_size,
-        most_groups=most,
+        most_groups=groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS),
         wait=settings.wait,
         peer_id=peer_id,
         max_new_tokens=settings.max_new_tokens,
@@ -80,42 +97,7 @@ def build_trained(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bo
         seed=config.seed,
         taken=settings.taken,
     )
-    return ProposerParts(proposer, policy)
-
-
-def _training(config: NodeConfig) -> SolverConfig:
-    """The learner's settings: the solver's, but for what the proposer has of its own, and one step for an update."""
-    settings = config.proposer
-    return dataclasses.replace(
-        config.solver,
-        group_size=settings.group_size,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        learning_rate=settings.learning_rate,
-        kl_beta=settings.kl_beta,
-        settle_steps=0,
-        minibatches=1,
-    )
-
-
-def _sampler(config: NodeConfig, say: Say, stack: contextlib.ExitStack) -> GroupSampler:
-    settings = config.proposer
-    if settings.kind == "openai":
-        from codezero.proposer.openai_sampler import OpenAISampler
-
-        return stack.enter_context(
-            OpenAISampler(
-                settings.url,
-                settings.model,
-                seconds=settings.seconds,
-                requests=settings.requests,
-                structured=settings.structured == "auto",
-            )
-        )
-    from codezero.models.generation import OwnLoop, Sampler
-
-    loaded = load(config, settings.model, "proposer", say)
-    return Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if settings.structured == "auto" else None))
+    return proposer, policy
 
 
 def structure_for(loaded: "LoadedModel") -> "Structure | None":
@@ -136,38 +118,23 @@ def build_proposer_node(
     swarm: Swarm,
     monitor: Monitor,
     chain: Callable[[], ChainParts],
-    known_round: KnownRound,
     stack: contextlib.ExitStack,
 ) -> ProposerNode:
     """`role=proposer`. Points it earns come from others' votes; it submits none itself."""
     from codezero.solver.checkpoint import CheckpointStore
 
-    proposer = build_proposer(config, swarm.peer_id, lambda _: True, monitor.busy, stack).proposer
+    proposer, _ = build_proposer(config, swarm.peer_id, lambda _: True, monitor.busy, stack)
     monitor.busy("waiting for the chain")
-    parts = chain()
     return ProposerNode(
         swarm=swarm,
         difficulty=BandTS(seed=config.seed, told_only=True),
         proposer=proposer,
-        coordinator=parts.coordinator,
+        coordinator=chain().coordinator,
         monitor=monitor,
         checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
         proposals_per_iteration=config.proposer.problems_per_iteration,
         rest_seconds=config.proposer.rest_seconds,
-        max_iterations=config.run.max_iterations,
-        max_seconds=60 * config.run.max_minutes,
-        checkpoint_seconds=config.run.checkpoint_seconds,
-        max_failures=config.run.max_failures,
-        known_round=known_round,
     )
-
-
-def _known_program(problem: Problem) -> str | None:
-    """The program that a question of our own family describes."""
-    from codezero.problems.synthetic.programs import parse_question, render
-
-    parsed = parse_question(problem.question)
-    return None if parsed is None else render(parsed[1], parsed[0])
 
 
 def vetted(
@@ -180,6 +147,7 @@ def vetted(
 ) -> Proposer:
     """`proposer` as far as its problems stand up to the solver's attempts; where anything is executed, wrong expected
     values are counted. Raises SandboxError."""
+    from codezero.problems.synthetic.programs import parse_question, render
     from codezero.proposer.vetting import CountedProposer, ExecutedVetting, JudgedVetting, VettedProposer
     from codezero.solver.solver import solver_prompt
 
@@ -187,10 +155,14 @@ def vetted(
     tests_shown = not {"per_test", "output_match"}.isdisjoint(config.evaluator.questions)
     sandbox: Sandbox | None = None
     if config.proposer.model != "off" and (executed or config.audit.share):
-        from codezero.sandbox.bubblewrap import open_sandbox
+        sandbox = build_sandbox(config, stack)
 
-        sandbox = stack.enter_context(open_sandbox(config.audit.sandbox))
-        proposer = CountedProposer(proposer, sandbox, _known_program, peer_id=peer_id)
+        def known_program(problem: Problem) -> str | None:
+            """That a question of the embedded family describes."""
+            parsed = parse_question(problem.question)
+            return None if parsed is None else render(parsed[1], parsed[0])
+
+        proposer = CountedProposer(proposer, sandbox, known_program, peer_id=peer_id)
     if not config.proposer.vetting or not (executed or tests_shown):
         return proposer
     vetting = ExecutedVetting(sandbox) if executed and sandbox is not None else JudgedVetting(evaluator)

@@ -5,9 +5,10 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
+from msgspec.msgpack import decode
 
 POLL_SECONDS = 0.5
 
@@ -32,11 +33,11 @@ def serve(rank: int, size: int, folder: Path, backend: str) -> None:
     from codezero.solver.batch import Batch
     from codezero.solver.learner import LEARN, LOAD
     from codezero.wiring.hardware import fit
-    from codezero.wiring.models import build_learner, load_policy, use_share_of_threads
+    from codezero.wiring.models import build_learner, load_policy
 
     group = RankGroup(rank, size, folder, backend)
     group.forward_warnings()
-    config = msgspec.msgpack.decode(group.receive()[1], type=NodeConfig)
+    config = decode(group.receive()[1], type=NodeConfig)
     config = dataclasses.replace(  # judge and proposer are on rank 0 alone
         config,
         evaluator=dataclasses.replace(config.evaluator, model="off"),
@@ -45,23 +46,21 @@ def serve(rank: int, size: int, folder: Path, backend: str) -> None:
     if os.environ.get("CUDA_VISIBLE_DEVICES"):  # rank 0 has estimated what all ranks need of one memory
         fit(config, [], Path())
     policy = load_policy(config, lambda _: None)
-    use_share_of_threads(config, policy)
     decoder = ParallelDecoder(OwnLoop(policy), group)
     learner = build_learner(config, policy, group=group)
 
-    def learn(body: msgspec.Raw) -> int:
-        learner.update(msgspec.msgpack.decode(body, type=Batch))
+    def learn(update: Callable[[], object]) -> int:
+        update()
         return learner.fingerprint()
-
-    def load(body: msgspec.Raw) -> int:
-        learner.load(Path(msgspec.msgpack.decode(body, type=str)))
-        return learner.fingerprint()
-
-    def sample(body: msgspec.Raw) -> object:
-        return decoder.draw_part(msgspec.msgpack.decode(body, type=SampleRequest))
 
     group.reply(learner.fingerprint())
-    group.serve({LEARN: learn, LOAD: load, SAMPLE: sample})
+    group.serve(
+        {
+            LEARN: lambda body: learn(lambda: learner.update(decode(body, type=Batch))),
+            LOAD: lambda body: learn(lambda: learner.load(Path(decode(body, type=str)))),
+            SAMPLE: lambda body: decoder.draw_part(decode(body, type=SampleRequest)),
+        }
+    )
 
 
 def _end_with(parent: int) -> None:

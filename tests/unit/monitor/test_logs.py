@@ -22,7 +22,7 @@ from codezero.monitor.secrets import HIDDEN, Secrets, known_secrets
 from codezero.runner import log_survived
 from codezero.settings import compose
 from codezero.system.files import set_aside
-from codezero.wiring.monitor import secrets_of
+from codezero.wiring.node import secrets_of
 
 PLANTED = "correct-horse-battery"
 

@@ -20,7 +20,7 @@ from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sink_wandb import WandbSink
 from codezero.monitor.sinks import MOST_WAITING, TENSORBOARD_FOLDER, BackgroundSink, Sink, TensorBoardSink, close_all
 from codezero.types import Metrics
-from codezero.wiring.monitor import check_sinks
+from codezero.wiring.node import check_sinks
 
 FACTS = {"peer": "QmPeer", "solver": "nano"}
 ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}

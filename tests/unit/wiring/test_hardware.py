@@ -93,9 +93,9 @@ def test_too_much_is_refused_in_one_line_with_numbers_and_what_fits(tmp_path: Pa
         begun(tmp_path, "profile=gpu-80g")
     said = str(caught.value)
     assert "it has 23.5 GiB and needs about" in said and "solver" in said and "judge" in said and "\n" not in said
-    assert "profile=gpu-24g fits with" in said and "model.preflight=warn" in said
+    assert "profile=gpu-24g with its own models fits" in said and "model.preflight=warn" in said
     machine(monkeypatch, "cpu", 2)
-    with pytest.raises(ConfigError, match="profile=solo fits;"):
+    with pytest.raises(ConfigError, match="profile=solo with its own models fits;"):
         begun(tmp_path, "profile=laptop")
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from codezero.config import HubConfig
 from codezero.errors import ConfigError
 from codezero.monitor.run_state import Fold
 from codezero.settings import compose
-from codezero.solver.hub_push import STATE, HubPusher, read_state, stage
-from codezero.wiring.hub import model_card, token_of
+from codezero.solver.hub_push import STATE, read_state, stage
+from codezero.system.signals import Backoff
+from codezero.system.state import KnownRound
+from codezero.wiring.hub import PushedCheckpoints, model_card, token_of
 
 SAVED = "hf_saved_by_the_user"
 
@@ -39,104 +42,129 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         assert (home / "token").read_text() == SAVED and {one.name for one in home.iterdir()} <= {"token"}
 
 
-def policy_in(folder: Path, *, salt: bytes = b"x") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.safetensors").write_bytes(salt * 100_000)
-    (folder / "config.json").write_text('{"model_type": "qwen2"}')
-    return folder
+class Store:
+    """Checkpoints of a small policy, whose first byte is the iteration."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    def save(self, iteration: int, parts: object) -> None:
+        folder = self.run / "checkpoints" / f"{iteration:08d}" / "solver" / "model"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.safetensors").write_bytes(bytes([iteration]) * 100_000)
+        (folder / "config.json").write_text('{"model_type": "qwen2"}')
+
+    def restore(self, parts: object) -> int:
+        return 0
 
 
-def pusher(run: Path, *, seconds: float = 60.0, private: bool = True, clock: list[float] | None = None) -> HubPusher:
-    run.mkdir(exist_ok=True)
-    settings = HubConfig(repository="me/mine", private=private, every=10, seconds=seconds)
-    now = clock or [0.0]
-    return HubPusher(settings, TOKEN, run, lambda iteration: f"# card of {iteration}\n", clock=lambda: now[0])
+@dataclass
+class Pushing:
+    """A run that saves checkpoints, some of which are pushed."""
+
+    run: Path
+    settings: tuple[str, ...] = ()
+    known_round: KnownRound = field(default_factory=KnownRound)
+
+    def __post_init__(self) -> None:
+        self.run.mkdir(exist_ok=True)
+        config = compose(["hub.repository=me/mine", "hub.token_variable=OURS", *self.settings])
+        self.checkpoints = PushedCheckpoints(Store(self.run), config, self.run, self.known_round)
+
+    def saved(self, iteration: int, round_number: int) -> None:
+        self.known_round.number = round_number
+        self.checkpoints.save(iteration, {})
+
+    def done(self) -> None:
+        assert self.checkpoints.child is not None
+        self.checkpoints.poll(90)
+        assert self.checkpoints.child is None
 
 
-def done(one: HubPusher) -> None:
-    thread = one._thread  # pyright: ignore[reportPrivateUsage]
-    assert thread is not None
-    thread.join(90)
-    assert not thread.is_alive()
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OURS", TOKEN)
 
 
 def test_a_policy_is_pushed_whole_and_private_with_the_runs_own_token(hub: Hub, tmp_path: Path) -> None:
-    one = pusher(tmp_path / "run")
-    policy = policy_in(tmp_path / "run" / "checkpoints" / "00000007" / "solver" / "model")
-    one.saved(policy, 7, 3)
-    done(one)
-    assert hub.files == {
-        "README.md": b"# card of 7\n",
-        "config.json": b'{"model_type": "qwen2"}',
-        "model.safetensors": b"x" * 100_000,
-    }
+    pushing = Pushing(tmp_path / "run")
+    pushing.saved(7, 3)
+    pushing.done()
+    card = hub.files.pop("README.md")
+    assert card.startswith(b"---\n") and b"after 7 iterations" in card
+    assert hub.files == {"config.json": b'{"model_type": "qwen2"}', "model.safetensors": b"\x07" * 100_000}
     assert hub.repositories == {"me/mine": True} and hub.tokens == {TOKEN} and hub.messages == ["round 3, iteration 7"]
     state = read_state(tmp_path / "run")
     assert state and (state.round, state.iteration, state.problem) == (3, 7, "") and "/commit/" in state.commit
+    policy = tmp_path / "run" / "checkpoints" / "00000007" / "solver" / "model"
     assert sorted(path.name for path in policy.iterdir()) == ["config.json", "model.safetensors"]
-    one.close()
-    assert TOKEN not in (tmp_path / "run" / STATE).read_text() and TOKEN not in repr(one)
+    pushing.checkpoints.close()
+    assert TOKEN not in (tmp_path / "run" / STATE).read_text()
 
 
 def test_it_is_pushed_every_so_many_rounds_a_restart_included(hub: Hub, tmp_path: Path) -> None:
     for iteration, round_number in [(1, 3), (2, 4), (3, 12), (4, 13), (5, 14)]:
-        one = pusher(tmp_path / "run")  # a restart each time
-        one.saved(policy_in(tmp_path / "p", salt=bytes([iteration])), iteration, round_number)
-        if one._thread is not None:  # pyright: ignore[reportPrivateUsage]
-            done(one)
+        pushing = Pushing(tmp_path / "run")  # a restart each time
+        pushing.saved(iteration, round_number)
+        if pushing.checkpoints.child is not None:
+            pushing.done()
     assert hub.messages == ["round 3, iteration 1", "round 13, iteration 4"]
 
 
 def test_a_refusal_is_logged_once_and_tried_again_later(
     hub: Hub, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = [0.0]
-    one, policy = pusher(tmp_path / "run", clock=clock), policy_in(tmp_path / "p")
+    clock, pushing = [0.0], Pushing(tmp_path / "run")
+    checkpoints = pushing.checkpoints
+    checkpoints.pause = Backoff(30, 3600, lambda: clock[0])
     hub.refuses = True
-    with caplog.at_level(logging.INFO, "codezero.solver.hub_push"):
+    with caplog.at_level(logging.INFO, "codezero.wiring.hub"):
         for tried in range(3):
-            one.saved(policy, tried, 5)
-            done(one)
-            one.saved(policy, tried, 5)  # within the pause: nothing happens
+            pushing.saved(tried, 5)
+            pushing.done()
+            pushing.saved(tried, 5)
+            assert checkpoints.child is None, "it is within the pause"
             clock[0] += 30 * 2**tried
-        assert one.state.failures == 3 and "401" in one.state.problem and TOKEN not in one.state.problem
+        assert checkpoints.state.failures == 3 and "401" in checkpoints.state.problem
+        assert TOKEN not in checkpoints.state.problem
         hub.refuses = False
-        one.saved(policy, 9, 6)
-        done(one)
-    said = [record.message for record in caplog.records]
-    assert len(said) == 2 and "training goes on" in said[0] and "pushed again" in said[1] and TOKEN not in str(said)
-    assert one.state.problem == "" and hub.messages == ["round 6, iteration 9"]
+        pushing.saved(9, 6)
+        pushing.done()
+    lines = [record.message for record in caplog.records]
+    assert len(lines) == 2 and "training goes on" in lines[0] and "pushed again" in lines[1] and TOKEN not in str(lines)
+    assert checkpoints.state.problem == "" and hub.messages == ["round 6, iteration 9"]
 
 
 def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path) -> None:
     hub.hangs = True
-    one = pusher(tmp_path / "run", seconds=8.0)
-    one.saved(policy_in(tmp_path / "p"), 1, 1)
-    one.saved(policy_in(tmp_path / "p"), 2, 1)  # one push at a time
-    assert one.state.failures == 0, "it was waited for"
-    done(one)
-    assert "not done after 8 seconds" in one.state.problem and one.state.failures == 1
+    pushing = Pushing(tmp_path / "run", ("hub.seconds=8",))
+    pushing.saved(1, 1)
+    pushing.saved(2, 1)  # one push at a time
+    assert pushing.checkpoints.state.failures == 0, "it was waited for"
+    pushing.done()
+    state = pushing.checkpoints.state
+    assert "not done after 8 seconds" in state.problem and state.failures == 1
 
 
 def test_a_push_is_cut_off_when_the_run_ends(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codezero.solver.hub_push.LEAVE_SECONDS", 1.0)
+    monkeypatch.setattr("codezero.wiring.hub.LEAVE_SECONDS", 1.0)
     hub.hangs = True
-    one = pusher(tmp_path / "run", seconds=600.0)
-    one.saved(policy_in(tmp_path / "p"), 1, 1)
-    one.close()
-    assert not (tmp_path / "run" / ".hub").exists() and one.state.failures == 0
+    pushing = Pushing(tmp_path / "run")
+    pushing.saved(1, 1)
+    pushing.checkpoints.close()
+    assert not (tmp_path / "run" / ".hub").exists() and pushing.checkpoints.state.failures == 0
 
 
 def test_a_public_repository_is_not_written_to_unless_that_is_asked(hub: Hub, tmp_path: Path) -> None:
     hub.repositories["me/mine"] = False
-    one, policy = pusher(tmp_path / "run"), policy_in(tmp_path / "p")
-    one.saved(policy, 1, 1)
-    done(one)
-    assert "is public, and hub.private=true" in one.state.problem and hub.files == {}
-    other = pusher(tmp_path / "other", private=False)
-    other.saved(policy, 1, 1)
-    done(other)
-    assert other.state.problem == "" and len(hub.files) == 3
+    pushing = Pushing(tmp_path / "run")
+    pushing.saved(1, 1)
+    pushing.done()
+    assert "is public, and hub.private=true" in pushing.checkpoints.state.problem and hub.files == {}
+    other = Pushing(tmp_path / "other", ("hub.private=false",))
+    other.saved(1, 1)
+    other.done()
+    assert other.checkpoints.state.problem == "" and len(hub.files) == 3
 
 
 def test_an_adapter_goes_without_the_paths_of_this_machine(tmp_path: Path) -> None:
@@ -145,17 +173,17 @@ def test_an_adapter_goes_without_the_paths_of_this_machine(tmp_path: Path) -> No
     (policy / "adapter_config.json").write_text(json.dumps({"r": 4, "base_model_name_or_path": "/home/me/models/mine"}))
     (policy / "base.json").write_text('{"name": "/home/me/models/mine"}')
     (policy / "adapter_model.safetensors").write_bytes(b"w")
-    stage(policy, tmp_path / "staged")
+    stage(policy, tmp_path / "staged", "# card\n")
     held = {path.name: path.read_text() for path in (tmp_path / "staged").iterdir()}
-    assert set(held) == {"adapter_config.json", "adapter_model.safetensors"} and "/home" not in str(held)
+    assert set(held) == {"README.md", "adapter_config.json", "adapter_model.safetensors"} and "/home" not in str(held)
     assert json.loads(held["adapter_config.json"])["base_model_name_or_path"] == "mine"
     assert "/home" in (policy / "adapter_config.json").read_text()  # the checkpoint is as it was
 
 
 def test_a_policy_that_cannot_be_staged_is_a_problem_and_no_crash(tmp_path: Path) -> None:
-    one = pusher(tmp_path / "run")
-    one.saved(tmp_path / "nowhere", 1, 1)
-    assert "cannot be made ready" in one.state.problem
+    pushing = Pushing(tmp_path / "run", ("model.train=lora",))  # what is saved is no adapter
+    pushing.saved(1, 1)
+    assert "cannot be made ready" in pushing.checkpoints.state.problem
 
 
 def test_a_damaged_state_is_none(tmp_path: Path) -> None:
@@ -165,12 +193,12 @@ def test_a_damaged_state_is_none(tmp_path: Path) -> None:
 
 def test_the_card_says_how_each_figure_was_measured() -> None:
     fold = folded(*(row(at, 0.7) | exam_row(at, 0.5, reach=0.1) for at in (20, 25, 30)), row(31, 0.9))
-    config = compose(["hub.repository=me/mine", "model.solver='/home/me/m|odel'", "solver.loss=dapo"])
+    config = compose(["hub.repository=me/mine", "model.solver='/home/me/m|odel'"])
     card = model_card(config, fold, 30)
     for at in (20, 30):
         assert f"| average@8 | executed | {at} | 0.500 | 0.400 to 0.600 |\n" in card
     assert "| mean reward | judged | 30 | 0.700 |  |\n\n*executed*" in card and "| 25 |" not in card
-    assert "\n| seed | 0 |\n" in card + "\n" and "Nothing has been measured" not in card
+    assert "Nothing has been measured" not in card
     assert "/home" not in card and "m/odel" in card and "base_model" not in card
     first = model_card(compose(["hub.repository=me/m", "model.solver=Qwen/Q"]), Fold(), 1)
     assert "base_model: Qwen/Q" in first and "Nothing has been measured" in first
