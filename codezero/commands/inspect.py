@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, OF_A_RUN, Commands, answer, composed, flag, value
 
 if TYPE_CHECKING:
-    from codezero.ops.doctor_machine import Finding
+    from codezero.ops.doctor import Finding
     from codezero.problems.filters import FilterRefusal
     from codezero.types import Problem
 

@@ -1,84 +1,98 @@
-"""All checks at once, each with a deadline of its own: none can hold up or bring down another."""
+"""What a finding is; all checks at once, each with a deadline: none can hold up or bring down another."""
 
-import threading
+import multiprocessing
+import platform
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from multiprocessing.pool import ThreadPool
 
 import msgspec
 
 from codezero.config import NodeConfig
 from codezero.errors import CodeZeroError
 from codezero.monitor.text import clean
-from codezero.ops import doctor_machine as machine
-from codezero.ops import doctor_network as network
-from codezero.ops import doctor_services as services
-from codezero.ops.doctor_machine import Check, CheckState, Finding, fail, unknown
+
+MAX_TEXT = 600
+"""Characters of a line's two parts each."""
+
+
+class CheckState(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    """The check could not be done: nothing is claimed."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the diagnosis."""
+
+    state: CheckState
+    text: str = msgspec.field(name="said")
+    mend: str = ""
+    """What to do about it; empty where nothing needs doing."""
+    check: str = ""
+    """Which check found it."""
+
+    def named(self, check: str) -> "Finding":
+        return msgspec.structs.replace(self, check=check)
+
+
+ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    run: Callable[[], Finding | list[Finding]]
+    """Several findings have names of their own."""
+    seconds: float = 15.0
+    """Deadline."""
 
 
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
     """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
-
-    def clock() -> Finding:
-        return machine.clock(services.block_time(config.chain), config.chain.round_seconds)
+    from codezero.ops import doctor_machine as machine
+    from codezero.ops import doctor_network as network
 
     return [
-        Check("python", machine.python),
-        Check("hardware", lambda: machine.hardware(overrides), machine.HARDWARE_SECONDS + 1, machine.HARDWARE),
-        Check("disk", lambda: machine.disk(Path(config.run.directory))),
-        Check("clock", clock, services.CHAIN_SECONDS + 2),
+        Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),
+        Check("hardware", lambda: machine.hardware(overrides), machine.HARDWARE_SECONDS + 1),
+        Check("disk", lambda: machine.disk(config.run.directory)),
+        Check("clock", lambda: machine.clock(network.block_time(config.chain), config.chain.round_seconds)),
         Check("page port", lambda: network.page_port(config)),
         Check("p2p port", lambda: network.p2p_port(config.swarm, network.running_network(config))),
-        Check("ways in", lambda: network.ways_in(config.swarm), 3 * network.DIAL_SECONDS),
+        Check("ways in", lambda: network.ways_in(config.swarm)),
         Check("reach", lambda: network.reach(config.swarm, network.running_network(config)), 20.0),
-        Check("chain", lambda: services.chain(config.chain), services.CHAIN_SECONDS + 2),
-        Check("judge", lambda: services.judge(config.evaluator), services.JUDGE_SECONDS + 5),
-        Check("hub", lambda: services.hub(config), services.HUB_SECONDS + 9),
-        Check("identity", lambda: services.identity(Path(config.swarm.identity))),
-        Check("login", lambda: services.login(config)),
+        Check("chain", lambda: network.chain(config.chain)),
+        Check("judge", lambda: network.judge(config.evaluator)),
+        Check("hub", lambda: network.hub(config)),
+        Check("identity", lambda: network.identity(config.swarm)),
+        Check("login", lambda: network.login(config)),
     ]
-
-
-Outcome = Finding | list[Finding]
-MAX_TEXT = 600
-"""Characters of a line's two parts each."""
-WORDS = {CheckState.UNKNOWN: "could not tell"}
 
 
 def diagnose(checks: Sequence[Check]) -> Iterator[Finding]:
     """The findings, in the order of `checks`; all of them within the longest deadline."""
-    began = time.monotonic()
-    running = [(check, _begin(check)) for check in checks]
+    began, pool = time.monotonic(), ThreadPool(len(checks))  # of daemons: what hangs in a name look-up is left behind
+    running = [(check, pool.apply_async(check.run)) for check in checks]
+    pool.close()
     for check, outcome in running:
-        yield from _result(check, outcome, max(0.0, began + check.seconds - time.monotonic()))
-
-
-def _begin(check: Check) -> "Future[Outcome]":
-    outcome: Future[Outcome] = Future()
-    # A daemon: what hangs in a name look-up is left behind.
-    threading.Thread(target=_run, args=(check, outcome), name=f"check-{check.name}", daemon=True).start()
-    return outcome
-
-
-def _run(check: Check, outcome: "Future[Outcome]") -> None:
-    """The one place where any error of a check is caught."""
-    try:
-        outcome.set_result(check.run())
-    except CodeZeroError as error:  # what a node would end with too
-        outcome.set_result(fail(_first_line(error)))
-    except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
-        outcome.set_result(unknown(f"the check itself failed: {type(error).__name__}: {_first_line(error)}"))
-
-
-def _result(check: Check, outcome: "Future[Outcome]", seconds: float) -> list[Finding]:
-    try:
-        findings = outcome.result(seconds)
-    except TimeoutError:
-        findings = unknown(f"no answer within {check.seconds:g} s")
-    if isinstance(findings, list):
-        return findings
-    return [findings.named(name) for name in check.finds or (check.name,)]
+        try:
+            findings = outcome.get(max(0.0, began + check.seconds - time.monotonic()))
+        except multiprocessing.TimeoutError:
+            findings = unknown(f"no answer within {check.seconds:g} s")
+        except CodeZeroError as error:  # what a node would end with too
+            findings = fail(_first_line(error))
+        except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
+            findings = unknown(f"the check itself failed: {type(error).__name__}: {_first_line(error)}")
+        yield from findings if isinstance(findings, list) else [findings.named(check.name)]
 
 
 def _first_line(error: Exception) -> str:
@@ -87,8 +101,9 @@ def _first_line(error: Exception) -> str:
 
 def line(finding: Finding) -> str:
     """For people. Foreign text is cleaned."""
-    text = clean(finding.text, MAX_TEXT) + (f"; {clean(finding.mend, MAX_TEXT)}" if finding.mend else "")
-    return f"{WORDS.get(finding.state, str(finding.state)):14}  {finding.check:10}  {text}"
+    state = "could not tell" if finding.state is CheckState.UNKNOWN else finding.state
+    text = "; ".join(clean(part, MAX_TEXT) for part in (finding.text, finding.mend) if part)
+    return f"{state:14}  {finding.check:10}  {text}"
 
 
 def as_object(findings: Sequence[Finding]) -> dict[str, object]:

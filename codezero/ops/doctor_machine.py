@@ -1,62 +1,27 @@
-"""What a check and a finding are; checks of the machine: Python, disk, clock, and in a child process the device."""
+"""Checks of the machine: disk, clock, and in a child process the device and its memory."""
 
+import contextlib
 import ctypes
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-
-class CheckState(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-    UNKNOWN = "unknown"
-    """The check could not be done: nothing is claimed."""
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One line of the diagnosis."""
-
-    state: CheckState
-    text: str = msgspec.field(name="said")
-    mend: str = ""
-    """What to do about it; empty where nothing needs doing."""
-    check: str = ""
-    """Which check found it; `diagnose` fills it in."""
-
-    def named(self, check: str) -> "Finding":
-        return msgspec.structs.replace(self, check=check)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    run: Callable[[], Finding | list[Finding]]
-    """Several findings have names of their own."""
-    seconds: float = 10.0
-    """Deadline."""
-    finds: tuple[str, ...] = ()
-    """The names of the findings, where they are several."""
-
-
-ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
+from codezero.errors import ModelError
+from codezero.ops.doctor import Finding, fail, ok, unknown, warn
+from codezero.settings import compose
+from codezero.system.child import how_it_ended
 
 GIB = 2**30
 LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB
 """Checkpoints and logs of the embedded models need less than the first; real models want more than the second."""
-WRITTEN = 1 << 16
 HARDWARE = ("torch", "device", "memory")
 HARDWARE_SECONDS = 22.0
 MAX_OUTPUT = 1 << 16
@@ -68,90 +33,115 @@ TIMEX_BYTES = 512
 """More than struct timex has anywhere."""
 
 
-def python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if (3, 11) <= sys.version_info[:2] < (3, 13):
-        return ok(f"{version} on {sys.platform}")
-    return fail(f"{version}", "codezero needs Python 3.11 or 3.12")
-
-
-def disk(folder: Path) -> Finding:
+def disk(folder: str) -> Finding:
     """Is there room where runs are kept, and may this user write there?"""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(there).free
+    there = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.is_dir())
     try:
         with tempfile.TemporaryFile(dir=there) as file:
-            file.write(os.urandom(WRITTEN))
+            file.write(bytes(1 << 16))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         return fail(f"{there} cannot be written ({error.strerror})", "free it, or set run.directory to another folder")
-    return judge_disk(there, free)
+    return judge_disk(there, shutil.disk_usage(there).free)
 
 
 def judge_disk(folder: Path, free: int) -> Finding:
     """free: bytes."""
-    space = f"{free / GIB:.1f} GiB free in {folder}"
-    mend = "make room, or set run.directory to another disk"
+    space, mend = f"{free / GIB:.1f} GiB free in {folder}", "make room, or set run.directory to another disk"
     if free < LEAST_DISK:
         return fail(space, mend)
     return ok(space) if free >= GOOD_DISK else warn(f"{space}, enough for the embedded models only", mend)
 
 
 def clock(block_time: float | None, round_seconds: float) -> Finding:
-    """block_time: of the chain's newest block, where the chain is not this machine's own; None: unknown."""
-    return judge_clock(_kernel_synchronised(), time.time(), block_time, round_seconds)
+    """block_time: of the newest block of a chain that others keep; None: unknown."""
+    adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)  # which reports, and here sets nothing
+    state = -1 if adjtimex is None else adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
+    return judge_clock(0 <= state != UNSYNCHRONISED, time.time(), block_time, round_seconds)
 
 
-def judge_clock(synchronised: bool | None, now: float, block_time: float | None, round_seconds: float) -> Finding:
+def judge_clock(synchronised: bool, now: float, block_time: float | None, round_seconds: float) -> Finding:
     """What is certain without a time server. Seconds since 1970.
 
     A block that is of the future proves that this clock is late; an old one may only mean that there was no newer.
     """
     mend = "let the system keep its time (`timedatectl set-ntp true`, or chrony)"
-    if block_time is not None and block_time - now > SKEW_WARN:
-        late = fail if block_time - now > SKEW_FAIL else warn
-        return late(f"this clock is at least {block_time - now:.0f} s behind the chain's", mend)
-    if block_time is not None and now - block_time > max(10 * round_seconds, 600.0):
-        return unknown(f"the chain's newest block is {now - block_time:.0f} s old: this clock is ahead, or it stands")
-    agrees = "" if block_time is None else f"; the chain's newest block is {max(0.0, now - block_time):.0f} s old"
+    behind = 0.0 if block_time is None else block_time - now
+    if behind > SKEW_WARN:
+        late = fail if behind > SKEW_FAIL else warn
+        return late(f"this clock is at least {behind:.0f} s behind the chain's", mend)
+    if -behind > max(10 * round_seconds, 600.0):
+        return unknown(f"the chain's newest block is {-behind:.0f} s old: this clock is ahead, or the chain stands")
     if synchronised:
-        return ok(f"the system says that it is kept by a time server{agrees}")
+        return ok("the system says that it is kept by a time server")
     if block_time is not None:
-        return ok(f"not behind the chain's{agrees}")
-    why = "the system cannot be asked" if synchronised is None else "the system says that no time server keeps it"
-    return unknown(f"{why}, and there is no chain of others to compare with", mend)
-
-
-def _kernel_synchronised() -> bool | None:
-    """What adjtimex(2) reports, without setting anything. None: there is no such call here."""
-    try:
-        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
-    except (OSError, AttributeError):
-        return None
-    return None if state < 0 else state != UNSYNCHRONISED
+        return ok("not behind the chain's")
+    return unknown("neither a time server nor a chain of others can be compared with", mend)
 
 
 def hardware(overrides: Sequence[str]) -> list[Finding]:
     """torch, a kernel on the device, memory against the models: in a process that may crash or hang with its driver."""
-    command = [sys.executable, "-m", "codezero.ops.doctor_hardware", *overrides]
+    command = [sys.executable, "-m", __name__, *overrides]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=HARDWARE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as late:
         return read_hardware(late.stdout or b"", f"no answer within {HARDWARE_SECONDS:g} s")
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return read_hardware(done.stdout, f"its process ended with {done.returncode}: {lines[-1] if lines else 'silence'}")
+    return read_hardware(done.stdout, f"its process {how_it_ended(done.returncode, io.BytesIO(done.stderr))}")
 
 
 def read_hardware(output: bytes, why: str) -> list[Finding]:
     """A line of JSON for each finding; those that are missing are unknown, for the reason `why`."""
     findings: dict[str, Finding] = {}
     for raw in output[:MAX_OUTPUT].splitlines():
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             finding = msgspec.json.decode(raw, type=Finding)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            continue
-        findings[finding.check] = finding
+            findings[finding.check] = finding
     return [findings.get(name) or unknown(why).named(name) for name in HARDWARE]
+
+
+def main(overrides: Sequence[str]) -> None:
+    """The child: does torch load, does the device compute forward and backward, do the models fit? Until one fails."""
+    check, config = "torch", compose(overrides)
+    try:
+        import torch
+
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU"
+        _print(check, ok(f"{torch.__version__}, built for {built}"))
+        from codezero.models.device import choose_device, choose_precision, prove_device
+        from codezero.wiring.hardware import settled, weigh
+
+        check = "device"
+        where = choose_device(config.model.device, "solver")
+        dtype = choose_precision(config.model.precision, where)
+        prove_device(where, dtype)
+        _print(check, ok(f"{where.type} computes in {str(dtype).removeprefix('torch.')}"))
+        check = "memory"
+        with tempfile.TemporaryDirectory() as nowhere:  # what `auto` chooses is not kept
+            need, has, _ = weigh(settled(config, overrides, Path(nowhere)))
+        memory = f"{has.free / GIB:.1f} of {has.total / GIB:.1f} GiB free on {where.type}"
+        _print(check, judge_memory(memory, need and need.total, str(need), has.free))
+    except (ImportError, OSError) as error:
+        _print(check, fail(f"torch cannot be loaded: {str(error).splitlines()[0]}", "install again: remove .venv/"))
+    except ModelError as error:
+        _print(check, fail(str(error)))
+
+
+def judge_memory(memory: str, need: float | None, estimate: str, free: int) -> Finding:
+    """need, free: bytes; None: of embedded models, which need less than a GiB."""
+    if need is None:
+        fits = f"{memory}; the embedded models need less than one"
+        return ok(fits) if free >= GIB else fail(memory, "end what uses it")
+    if need > free:
+        return fail(f"{memory}, and this node needs about {estimate}", "choose a smaller profile= or model.solver=")
+    return ok(f"{memory}; this node needs about {estimate}")
+
+
+def _print(check: str, finding: Finding) -> None:
+    print(msgspec.json.encode(finding.named(check)).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

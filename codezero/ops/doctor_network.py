@@ -1,32 +1,41 @@
-"""Checks of the network: free ports, bootstrap addresses that answer, and reachability, with the port to open."""
+"""Checks of the network and its services: ports, ways in, reach, chain, judge, hub; of identity and login."""
 
 import contextlib
 import http.client
 import ipaddress
 import re
-import secrets
 import socket
-import threading
 import time
-from collections.abc import Sequence
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from codezero.config import NodeConfig, SwarmConfig
-from codezero.errors import ConfigError, LoginError
+from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
+from codezero.config_learning import source_weights
+from codezero.errors import ChainError, ConfigError, EvaluatorError, LoginError
 from codezero.inspection.run_files import RunFiles
 from codezero.inspection.status import newest_run
 from codezero.login.page_process import wanted
 from codezero.login.server import open_sockets
-from codezero.ops.doctor_machine import Finding, fail, ok, unknown, warn
+from codezero.monitor.text import readable_name
+from codezero.nano import NANO
+from codezero.ops.doctor import Finding, fail, ok, unknown, warn
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus
 
-DIAL_SECONDS = 4.0
-REQUEST_SECONDS = 3.0
+if TYPE_CHECKING:
+    from codezero.chain.provider import ChainClient
+
+DIAL_SECONDS, REQUEST_SECONDS, CHAIN_SECONDS, JUDGE_SECONDS = 4.0, 6.0, 8.0, 10.0
 MAX_RESPONSE = 1 << 16
 MOST_WAYS_IN = 16
 FRESH_SECONDS = 60.0
 """A network process writes its status every few seconds; an older one is of an earlier run."""
+DATA_SETS = ("mbpp", "code_contests")
+"""Sources whose problems come from the hub."""
 _DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|$)")
 
 
@@ -38,21 +47,21 @@ def page_port(config: NodeConfig) -> Finding:
         for listener in open_sockets(config.login.port):
             listener.close()
     except LoginError as error:
-        if _is_page(config.login.port):
+        if b'"limit_seconds"' in (_answer_of(f"{where}/healthz") or b""):
             return ok(f"{where} serves the page of a node already; others' processes stand by")
-        return warn(f"{error}", "a node trains without its page")
+        return warn(str(error), "a node trains without its page")
     return ok(f"{where} is free on 127.0.0.1 and ::1")
 
 
-def _is_page(port: int) -> bool:
-    connection = http.client.HTTPConnection("localhost", port, timeout=REQUEST_SECONDS)
+def _answer_of(url: str) -> bytes | None:
+    """The beginning of what is answered, with whatever status; None: nobody answers."""
     try:
-        connection.request("GET", "/healthz")
-        return b'"limit_seconds"' in connection.getresponse().read(MAX_RESPONSE)
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS) as response:
+            return response.read(MAX_RESPONSE)
+    except urllib.error.HTTPError as error:
+        return error.read(MAX_RESPONSE)
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
 
 
 def running_network(config: NodeConfig) -> NetworkStatus | None:
@@ -70,35 +79,29 @@ def p2p_port(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
         return ok("a swarm of one uses no port")
     network_settings(config)
     if not config.port:
-        return warn(
-            "swarm.port=0: any port that is free, so others who come later may not find it",
-            "choose one, for example --p2p-port 38331",
-        )
+        return warn("swarm.port=0: any free port, which others may not find later", "choose one: --p2p-port 38331")
+    port = f"TCP port {config.port}"
     try:
-        _bound(config.host, config.port).close()
+        _listen(config).close()
     except OSError as error:
-        if network and any(_port_of(address) == config.port for address in network.addresses):
-            return ok(f"TCP port {config.port} is used by this node, which is running")
-        return fail(
-            f"TCP port {config.port} of {config.host} cannot be listened at ({error.strerror})",
-            "end what uses it, or choose another swarm.port or swarm.host",
-        )
-    return ok(f"TCP port {config.port} of {config.host} is free")
+        if network and any(f"/tcp/{config.port}/" in address for address in network.addresses):
+            return ok(f"{port} is used by this node, which is running")
+        mend = "end what uses it, or choose another swarm.port or swarm.host"
+        return fail(f"{port} of {config.host} cannot be listened at ({error.strerror})", mend)
+    return ok(f"{port} of {config.host} is free")
 
 
 def ways_in(config: SwarmConfig) -> Finding:
     """Does anything listen at the bootstrap addresses? Who it is shows only when a node speaks with it."""
     if config.kind == "local" or not config.bootstrap:
         return ok("none is needed" if config.kind == "local" else "none is set: this node founds a swarm")
-    addresses = list(config.bootstrap[:MOST_WAYS_IN])
-    opened = _open_of(addresses)
-    count = f"{sum(opened)} of {len(addresses)} ways in can be dialled"
-    if all(opened):
-        return ok(count)
-    closed = ", ".join(address for address, is_open in zip(addresses, opened, strict=True) if not is_open)
-    if any(opened):
-        return warn(f"{count}; not {closed}")
-    return fail(f"{count}: {closed}", "ask the founder for a new invitation; until then a node trains alone")
+    ways = config.bootstrap[:MOST_WAYS_IN]
+    with ThreadPool(len(ways)) as pool:
+        closed = [way for way, is_open in zip(ways, pool.map(_is_open, ways), strict=True) if not is_open]
+    count = f"{len(ways) - len(closed)} of {len(ways)} ways in can be dialled"
+    if len(closed) < len(ways):
+        return warn(f"{count}; not {', '.join(closed)}") if closed else ok(count)
+    return fail(f"{count}: {', '.join(closed)}", "ask the founder for a new invitation; until then a node trains alone")
 
 
 def reach(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
@@ -109,111 +112,188 @@ def reach(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
         return {True: ok, False: warn, None: unknown}[network.reachable](network.reachability)
     if config.reachable == "no":
         return ok("as set: this node is relayed (swarm.reachable=no)")
-    host = ipaddress.ip_address(config.host)
-    if host.is_loopback and not config.announce:
-        return warn(f"swarm.host={config.host}: this machine's own nodes alone reach it", "set swarm.host=0.0.0.0")
     if config.announce:
         return _announced(config)
-    outward = str(host) if not host.is_unspecified else outward_address()
-    return judge_outward(outward, config.port)
+    host = ipaddress.ip_address(config.host)
+    if host.is_loopback:
+        return warn(f"swarm.host={config.host}: this machine's own nodes alone reach it", "set swarm.host=0.0.0.0")
+    return judge_outward(_outward_address() if host.is_unspecified else str(host), config.port)
+
+
+def _announced(config: SwarmConfig) -> Finding:
+    """Listen at the own port, and dial the own announced addresses."""
+    try:
+        listener = _listen(config)
+    except OSError as error:
+        return unknown(f"TCP port {config.port} is in use ({error.strerror}), and no node of this folder uses it")
+    with listener:
+        listener.settimeout(DIAL_SECONDS)
+        missed = ", ".join(address for address in config.announce if not _comes_back(address, listener))
+    if not missed:
+        return ok(f"own announced addresses lead back here: {', '.join(config.announce)}")
+    return unknown(
+        f"{missed} does not lead back here, seen from inside, which some routers never allow",
+        f"open that TCP port and forward it to this machine's port {config.port}",
+    )
+
+
+def _comes_back(address: str, listener: socket.socket) -> bool:
+    """Does a connection to the address arrive at this very listener?"""
+    with contextlib.suppress(OSError), _dial(address):
+        listener.accept()[0].close()
+        return True
+    return False
 
 
 def judge_outward(outward: str | None, port: int) -> Finding:
     """outward: this machine's address towards others; None: it has none."""
     if outward is None:
         return fail("this machine has no way out", "connect it to a network")
-    open_it = f"open TCP port {port or '(set one with --p2p-port)'} in the firewall"
+    mend = f"open TCP port {port or '(set one with --p2p-port)'} in the firewall"
     if ipaddress.ip_address(outward).is_global:
-        return unknown(f"from inside: others dial {outward}", f"{open_it}; a running node asks its neighbours")
-    return unknown(
-        f"from inside: {outward} is an address of a local network",
-        f"{open_it} and forward it in the router to {outward}, and set swarm.announce=[/ip4/YOUR_ADDRESS/tcp/{port}]; "
-        "a running node asks its neighbours",
-    )
+        return unknown(f"from inside: others dial {outward}; a running node asks its neighbours", mend)
+    mend += f" and forward it in the router to {outward}, and set swarm.announce=[/ip4/YOUR_ADDRESS/tcp/{port}]"
+    return unknown(f"from inside: {outward} is an address of a local network; a running node asks its neighbours", mend)
 
 
-def _announced(config: SwarmConfig) -> Finding:
-    """Listen at the own port, and dial the own announced addresses."""
-    token = secrets.token_bytes(16)
-    try:
-        listener = _bound(config.host, config.port)
-    except OSError as error:
-        return unknown(f"TCP port {config.port} is in use ({error.strerror}), and no node of this folder uses it")
-    with listener:
-        listener.listen(8)
-        listener.settimeout(DIAL_SECONDS)
-        reached = [address for address in config.announce if _comes_back(address, listener, token)]
-    if len(reached) == len(config.announce):
-        return ok(f"own announced addresses lead back here: {', '.join(reached)}")
-    missed = ", ".join(address for address in config.announce if address not in reached)
-    return unknown(
-        f"{missed} does not lead back here, seen from inside, which some routers never allow",
-        f"open TCP port {_port_of(missed)} and forward it to this machine's port {config.port}",
-    )
+def _outward_address() -> str | None:
+    """Of the interface that leads out; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return None
 
 
-def _comes_back(address: str, listener: socket.socket, token: bytes) -> bool:
-    """Does a connection to the address arrive at this very listener?"""
-    try:
-        with _dial(address) as out:
-            out.sendall(token)
-            arrived, _ = listener.accept()
-            with arrived:
-                arrived.settimeout(DIAL_SECONDS)
-                return arrived.recv(len(token)) == token
-    except (OSError, OverflowError):
-        return False
-
-
-def _open_of(addresses: Sequence[str]) -> list[bool]:
-    """Of each. A name that hangs in its look-up counts as closed, and is left behind."""
-    opened = [False] * len(addresses)
-
-    def dial(at: int) -> None:
-        with contextlib.suppress(OSError, OverflowError):
-            _dial(addresses[at]).close()
-            opened[at] = True
-
-    threads = [threading.Thread(target=dial, args=(at,), daemon=True) for at in range(len(addresses))]
-    for thread in threads:
-        thread.start()
-    until = time.monotonic() + DIAL_SECONDS + 1
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return list(opened)
+def _is_open(address: str) -> bool:
+    with contextlib.suppress(OSError), _dial(address):
+        return True
+    return False
 
 
 def _dial(address: str) -> socket.socket:
-    """Raises OSError, also for what is no address, and OverflowError."""
+    """Raises OSError, also for what is no address."""
     match = _DIALLED.match(address)
-    if match is None:
+    if match is None or int(match[2]) > 65535:
         raise OSError(f"{address} is no address")
     return socket.create_connection((match[1], int(match[2])), DIAL_SECONDS)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _listen(config: SwarmConfig) -> socket.socket:
     """Raises OSError."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    return socket.create_server((config.host, config.port), family=family)
+
+
+def chain(config: ChainConfig) -> Finding:
+    """Does it answer, as the right chain, and is the swarm's contract there? Nothing is started."""
+    if config.kind != "rpc":
+        clock = "none: rounds go by the clock, and points are not counted (chain.kind=clock)"
+        return ok("embedded; a node starts it" if config.kind == "embedded" else clock)
+    if not config.contract:
+        return fail("chain.contract is empty", "name the swarm's contract, or join with its invitation")
+    from codezero.chain.contract import ContractCoordinator
+
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1)  # two may be bound to a port that nobody listens at yet
-    except OSError:
-        listener.close()
-        raise
-    return listener
+        with (
+            contextlib.closing(_client(config)) as client,
+            contextlib.closing(ContractCoordinator(client, config.contract)) as coordinator,
+        ):
+            now = coordinator.read_round()
+    except ChainError as error:
+        return fail(str(error), "training goes on without it, and points wait")
+    return ok(f"chain {config.chain_id} answers; round {now} of contract {config.contract}")
 
 
-def outward_address() -> str | None:
-    """Of the interface that leads out; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+def block_time(config: ChainConfig) -> float | None:
+    """Of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
+    if config.kind == "rpc" and config.rpc_urls:
+        with contextlib.suppress(ChainError), contextlib.closing(_client(config)) as client:
+            return float(client.eth.get_block("latest").get("timestamp", 0))
+    return None
+
+
+def _client(config: ChainConfig) -> "ChainClient":
+    from codezero.chain.provider import ChainClient
+
+    return ChainClient(config.rpc_urls, config.chain_id, seconds=CHAIN_SECONDS, plain_http=config.plain_http)
+
+
+def judge(config: EvaluatorConfig) -> Finding:
+    """One request to a judge behind an endpoint."""
+    if config.kind == "local":
+        return ok(f"{config.model}, in the node's own process")
+    from codezero.evaluator.openai_judge import endpoint_judge
+
+    with endpoint_judge(replace(config, seconds=min(config.seconds, JUDGE_SECONDS), requests=1)) as served:
         try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return None
-        return str(probe.getsockname()[0])
+            served.check()
+        except EvaluatorError as error:
+            return fail(str(error), "a node does not start without it; one that runs learns nothing until it answers")
+    return ok(f"{config.model} at {config.url} answers")
 
 
-def _port_of(address: str) -> int:
-    match = _DIALLED.match(address)
-    return int(match[2]) if match else 0
+def wanted_of_hub(config: NodeConfig) -> tuple[list[str], list[str]]:
+    """Models and data sets that a node would look for on the hub."""
+    judge, proposer = config.evaluator, config.proposer
+    names = [config.model.solver]
+    names += [judge.model] if judge.kind == "local" and config.reward.mode == "judge" else []
+    names += [proposer.model] if proposer.kind == "local" else []
+    own = (NANO, "off", "auto", *(name for name in names if name[:1] in "/.~" or Path(name).is_dir()))
+    models = [name for name in dict.fromkeys(names) if name not in own]
+    return models, [name for name in source_weights(config.data.sources) if name in DATA_SETS]
+
+
+def hub(config: NodeConfig) -> Finding:
+    """Are the models and data sets that the node needs here, or can they be fetched?"""
+    models, sets = wanted_of_hub(config)
+    if not models and not sets:
+        return ok("not needed: models and problems are embedded or local")
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    def cached(name: str) -> bool:
+        """Configuration and weights, of any revision."""
+        path = try_to_load_from_cache(name, "config.json")
+        return isinstance(path, str) and any(Path(path).parent.glob("*.safetensors"))
+
+    missing = [name for name in models if not cached(name)]
+    answers = None if constants.HF_HUB_OFFLINE else _answer_of(constants.ENDPOINT) is not None
+    return judge_hub(missing, models, sets, answers)
+
+
+def judge_hub(missing: list[str], models: list[str], sets: list[str], answers: bool | None) -> Finding:
+    """missing: models that are not in the cache. answers: of the hub; None: it must not be asked."""
+    state = {True: "the hub answers", False: "the hub cannot be reached", None: "offline, as HF_HUB_OFFLINE says"}
+    cached = ", ".join(name for name in models if name not in missing)
+    where = state[answers] + (f"; in the cache: {cached}" if cached else "")
+    if missing and not answers:
+        mend = "unset HF_HUB_OFFLINE" if answers is None else "see the network, or set HF_ENDPOINT"
+        return fail(f"{where}; not here: {', '.join(missing)}", f"{mend}, or name a directory")
+    if sets and not answers:
+        return warn(f"{where}; {', '.join(sets)} only as far as in the cache", "other sources fill the batch")
+    return ok(where + (f"; to be fetched: {', '.join(missing)}" if missing else ""))
+
+
+def identity(config: SwarmConfig) -> Finding:
+    from codezero.swarm.identity import Identity
+
+    path = Path(config.identity)
+    if not path.exists():
+        return ok(f"{path} is made at the first start")
+    own = Identity.load(path).peer_id
+    return ok(f"{readable_name(own)}, {own}, {path}")
+
+
+def login(config: NodeConfig) -> Finding:
+    """Who signs for the points, and can the node do so now?"""
+    from codezero.login.store import Folder
+    from codezero.login.vault import Vault
+
+    if config.chain.kind == "clock":
+        return ok("not needed: no points are counted (chain.kind=clock)")
+    directory = Path(config.login.directory)
+    vault = Vault(Folder(directory), config.login.days, time.time) if directory.is_dir() else None
+    if vault is None or (owner := vault.owner()) is None:
+        return ok(f"nobody owns this node on the page; points go to the account of {config.chain.wallet}")
+    if not vault.unlocked:
+        return warn(f"logged out: points for {owner.account} wait", "codezero login")
+    return ok(f"logged in as {owner.account}")

@@ -80,9 +80,9 @@ def keep_alive(
             code, first = _run(command(first), stop, leaving_seconds, running), False
             if stop or code in FINAL:
                 break
-            died = f"the node {how_it_ended(code)}"
+            ended = how_it_ended(code)
             if why := obstacle():
-                report(f"{died}; {why}")
+                report(f"the node {ended}; {why}")
                 while obstacle() and not stop.wait(ROOM_SECONDS):
                     pass
             else:
@@ -92,12 +92,12 @@ def keep_alive(
                 pause = deaths.failed()
                 if deaths.failures >= most:
                     report(
-                        f"{died}; it is given up after {deaths.failures} deaths in a row without an iteration saved "
-                        "between them (run.max_deaths); see its log",
+                        f"the node {ended}; it is given up after {deaths.failures} deaths in a row without an "
+                        "iteration saved between them (run.max_deaths); see its log",
                         last=True,
                     )
                     break
-                report(f"{died}; it is started again in {pause:.1f} s ({deaths.failures} of {most})")
+                report(f"the node {ended}; it is started again in {pause:.1f} s ({deaths.failures} of {most})")
                 stop.wait(pause)
             if stop:
                 code = DONE
