@@ -194,11 +194,8 @@ def chain(config: ChainConfig) -> Finding:
     from codezero.chain.contract import ContractCoordinator
 
     try:
-        with (
-            contextlib.closing(_client(config)) as client,
-            contextlib.closing(ContractCoordinator(client, config.contract)) as coordinator,
-        ):
-            now = coordinator.read_round()
+        with contextlib.closing(_client(config)) as client:
+            now = ContractCoordinator(client, config.contract).read_round()
     except ChainError as error:
         return fail(str(error), "training goes on without it, and points wait")
     return ok(f"chain {config.chain_id} answers; round {now} of contract {config.contract}")
