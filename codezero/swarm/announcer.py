@@ -22,7 +22,7 @@ from codezero.swarm.wire import (
     encode_proposals,
     largest,
 )
-from codezero.system.signals import backoff
+from codezero.system.signals import Backoff
 from codezero.types import Problem, RolloutGroup
 
 
@@ -100,7 +100,7 @@ class AnnouncementQueue:
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts to store a record that nobody was seen to have; as `backoff` has it."""
+"""Seconds between two attempts to store a record that nobody was seen to have."""
 DEPOSIT_SECONDS = 60.0
 """Least time between two bodies that an author whom nobody can reach leaves in the DHT."""
 
@@ -111,12 +111,11 @@ class Announcement:
 
     place: RecordPlace
     header: bytes
+    tries: Backoff
     expiry: float = 0.0
     """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
     confirm: bool = True
     """Is it the first in its place, which is read back?"""
-    failures: int = 0
-    not_before: float = 0.0
 
 
 class Announcer:
@@ -153,8 +152,7 @@ class Announcer:
             if packed is not None:
                 await self._keep(*packed)
         for announcement in list(self._announced.values()):
-            now = self._clock()
-            if announcement.expiry < now + LIFETIME / 2 and now >= announcement.not_before:
+            if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
                 await self._store(announcement)
 
     async def _keep(self, header: Header, body: bytes) -> None:
@@ -173,14 +171,14 @@ class Announcer:
         """The newest announcement of a kind and round stays where the first one was put."""
         encoded = encode_header(structs.replace(header, time=self._clock()))
         key = (header.kind, header.round)
-        before = self._announced.get(key)
-        if before is not None:
-            self._announced[key] = Announcement(before.place, encoded, confirm=before.confirm)
+        tries = Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock)
+        if before := self._announced.get(key):
+            self._announced[key] = Announcement(before.place, encoded, tries, confirm=before.confirm)
             return
         shards = self._shards()
         shard = shard_of(header.round, self._transport.me, shards)
         place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
-        self._announced[key] = Announcement(place, encoded)
+        self._announced[key] = Announcement(place, encoded, tries)
 
     async def _store(self, announcement: Announcement) -> None:
         expiry = self._clock() + LIFETIME
@@ -193,8 +191,6 @@ class Announcer:
         self.counts["announcements" if stored else "announcements_in_vain"] += 1
         if stored:
             announcement.expiry, announcement.confirm = expiry, False
-            announcement.failures = 0
+            announcement.tries.succeeded()
         else:
-            announcement.failures += 1
-            pause = backoff(announcement.failures, FIRST_PAUSE, LONGEST_PAUSE)
-            announcement.not_before = self._clock() + pause
+            announcement.tries.failed()

@@ -63,8 +63,23 @@ class DHTRecord(Protocol):
     def expiration_time(self) -> float: ...
 
 
+class Place:
+    """A place in the DHT."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def id(self) -> bytes:
+        """[20] bytes: hivemind's hash of the key, sha1 of its MessagePack."""
+        return hashlib.sha1(msgspec.msgpack.encode(self.key), usedforsecurity=False).digest()
+
+
 @dataclass(frozen=True, slots=True)
-class RecordPlace:
+class RecordPlace(Place):
     """Where announcements of one kind and round lie; peers are spread over the shards."""
 
     swarm: str
@@ -77,14 +92,9 @@ class RecordPlace:
     def key(self) -> str:
         return f"cz1/{self.swarm}/{self.kind}/{self.round}/{self.shards}/{self.shard}"
 
-    @property
-    def id(self) -> bytes:
-        """[20] bytes: hivemind's hash of the key, sha1 of its MessagePack."""
-        return _key_id(self.key)
-
 
 @dataclass(frozen=True, slots=True)
-class BodyPlace:
+class BodyPlace(Place):
     """Where a body lies under its own digest."""
 
     swarm: str
@@ -94,15 +104,6 @@ class BodyPlace:
     @property
     def key(self) -> str:
         return f"cz1/{self.swarm}/b/{self.digest.hex()}"
-
-    @property
-    def id(self) -> bytes:
-        """As `RecordPlace.id`."""
-        return _key_id(self.key)
-
-
-def _key_id(key: str) -> bytes:
-    return hashlib.sha1(msgspec.msgpack.encode(key), usedforsecurity=False).digest()
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -119,9 +120,6 @@ BODY_KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/b/([0-9a-f]{64})")
 KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hp])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 
 
-KINDS: dict[str, Kind] = {kind: kind for kind in (GROUPS, PROPOSALS)}
-
-
 def parse_key(key: str) -> RecordPlace | BodyPlace:
     """Raises WireRefusal for a key that no node of ours would write."""
     if body := BODY_KEY.fullmatch(key):
@@ -129,7 +127,7 @@ def parse_key(key: str) -> RecordPlace | BodyPlace:
     match = KEY.fullmatch(key)
     if match is None:
         raise WireRefusal("key", "not a key of this protocol")
-    kind = KINDS[match[2]]
+    kind = GROUPS if match[2] == GROUPS else PROPOSALS
     place = RecordPlace(match[1], kind, int(match[3]), int(match[4]), int(match[5]))
     power_of_two = place.shards & (place.shards - 1) == 0
     if place.round > MAX_ROUND or place.shards > MAX_SHARDS or not power_of_two or place.shard >= place.shards:
