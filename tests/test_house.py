@@ -48,7 +48,7 @@ HOMES: dict[str, set[str]] = {
     "vllm": {"models"},
     "llguidance": {"models"},
     "accelerate": {"solver"},
-    "datasets": {"solver"},
+    "datasets": {"problems", "solver"},
     "datasketch": {"problems"},
     "pyarrow": {"problems", "evals"},
     "hivemind": {"swarm"},

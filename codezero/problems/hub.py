@@ -1,7 +1,8 @@
 """Rows of problem sets: MBPP and CodeContests from the Hugging Face Hub at pinned revisions, and files from a disk.
 
-What the hub's cache has is read from there and asks nobody. Else MBPP, which is small, is fetched into the cache, and
-CodeContests is streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are honoured.
+`datasets` reads the files. What the hub's cache has is read from there, without a question to the hub. Else MBPP, which
+is small, is fetched into the cache, and CodeContests is streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are
+honoured.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -13,20 +14,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from codezero.errors import ProblemError
-from codezero.problems.rows import FIELDS, lines
+from codezero.problems.rows import lines
 
 Row = bytes | Mapping[str, object]
 """What `rows.read_row` takes."""
 PROBE_SECONDS = 3.0
 """Within which the hub has to answer anything at all; its library would wait for minutes."""
 SUFFIXES = (".jsonl", ".parquet")
-BATCH = 64
-"""Rows decoded at once."""
 
 
 class HubSet(NamedTuple):
@@ -122,18 +121,10 @@ def _hub_files(place: HubSet) -> list[str]:
 
 
 def _parquet(file: str, start: int) -> Iterator[Row]:
-    """The fields that `rows` reads; groups of rows before `start` are not fetched."""
-    from huggingface_hub import HfFileSystem
-    from pyarrow.parquet import ParquetFile
+    import datasets
 
-    with ParquetFile(HfFileSystem().open(file) if file.startswith("hf://") else file) as table:
-        fields = [name for name in table.schema_arrow.names if name in FIELDS]
-        for group in range(table.num_row_groups):
-            size = table.metadata.row_group(group).num_rows
-            if start < size:
-                batches = table.iter_batches(BATCH, [group], fields)
-                yield from islice(chain.from_iterable(batch.to_pylist() for batch in batches), start, None)
-            start = max(0, start - size)
+    datasets.disable_progress_bars()
+    yield from datasets.load_dataset("parquet", data_files={"train": [file]}, split="train", streaming=True).skip(start)
 
 
 def _answers(endpoint: str) -> bool:

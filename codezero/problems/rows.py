@@ -117,8 +117,6 @@ class _Proposed(msgspec.Struct, frozen=True):
 
 _KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "tests": _Proposed}
 """By a field that each row of the kind has."""
-FIELDS = frozenset(field for kind in _KINDS.values() for field in kind.__struct_fields__)
-"""Of a row; the rest is not decoded."""
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
