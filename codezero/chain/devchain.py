@@ -2,26 +2,25 @@
 
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import rlp
 from eth.abc import ComputationAPI, ReceiptAPI, SignedTransactionAPI
-from eth.constants import BLANK_ROOT_HASH
+from eth.constants import BLANK_ROOT_HASH, ZERO_HASH32
 from eth.db.account import AccountDB
 from eth.db.trie import make_trie_root_and_nodes
 from eth.vm.chain_context import ChainContext
+from eth.vm.forks.london.transactions import UnsignedDynamicFeeTransaction
 from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.blocks import PragueBlockHeader
-from eth.vm.forks.prague.transactions import PragueTransactionBuilder
 from eth.vm.spoof import SpoofTransaction
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
 from eth_typing import Address, Hash32
 from eth_utils.exceptions import ValidationError
 
-from codezero.chain.devchain_state import BLOCK_GAS, RUN_SECONDS, CheckingExecutor, TimedState, decode, fail
+from codezero.chain.devchain_state import BLOCK_GAS, CheckingExecutor, TimedState, decode, fail
 from codezero.chain.devchain_store import Head, Json, Store
 from codezero.errors import ChainError
 from codezero.system.files import read_private, write_new
@@ -43,8 +42,7 @@ WIDTHS = {"bloom": 512, "storage_keys": 64, "topics": 64}
 """Digits of numbers that are written in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedCall:
+class SimulatedCall(NamedTuple):
     """A transaction that is only tried. value: wei; gas: None is as much as a block holds; to empty: a new contract."""
 
     sender: bytes
@@ -63,7 +61,7 @@ class Evm:
             write_new(faucet_key, secrets.token_bytes(32).hex().encode())
             state = AccountDB(store.state_db, BLANK_ROOT_HASH)
             state.set_balance(Address(_key(faucet_key).public_key.to_canonical_address()), RICHES)
-            self._add(_header(None, state_root=state.make_state_root()), None, {}, state)
+            self._add(_header(None).copy(state_root=state.make_state_root()), None, {}, state)
 
     @property
     def head(self) -> Head:
@@ -76,20 +74,19 @@ class Evm:
 
     def call(self, call: SimulatedCall, at: Head) -> bytes:
         """What the code returns in the block after `at`. Raises RpcRefusal."""
-        done = self._try(call, min(call.gas or BLOCK_GAS, BLOCK_GAS), at, time.monotonic() + RUN_SECONDS)
+        done = self._try(call, self._state(at, _header(at, base_fee=0)), min(call.gas or BLOCK_GAS, BLOCK_GAS))
         return bytes(done.output) if done.is_success else fail(done)
 
     def estimate(self, call: SimulatedCall, at: Head) -> int:
         """Gas that is enough, by bisection from the gas used: calls keep back more than they use. Raises RpcRefusal."""
-        end = time.monotonic() + RUN_SECONDS
-        high = min(call.gas or BLOCK_GAS, BLOCK_GAS)
-        done = self._try(call, high, at, end)
+        state, high = self._state(at, _header(at, base_fee=0)), min(call.gas or BLOCK_GAS, BLOCK_GAS)
+        done = self._try(call, state, high)
         if done.is_error:
             fail(done)
         guess = min(high - done.get_gas_remaining() + cast(Any, done).data_floor_gas, high)
         low = guess - 1
         while (high - low) * ESTIMATE_WITHIN > high:
-            low, high = (guess, high) if self._try(call, guess, at, end).is_error else (low, guess)
+            low, high = (guess, high) if self._try(call, state, guess).is_error else (low, guess)
             guess = min((low + high) // 2, 2 * low)
         return high
 
@@ -100,7 +97,7 @@ class Evm:
             return tx_hash
         tx = decode(raw)
         header = _header(self.head)
-        state = self._state(self.head, header, time.monotonic() + RUN_SECONDS)
+        state = self._state(self.head, header)
         done = state.apply_transaction(tx)
         used = tx.gas - done.get_gas_remaining()
         used += cast(Any, done).data_floor_gas - CheckingExecutor.calculate_gas_refund(done, used)
@@ -122,36 +119,29 @@ class Evm:
         if have * 2 >= FULL:
             return None
         nonce = accounts.get_nonce(Address(key.public_key.to_canonical_address()))
-        unsigned = self._unsigned(nonce, address, FULL - have, b"", FUND_GAS, BASE_FEE + TIP)
+        unsigned = self._unsigned(nonce, BASE_FEE + TIP, FUND_GAS, address, FULL - have, b"")
         return self.send(unsigned.as_signed_transaction(key).encode())
 
-    def _try(self, call: SimulatedCall, gas: int, at: Head, deadline: float) -> ComputationAPI:
-        """Changes nothing and costs nothing."""
-        state = self._state(at, _header(at, base_fee_per_gas=0), deadline)
-        sender = Address(call.sender)
-        unsigned = self._unsigned(state.get_nonce(sender), call.to, call.value, call.data, gas, 0)
-        return state.apply_transaction(cast(Any, SpoofTransaction(unsigned, from_=sender)))
+    def _try(self, call: SimulatedCall, state: TimedState, gas: int) -> ComputationAPI:
+        """Changes nothing, and costs nothing with a base fee of 0."""
+        before, sender = state.snapshot(), Address(call.sender)
+        unsigned = self._unsigned(state.get_nonce(sender), 0, gas, call.to, call.value, call.data)
+        try:
+            return state.apply_transaction(cast(Any, SpoofTransaction(unsigned, from_=sender)))
+        finally:
+            state.revert(before)
 
-    def _unsigned(self, nonce: int, to: bytes, value: int, data: bytes, gas: int, fee: int) -> Any:
+    def _unsigned(self, nonce: int, fee: int, gas: int, to: bytes, value: int, data: bytes) -> Any:
         """fee: wei per gas."""
-        return PragueTransactionBuilder.new_unsigned_dynamic_fee_transaction(
-            chain_id=self._chain_id,
-            nonce=nonce,
-            max_priority_fee_per_gas=min(fee, TIP),
-            max_fee_per_gas=fee,
-            gas=gas,
-            to=Address(to),
-            value=value,
-            data=data,
-            access_list=(),
-        )
+        fields = self._chain_id, nonce, min(fee, TIP), fee, gas, to, value, data, ()
+        return cast(Any, UnsignedDynamicFeeTransaction)(*fields)
 
-    def _state(self, at: Head, header: Any, deadline: float) -> TimedState:
+    def _state(self, at: Head, header: Any) -> TimedState:
         """To run code on the state after `at`, as in a block with this header."""
         numbers = range(at.number, -1, -1)
         ancestors = (Hash32(block.hash) for number in numbers if (block := self._store.block(number)))
         context = PragueVM.create_execution_context(header, ancestors, ChainContext(self._chain_id))
-        return TimedState(self._store, at, context, deadline)
+        return TimedState(self._store.state_db, context, at.state_root)
 
     def _add(self, header: Any, transaction: Json | None, receipt: Json, state: AccountDB | TimedState) -> None:
         block = _json(header) | {
@@ -176,20 +166,19 @@ def _key(path: Path) -> PrivateKey:
         raise ChainError(f"{path} does not hold a key: {mend}") from error
 
 
-def _header(parent: Head | None, **fields: Any) -> Any:
+def _header(parent: Head | None, base_fee: int = BASE_FEE) -> Any:
     """Of the block after `parent`. Any: py-evm declares the class abstract and does not type its fields."""
     now = int(time.time())
-    defaults: dict[str, Any] = {
-        "difficulty": 0,
-        "block_number": 0 if parent is None else parent.number + 1,
-        "gas_limit": BLOCK_GAS,
-        "timestamp": now if parent is None else max(now, parent.timestamp),
-        "parent_hash": b"\0" * 32 if parent is None else parent.hash,
-        "mix_hash": secrets.token_bytes(32),
-        "nonce": b"\0" * 8,
-        "base_fee_per_gas": BASE_FEE,
-    }
-    return cast(Any, PragueBlockHeader)(**defaults | fields)
+    return cast(Any, PragueBlockHeader)(
+        difficulty=0,
+        block_number=0 if parent is None else parent.number + 1,
+        gas_limit=BLOCK_GAS,
+        timestamp=now if parent is None else max(now, parent.timestamp),
+        parent_hash=ZERO_HASH32 if parent is None else parent.hash,
+        mix_hash=secrets.token_bytes(32),
+        nonce=bytes(8),
+        base_fee_per_gas=base_fee,
+    )
 
 
 def _mined_json(

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from codezero.errors import ChainError, ConfigError
-from codezero.system.files import set_aside, write_atomic
+from codezero.system.files import set_aside
 
 DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
@@ -58,13 +59,6 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
         except (OSError, msgspec.DecodeError):
             return None
 
-    def write(self, path: Path) -> None:
-        """All or nothing; 0600. Raises ChainError."""
-        try:
-            write_atomic(path / ENDPOINT, msgspec.json.encode(self), private=True)
-        except OSError as error:
-            raise ChainError(f"cannot write {path / ENDPOINT}: {error.strerror}") from error
-
     def answers(self) -> bool:
         """Is the very process that wrote this reached there? Another program on its old port is not."""
         request = b'{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion","params":[]}'
@@ -80,19 +74,20 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
 
 
 class Lock:
-    """A lock file. `take` never waits. Raises ChainError."""
+    """A lock file; its directory is made where it is missing. `take` never waits. Raises ChainError."""
 
     def __init__(self, path: Path) -> None:
         try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ChainError(f"cannot open {path}: {error.strerror}") from error
 
     def take(self, shared: bool = False) -> bool:
-        """Is it ours now? A shared lock goes together with other shared ones."""
+        """Is it ours now? A shared lock goes together with other shared ones. False once closed."""
         try:
             fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except (BlockingIOError, ValueError):
             return False
         return True
 
@@ -104,11 +99,18 @@ class Lock:
 
 
 class DevChainHandle:
-    """A chain that stays while this is open. `url` changes only when `revive` had to start it on another port."""
+    """A chain that stays while this is open; see `start`."""
 
-    def __init__(self, path: Path, users: Lock, endpoint: ChainEndpoint, port: int) -> None:
-        self._users, self._endpoint, self._port = users, endpoint, port
-        self.path, self.chain_id = path, endpoint.chain_id
+    endpoint: ChainEndpoint
+
+    def __init__(self, path: Path, port: int, chain_id: int | None) -> None:
+        self.path, self._port, self._wanted = path, port, chain_id
+        self._users = Lock(path / USERS)
+        try:
+            self.revive()
+        except BaseException:
+            self._users.close()
+            raise
 
     def __enter__(self) -> "DevChainHandle":
         return self
@@ -118,31 +120,62 @@ class DevChainHandle:
 
     @property
     def url(self) -> str:
-        return self._endpoint.url
+        """Changes only when `revive` had to start the chain on another port."""
+        return self.endpoint.url
 
     @property
-    def pid(self) -> int:
-        """Of the process that serves it."""
-        return self._endpoint.pid
-
-    def alive(self) -> bool:
-        """Does it answer now?"""
-        return self._endpoint.answers()
+    def chain_id(self) -> int:
+        return self.endpoint.chain_id
 
     def revive(self) -> str:
-        """The URL of the chain, started anew where its process had died. Raises ChainError."""
-        self._endpoint = _reach(self.path, self._port, self.chain_id, time.monotonic() + START_SECONDS)
-        return self.url
+        """The URL of the chain, started where no process serves it. Raises ChainError and ConfigError.
+
+        Of many callers one starts the process, and the others wait for it; when that one dies, the next has its turn.
+        """
+        end, child = time.monotonic() + START_SECONDS, None
+        with closing(Lock(self.path / STARTING)) as starting:
+            while time.monotonic() < end:
+                # First the lock, then the question: a process that answers after this does not end any more.
+                if self._users.take(shared=True):
+                    endpoint = ChainEndpoint.of(self.path)
+                    if endpoint is not None and endpoint.answers():
+                        self._wanted = check_id(self.path, endpoint.chain_id, self._wanted)
+                        self.endpoint = endpoint
+                        return endpoint.url
+                    code = None if child is None else child.poll()
+                    if code not in (None, BUSY):
+                        raise ChainError(f"the embedded chain ended with code {code}: {self._last_words()}")
+                    if (child is None or code == BUSY) and starting.take():
+                        child = self._spawn()
+                time.sleep(POLL_SECONDS)
+        raise ChainError(f"the embedded chain in {self.path} does not answer; its last words: {self._last_words()}")
 
     def close(self) -> None:
         """Use it no longer. The last to close waits until the process has ended, unless somebody runs it by hand."""
+        last = self._users.take()
         self._users.close()
         end = time.monotonic() + CLOSE_SECONDS
-        while self._endpoint.while_used and time.monotonic() < end and not _free(self.path / SERVING):
-            # the process that ends because nobody uses it holds the users' lock itself for a moment
-            if not _free(self.path / USERS) and not _free(self.path / USERS, after=0.1):
-                return
-            time.sleep(POLL_SECONDS)
+        with closing(Lock(self.path / SERVING)) as serving:
+            while last and self.endpoint.while_used and time.monotonic() < end and not serving.take():
+                time.sleep(POLL_SECONDS)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        """In a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending."""
+        command = [sys.executable, "-m", "codezero.chain.devchain_server", str(self.path.resolve())]
+        command += [str(self._port), str(self._wanted or 0)]
+        with set_aside(self.path / LOG, MAX_LOG).open("ab") as log:
+            null = subprocess.DEVNULL
+            child = subprocess.Popen(command, stdin=null, stdout=null, stderr=log, start_new_session=True)
+        threading.Thread(target=child.wait, name="devchain-reaper", daemon=True).start()
+        return child
+
+    def _last_words(self) -> str:
+        """The last line of the process's log."""
+        try:
+            log = (self.path / LOG).read_bytes()
+        except OSError:
+            return "it left no log"
+        return log.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its log is empty"
 
 
 def start(path: Path, *, port: int = 0, chain_id: int | None = None) -> DevChainHandle:
@@ -152,25 +185,7 @@ def start(path: Path, *, port: int = 0, chain_id: int | None = None) -> DevChain
     that this call makes, which otherwise gets one of its own; another one than the chain has is a ConfigError. Raises
     ChainError where the chain cannot be served or does not answer within START_SECONDS.
     """
-    make_directory(path)
-    end = time.monotonic() + START_SECONDS
-    users = Lock(path / USERS)
-    try:
-        # First the lock, then the question: a process that answers after this does not end any more.
-        while not users.take(shared=True):
-            _wait(end, path)
-        return DevChainHandle(path, users, _reach(path, port, chain_id, end), port)
-    except BaseException:
-        users.close()
-        raise
-
-
-def make_directory(path: Path) -> None:
-    """Raises ChainError."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ChainError(f"cannot keep a chain in {path}: {error.strerror}") from error
+    return DevChainHandle(path, port, chain_id)
 
 
 def check_id(path: Path, chain_id: int, wanted: int | None) -> int:
@@ -180,66 +195,3 @@ def check_id(path: Path, chain_id: int, wanted: int | None) -> int:
             f"the chain in {path} has the id {chain_id}, not {wanted}; leave the id out, or give another directory"
         )
     return chain_id
-
-
-def _free(path: Path, after: float = 0.0) -> bool:
-    """Can the lock be taken, now or after so many seconds?"""
-    time.sleep(after)
-    lock = Lock(path)
-    try:
-        return lock.take()
-    finally:
-        lock.close()
-
-
-def _reach(path: Path, port: int, chain_id: int | None, end: float) -> ChainEndpoint:
-    """Of many callers one starts the process, and the others wait for it; when that one dies, the next has its turn."""
-    starting = Lock(path / STARTING)
-    child: subprocess.Popen[bytes] | None = None
-    try:
-        while True:
-            endpoint = ChainEndpoint.of(path)
-            if endpoint is not None and endpoint.answers():
-                check_id(path, endpoint.chain_id, chain_id)
-                return endpoint
-            code = None if child is None else child.poll()
-            if code not in (None, BUSY):
-                raise ChainError(f"the embedded chain ended with code {code}: {_last_words(path)}")
-            if (child is None or code == BUSY) and starting.take():
-                child = _spawn(path, port, chain_id)
-            _wait(end, path)
-    finally:
-        starting.close()
-
-
-def _spawn(path: Path, port: int, chain_id: int | None) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending."""
-    command = [sys.executable, "-m", "codezero.chain.devchain_server", str(path.resolve()), str(port)]
-    try:
-        with set_aside(path / LOG, MAX_LOG).open("ab") as log:
-            child = subprocess.Popen(
-                [*command, str(chain_id or 0)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise ChainError(f"cannot start the embedded chain: {error}") from error
-    threading.Thread(target=child.wait, name="devchain-reaper", daemon=True).start()
-    return child
-
-
-def _wait(end: float, path: Path) -> None:
-    if time.monotonic() > end:
-        raise ChainError(f"the embedded chain in {path} does not answer; its last words: {_last_words(path)}")
-    time.sleep(POLL_SECONDS)
-
-
-def _last_words(path: Path) -> str:
-    """The last line of the process's log."""
-    try:
-        log = (path / LOG).read_bytes()
-    except OSError:
-        return "it left no log"
-    return log.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its log is empty"

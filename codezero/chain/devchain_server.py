@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -29,18 +29,19 @@ from codezero.chain.devchain import Evm
 from codezero.chain.devchain_process import (
     BUSY,
     DATABASE,
+    ENDPOINT,
     FAUCET_KEY,
     SERVING,
     USERS,
     ChainEndpoint,
     Lock,
     check_id,
-    make_directory,
 )
 from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, Methods
 from codezero.chain.devchain_state import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError
+from codezero.system.files import write_atomic
 
 HOST = "127.0.0.1"
 PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
@@ -68,6 +69,9 @@ logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_i
 """Faults of our own; what strangers send that is not HTTP must not fill the log."""
 
 
+Announce = Callable[[ChainEndpoint], None]
+
+
 class ChainBusyError(ChainError):
     """Another process serves this directory."""
 
@@ -84,39 +88,56 @@ class RpcRequest(msgspec.Struct, frozen=True):
 class RpcServer:
     """Answers for a chain, on one loopback port."""
 
-    def __init__(self, methods: Methods) -> None:
-        self._methods = methods
+    def __init__(self, path: Path, store: Store, chain_id: int) -> None:
+        self._path, self._chain_id = path, chain_id
+        self._version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
+        self._methods = Methods(store, Evm(store, chain_id, path / FAUCET_KEY), chain_id, self._version)
         self._hosts: list[list[str]] = []
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_post("/", self._answer)
-        self._runner = web.AppRunner(
-            app, access_log=None, logger=logger, auto_decompress=False, handle_signals=False, shutdown_timeout=5.0
-        )
         before = threading.stack_size(STACK)
         self._thread = ThreadPoolExecutor(1, "devchain")
         self._thread.submit(int).result()  # starts the thread, with the large stack
         threading.stack_size(before)
 
-    async def listen(self, *ports: int) -> int:
-        """Begin to answer, on the first port that is free; 0 is any. Raises ChainError."""
-        await self._runner.setup()
-        for port in ports:
+    async def run(self, port: int, announce: Announce, while_used: bool) -> signal.Signals | None:
+        """Until a signal, or until nobody uses it. Raises ChainError and OSError."""
+        endings: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        for which in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(which, endings.put_nowait, which)
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post("/", self._answer)
+        runner = web.AppRunner(
+            app, access_log=None, logger=logger, auto_decompress=False, handle_signals=False, shutdown_timeout=5.0
+        )
+        await runner.setup()
+        with closing(Lock(self._path / USERS)) as users:
             try:
-                await web.TCPSite(self._runner, HOST, port, backlog=256).start()
+                bound = await self._listen(runner, port)
+                url, version = f"http://{HOST}:{bound}", self._version
+                endpoint = ChainEndpoint(url, self._chain_id, HOST, bound, os.getpid(), version, while_used)
+                write_atomic(self._path / ENDPOINT, msgspec.json.encode(endpoint), private=True)
+                announce(endpoint)
+                while not (while_used and users.take()):  # and kept: who comes now waits for our end
+                    with suppress(TimeoutError):
+                        return await asyncio.wait_for(endings.get(), POLL_SECONDS)
+                return None
+            finally:
+                await runner.cleanup()
+                self._thread.shutdown(cancel_futures=True)
+
+    async def _listen(self, runner: web.AppRunner, port: int) -> int:
+        """0 is the last port, so that those who know its URL find it again, or any that is free. Raises ChainError."""
+        last = ChainEndpoint.of(self._path)
+        for candidate in [port] if port or last is None else [last.port, 0]:
+            try:
+                await web.TCPSite(runner, HOST, candidate, backlog=256).start()
                 break
             except OSError as error:
-                if port == ports[-1]:
-                    reason = f"cannot serve on {HOST}:{port}: {error.strerror}; give another port"
-                    raise ChainError(reason) from error
-        bound: int = self._runner.addresses[0][1]
+                if candidate == port:
+                    raise ChainError(f"cannot serve on {HOST}:{port}: {error.strerror}; give another port") from error
+        bound: int = runner.addresses[0][1]
         self._hosts = [[f"{name}:{bound}"] for name in (HOST, "localhost", "[::1]")]
         return bound
-
-    async def close(self) -> None:
-        """Let what runs come to its end."""
-        await self._runner.cleanup()
-        self._thread.shutdown(cancel_futures=True)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.headers.getall("Host", []) not in self._hosts or "Origin" in request.headers:
@@ -164,11 +185,8 @@ class RpcServer:
             return _error(request.id, refusal)
         except (ChainError, sqlite3.Error) as error:
             return _error(request.id, RpcRefusal(INTERNAL, str(error)))
-        except EVMMissingData:
-            reason = "missing trie node: the state of this block is kept no longer"
-        except VMError as error:
-            reason = f"execution failed: {type(error).__name__}: {error}"
-        return _error(request.id, RpcRefusal(REFUSED, reason))
+        except (EVMMissingData, VMError) as error:
+            return _error(request.id, RpcRefusal(REFUSED, f"{type(error).__name__}: {error}"))
 
     async def _run(self, request: RpcRequest) -> bytes:
         """Raises RpcRefusal, ChainError, sqlite3.Error, VMError and EVMMissingData."""
@@ -189,12 +207,7 @@ class RpcServer:
 
 
 def serve(
-    path: Path,
-    announce: Callable[[ChainEndpoint], None],
-    *,
-    port: int = 0,
-    chain_id: int | None = None,
-    while_used: bool = False,
+    path: Path, announce: Announce, *, port: int = 0, chain_id: int | None = None, while_used: bool = False
 ) -> signal.Signals | None:
     """Serve a chain until SIGINT or SIGTERM, or, with `while_used`, until nobody holds a handle; what ended it.
 
@@ -204,7 +217,6 @@ def serve(
     for name, value, low, high in ("port", port, 0, 65535), ("chain_id", chain_id, 1, LARGEST_CHAIN_ID):
         if value is not None and not low <= value <= high:
             raise ConfigError(f"{name}={value} is out of bounds; it must be {low} to {high}")
-    make_directory(path)
     with closing(Lock(path / SERVING)) as serving:
         if not serving.take():
             last = ChainEndpoint.of(path)
@@ -213,45 +225,13 @@ def serve(
             raise ChainBusyError(reason)
         try:
             with closing(Store(path / DATABASE)) as store:
-                stored = store.row("SELECT value FROM meta WHERE key='chain_id'")
-                wanted = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
-                if stored is None:
-                    store.row("INSERT INTO meta VALUES('chain_id',?)", str(wanted))
-                settled = wanted if stored is None else check_id(path, int(stored[0]), chain_id)
-                return asyncio.run(_serve(path, store, settled, port, announce, while_used))
-        except sqlite3.Error as error:
-            raise ChainError(f"the chain's database {path / DATABASE} failed: {error}") from error
-
-
-async def _serve(
-    path: Path,
-    store: Store,
-    chain_id: int,
-    port: int,
-    announce: Callable[[ChainEndpoint], None],
-    while_used: bool,
-) -> signal.Signals | None:
-    endings: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    for which in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(which, endings.put_nowait, which)
-    version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
-    server = RpcServer(Methods(store, Evm(store, chain_id, path / FAUCET_KEY), chain_id, version))
-    with closing(Lock(path / USERS)) as users:
-        try:
-            # without a port of its own the last one, so that those who know its URL find it again
-            last = ChainEndpoint.of(path)
-            bound = await server.listen(*([last.port] if not port and last is not None else []), port)
-            endpoint = ChainEndpoint(f"http://{HOST}:{bound}", chain_id, HOST, bound, os.getpid(), version, while_used)
-            endpoint.write(path)
-            announce(endpoint)
-            while True:
-                try:
-                    return await asyncio.wait_for(endings.get(), POLL_SECONDS)
-                except TimeoutError:
-                    if while_used and users.take():  # and kept: who comes now waits for our end
-                        return None
-        finally:
-            await server.close()
+                new = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
+                store.row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
+                stored = int(store.row("SELECT value FROM meta WHERE key='chain_id'")[0])
+                server = RpcServer(path, store, check_id(path, stored, chain_id))
+                return asyncio.run(server.run(port, announce, while_used))
+        except (sqlite3.Error, OSError) as error:
+            raise ChainError(f"the chain in {path / DATABASE} failed: {error}") from error
 
 
 def run_devchain(path: Path, *, port: int = 0, as_json: bool = False) -> signal.Signals | None:

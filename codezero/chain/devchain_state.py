@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NoReturn, cast
 
-from eth.abc import ComputationAPI, ExecutionContextAPI, MessageAPI, SignedTransactionAPI
+from eth.abc import ComputationAPI, MessageAPI, SignedTransactionAPI
 from eth.constants import SECPK1_N
 from eth.exceptions import Revert, UnrecognizedTransactionType
 from eth.vm.code_stream import CodeStream
@@ -19,11 +19,9 @@ from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
 from eth.vm.forks.prague.transactions import PragueTransactionBuilder
 from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from eth_keys.exceptions import BadSignature
-from eth_typing import Hash32
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException
 
-from codezero.chain.devchain_store import Head, Store
 from codezero.errors import ChainError
 
 BLOCK_GAS = 30_000_000
@@ -101,14 +99,14 @@ class CheckingExecutor(PragueTransactionExecutor):
 
 
 class TimedState(PragueState):
-    """Prague's state after a block."""
+    """Prague's state after a block, for as long as all that is run on it may take."""
 
     computation_class = TimedComputation
     transaction_executor_class = CheckingExecutor
 
-    def __init__(self, store: Store, at: Head, context: ExecutionContextAPI, deadline: float) -> None:
-        self.deadline = deadline
-        super().__init__(store.state_db, context, Hash32(at.state_root))
+    def __init__(self, *arguments: Any) -> None:
+        self.deadline = time.monotonic() + RUN_SECONDS
+        super().__init__(*arguments)
 
     def set_system_contracts(self) -> None:
         """None: they are for beacon blocks, which this chain has not."""

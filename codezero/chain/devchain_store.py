@@ -6,19 +6,17 @@ py-evm never deletes a trie node, so every `COMPACT_EVERY` blocks the nodes that
 of them rows, and 3 s a compaction; with all nodes it would be over 350 MB.
 """
 
+import re
 import sqlite3
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import msgspec
-import rlp
-from eth.constants import BLANK_ROOT_HASH, EMPTY_SHA3
 from eth.db.account import AccountDB
 from eth.db.atomic import AtomicDB
 from eth.db.backends.base import BaseDB
-from eth.rlp.accounts import Account
 from eth_typing import Address
 
 from codezero.errors import ChainError
@@ -29,6 +27,8 @@ COMPACT_EVERY = 4096
 """Blocks between two compactions, some 30 MB of old nodes."""
 STATES = 128
 """Newest blocks whose state can be read in any case, as in other nodes."""
+HASHES = re.compile(rb"(?=\xa0(.{32}))", re.DOTALL)
+"""How a node names its children, and an account its storage and code: as RLP of 32 bytes."""
 NODES = "CREATE TABLE {}(hash BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 SCHEMA = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -161,33 +161,18 @@ class Store:
         with self._sql:
             self.row("BEGIN IMMEDIATE")
             self.row(NODES.format("live"))
-            roots = self._sql.execute("SELECT state_root FROM block ORDER BY number DESC LIMIT ?", (STATES,)).fetchall()
-            codes: set[bytes] = set()
-            for number, (root,) in enumerate(roots):
-                if number == 0 or root in self.state_db:
-                    self._keep(root, codes)
-            for code_hash in codes:  # after all nodes: code may have a node's bytes, and so its hash
-                self.row("INSERT OR IGNORE INTO live VALUES(?,?)", code_hash, self.state_db[code_hash])
+            roots = self._sql.execute("SELECT state_root FROM block ORDER BY number DESC LIMIT ?", (STATES,))
+            self._keep([root for (root,) in roots.fetchall()])
             self.row("DROP TABLE node")
             self.row("ALTER TABLE live RENAME TO node")
 
-    def _keep(self, root: bytes, codes: set[bytes]) -> None:
-        """Copy the nodes of a state that are not copied yet; add to `codes`. Raises ChainError where one is missing."""
-        pending = [(root, True)]
+    def _keep(self, pending: list[bytes]) -> None:
+        """Copy nodes, and whatever they refer to: every hash in them, even one that is there by accident."""
         while pending:
-            key, of_accounts = pending.pop()
+            key = pending.pop()
             row = self.row("SELECT value FROM node WHERE hash=?", key)
-            if row is None:
-                raise ChainError(f"{self._path} is damaged: a part of the newest state is missing")
-            if self._sql.execute("INSERT OR IGNORE INTO live VALUES(?,?)", (key, row[0])).rowcount == 0:
-                continue
-            for leaf, link in _links(cast(Any, rlp).decode(row[0])):
-                if not leaf:
-                    pending.append((link, of_accounts))
-                elif of_accounts:
-                    account = cast(Any, rlp).decode(link, sedes=Account)
-                    codes |= {account.code_hash} - {EMPTY_SHA3}
-                    pending += [(account.storage_root, False)] if account.storage_root != BLANK_ROOT_HASH else []
+            copied = row and self._sql.execute("INSERT OR IGNORE INTO live VALUES(?,?)", (key, row[0])).rowcount
+            pending += HASHES.findall(row[0]) if copied else []
 
     def _migrate(self) -> None:
         """From version 1, whose state was rows of accounts and slots, and whose state root was no trie's."""
@@ -222,15 +207,3 @@ def from_hex(text: str) -> bytes:
 
 def _packed(json: Json) -> bytes:
     return zlib.compress(msgspec.json.encode(json))
-
-
-def _links(node: Any) -> Iterator[tuple[bool, bytes]]:
-    """A decoded node's leaf values (True) and its children's hashes (False). A short child lies within its parent."""
-    if len(node) == 2 and node[0][0] & 0x20:
-        yield True, node[1]
-        return
-    for child in node[:16] if len(node) == 17 else node[1:]:
-        if isinstance(child, list):
-            yield from _links(child)
-        elif child:
-            yield False, child

@@ -172,7 +172,7 @@ def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
         chain = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
-        _repeat("keeping the embedded chain alive", lambda: chain.alive() or chain.revive(), KEEPING_SECONDS, stack)
+        _repeat("keeping the embedded chain alive", chain.revive, KEEPING_SECONDS, stack)
         urls, chain_id = [chain.url], chain.chain_id
     client = ChainClient(urls, chain_id, plain_http=config.plain_http)
     stack.callback(client.close)

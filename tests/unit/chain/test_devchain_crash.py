@@ -27,14 +27,14 @@ import sys, time
 from pathlib import Path
 from codezero.chain.devchain_process import start
 handle = start(Path(sys.argv[1]))
-print(handle.pid, flush=True)
+print(handle.endpoint.pid, flush=True)
 time.sleep(600)
 """
 
 
 def kill(handle: DevChainHandle) -> None:
-    os.kill(handle.pid, signal.SIGKILL)
-    eventually(lambda: not psutil.pid_exists(handle.pid))
+    os.kill(handle.endpoint.pid, signal.SIGKILL)
+    eventually(lambda: not psutil.pid_exists(handle.endpoint.pid))
 
 
 def eventually(true: Callable[[], bool]) -> None:
@@ -113,20 +113,20 @@ def test_its_parents_kill_9_leaves_no_orphan(tmp_path: Path) -> None:
 def test_it_stays_while_anybody_uses_it(tmp_path: Path) -> None:
     first = start(tmp_path)
     second = start(tmp_path)
-    assert (first.pid, first.url, first.chain_id) == (second.pid, second.url, second.chain_id)
+    assert (first.endpoint.pid, first.url, first.chain_id) == (second.endpoint.pid, second.url, second.chain_id)
     first.close()
     time.sleep(1)
-    assert second.alive()
+    assert second.endpoint.answers()
     second.close()
     second.close()
-    eventually(lambda: not psutil.pid_exists(second.pid))
-    assert not second.alive()
+    eventually(lambda: not psutil.pid_exists(second.endpoint.pid))
+    assert not second.endpoint.answers()
 
 
 def test_ten_callers_at_once_share_one_process(tmp_path: Path) -> None:
     with ThreadPoolExecutor(10) as pool:
         handles = list(pool.map(start, [tmp_path] * 10))
-    assert len({handle.pid for handle in handles}) == 1
+    assert len({handle.endpoint.pid for handle in handles}) == 1
     for handle in handles:
         handle.close()
 
@@ -135,24 +135,24 @@ def test_another_program_on_its_old_port_is_not_taken_for_it(tmp_path: Path) -> 
     with start(tmp_path) as chain:
         port, chain_id = Client(chain).port, chain.chain_id
     with socket.create_server(("127.0.0.1", port)), start(tmp_path) as chain:
-        assert Client(chain).port != port and chain.chain_id == chain_id and chain.alive()
+        assert Client(chain).port != port and chain.chain_id == chain_id and chain.endpoint.answers()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"url": 1}', b"\xff" * 9000])
 def test_a_broken_endpoint_file_is_as_good_as_none(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / ENDPOINT).write_bytes(garbage)
     with start(tmp_path) as chain:
-        assert chain.alive()
+        assert chain.endpoint.answers()
 
 
 def test_a_second_process_on_one_directory_is_refused_in_one_line(tmp_path: Path) -> None:
     with start(tmp_path) as chain:
         done = subprocess.run(command(tmp_path), capture_output=True, text=True)
         assert done.returncode == 1 and not done.stdout and done.stderr.count("\n") == 1
-        assert f"is already served at {chain.url} (process {chain.pid})" in done.stderr
+        assert f"is already served at {chain.url} (process {chain.endpoint.pid})" in done.stderr
         again = [sys.executable, "-m", "codezero.chain.devchain_server", str(tmp_path), "0", "0"]
         assert subprocess.run(again, check=False).returncode == BUSY
-        assert chain.alive()
+        assert chain.endpoint.answers()
 
 
 @pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -163,8 +163,8 @@ def test_chain_dev_says_where_it_is_and_ends_in_good_order(tmp_path: Path, which
         told = json.loads(out.readline())
         assert told["data"] == str(tmp_path) and told["chain_id"] > 0
         with start(tmp_path) as chain:
-            assert (chain.url, chain.chain_id, chain.pid) == (told["url"], told["chain_id"], served.pid)
-        assert chain.alive()  # nobody uses it, but it was started by hand
+            assert (chain.url, chain.chain_id, chain.endpoint.pid) == (told["url"], told["chain_id"], served.pid)
+        assert chain.endpoint.answers()  # nobody uses it, but it was started by hand
         served.send_signal(which)
         assert (served.wait(), out.read(), errors.read()) == (code, "", "")
     assert not (tmp_path / f"{DATABASE}-wal").exists()

@@ -97,8 +97,8 @@ def test_a_compaction_that_fails_changes_nothing(chain: Chain, monkeypatch: pyte
     chain.send(tiny, WRITE + argument(5))
     before = chain.nodes()
 
-    def fails(self: Store, root: bytes, codes: set[bytes]) -> None:
-        self.row("INSERT INTO live VALUES(?,?)", root, b"")
+    def fails(self: Store, pending: list[bytes]) -> None:
+        self.row("INSERT INTO live VALUES(?,?)", pending[0], b"")
         raise OSError
 
     monkeypatch.setattr(Store, "_keep", fails)
