@@ -35,18 +35,14 @@ class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contract: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
 
 
-def fund(client: ChainClient, address: str) -> bool:
-    """Let a development chain's faucet fill a poor account. False: this chain has none. Raises ChainError."""
-    balance = client.eth.get_balance(to_checksum_address(address))
-    if balance >= POOR:
-        return True
-    try:
-        client.provider.make_request(FUND, [address])
-    except RpcError as error:
-        if error.code == METHOD_NOT_FOUND:
-            return False
-        raise
-    return True
+def fund(client: ChainClient, address: str) -> None:
+    """Let the faucet fill a poor account, where the chain has one. Raises ChainError."""
+    if client.eth.get_balance(to_checksum_address(address)) < POOR:
+        try:
+            client.provider.make_request(FUND, [address])
+        except RpcError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
 
 
 def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
@@ -58,10 +54,10 @@ def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
-            founded = _read(path)
-            if founded.chain_id == client.chain_id:
-                return founded.contract
-            os.replace(path, path.with_name(f"{FILE}.{founded.chain_id}"))  # of a chain that is no more
+            known = _read(path)
+            if known.chain_id == client.chain_id:
+                return known.contract
+            os.replace(path, path.with_name(f"{FILE}.{known.chain_id}"))  # of a chain that is no more
         address = deploy(sender)
         logger.info("contract %s was deployed on chain %d", address, client.chain_id)
         write_new(path, msgspec.json.encode(Founded(client.chain_id, address)))
@@ -70,10 +66,9 @@ def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
 
 def founded(folder: Path) -> str:
     """The address of this chain's own contract. Raises ChainError when there is none."""
-    path = folder / FILE
-    if not path.exists():
+    if not (folder / FILE).exists():
         raise ChainError(f"{folder} has no contract of its own yet; name one with chain.contract")
-    return _read(path).contract
+    return _read(folder / FILE).contract
 
 
 def _read(path: Path) -> Founded:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.late import LateChain
+from codezero.chain.rounds import LateChain
 from codezero.config import MonitorConfig, NodeConfig
 from codezero.config_learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted

@@ -5,12 +5,13 @@ Runs in a process of its own. It reads what nodes write and signs what they ask 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codezero.chain.devchain_process import ChainEndpoint, Lock
-from codezero.chain.gateway import ContractGateway
+from codezero.chain.errors import REGISTERED, ContractError, ForeignOwnerError
 from codezero.chain.wallet import EphemeralAccount, KeystoreWallet
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import HttpRefusal, WalletError
@@ -29,6 +30,8 @@ from codezero.wiring.leaderboard import board_page, read_board
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from codezero.chain.contract import ContractCoordinator
 
 SERVING = "page.lock"
 LOOK_SECONDS = 1.0
@@ -97,6 +100,44 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
     app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes}, programs.routes())
     data.end_with(app)
     return app
+
+
+class ContractGateway:
+    """The contract for programs that call over HTTP, one at a time. Each call returns its transaction's hash.
+
+    Nothing is kept: a caller whose connection broke calls again, and the contract takes one reward and one vote of each
+    peer for each round. connect: makes the coordinator at the first call, as a page that is only looked at needs none.
+    """
+
+    def __init__(self, connect: "Callable[[], ContractCoordinator]") -> None:
+        self._coordinator = cache(connect)
+
+    def register(self, peer: str) -> str:
+        """Raises ContractError when it is this account's, ForeignOwnerError when it is another's."""
+        self._refuse_registered(peer)
+        try:
+            return self._transact("registerPeer", peer)
+        except ContractError as error:
+            if error.name == REGISTERED:  # another process was faster
+                self._refuse_registered(peer)
+            raise
+
+    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str:
+        return self._transact("submitReward", round_number, stage, reward, peer)
+
+    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str:
+        return self._transact("submitWinners", round_number, list(winners), peer)
+
+    def _refuse_registered(self, peer: str) -> None:
+        coordinator = self._coordinator()
+        owner = coordinator.owners([peer])[peer]
+        if owner == coordinator.account:
+            raise ContractError(REGISTERED)
+        if owner is not None:
+            raise ForeignOwnerError(peer, owner, coordinator.account)
+
+    def _transact(self, name: str, *arguments: object) -> str:
+        return self._coordinator().send(name, *arguments)["transactionHash"].to_0x_hex()
 
 
 class NodeWallet:

@@ -13,12 +13,12 @@ from builders.login import page
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.devchain_process import start
 from codezero.chain.embedded import fund, own_contract
-from codezero.chain.gateway import ContractGateway
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.login.node_api import Gateway, LegacyClients, NodeApi
 from codezero.login.store import Folder
+from codezero.wiring.page import ContractGateway
 
 ADDRESS = "0x" + "Ab" * 20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.late import LateChain
+from codezero.chain.rounds import LateChain
 from codezero.errors import ChainError, CheckpointError
 from codezero.system.state import KnownRound
 

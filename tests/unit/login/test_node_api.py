@@ -16,7 +16,6 @@ from codezero.chain.errors import (
     InsufficientFundsError,
     UnknownOutcomeError,
 )
-from codezero.chain.gateway import ContractGateway
 from codezero.errors import ChainError, WalletError
 from codezero.login.guard import MAX_BODY
 from codezero.login.node_api import MAX_WAITING, REFUSALS
@@ -136,14 +135,6 @@ def test_calls_made_at_once_all_take_effect(members: list[Member]) -> None:
             thread.join()
     owners = members[0].coordinator.owners([f"QmAtOnce{number}" for number in range(6)])
     assert statuses == [200] * 6 and set(owners.values()) == {members[1].coordinator.account}
-
-
-def test_the_gateway_gives_up_its_place_in_the_queue(members: list[Member]) -> None:
-    ours = members[0].coordinator
-    gateway = ContractGateway(lambda: ours, seconds=0.05)
-    with gateway._turn, pytest.raises(ChainUnreachableError, match="nothing was sent"):
-        gateway.register("QmLate")
-    assert ours.owners(["QmLate"]) == {"QmLate": None}
 
 
 @pytest.mark.parametrize(
