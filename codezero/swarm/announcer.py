@@ -1,4 +1,4 @@
-"""Own side of the gossip: queued groups and problems become a body that is served and a header where others read it."""
+"""Turns queued groups and problems into bodies that are served and headers that others read."""
 
 import functools
 import logging
@@ -28,7 +28,7 @@ from codezero.types import Problem, RolloutGroup
 
 @dataclass(frozen=True, slots=True)
 class QueuedItem:
-    """One group or problem, with what its announcement will say."""
+    """One group or problem, and what its announcement says of it."""
 
     content: RolloutGroup | Problem
     reward: float | None
@@ -40,14 +40,14 @@ class QueuedItem:
 
 
 class AnnouncementQueue:
-    """By kind and round, the newest MAX_ITEMS that were not announced yet; older ones are dropped."""
+    """The newest MAX_ITEMS of each kind and round that were not announced yet; older ones are dropped."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
         self._items: dict[tuple[Kind, int], deque[QueuedItem]] = {}
 
     def add(self, message: Publish) -> None:
-        """Raises WireRefusal when the trainer sent what `wire` did not write."""
+        """Raises WireRefusal for a body that `wire` did not write."""
         waiting = self._items.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
         if waiting and waiting[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             waiting.clear()
@@ -102,12 +102,12 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts to store a record that nobody was seen to have."""
 DEPOSIT_SECONDS = 60.0
-"""Least time between two bodies that an author whom nobody can reach leaves in the DHT."""
+"""Least time between two bodies that an unreachable author leaves in the DHT."""
 
 
 @dataclass(slots=True)
 class Announcement:
-    """Our newest header of one kind and round."""
+    """The newest own header of one kind and round."""
 
     place: RecordPlace
     header: bytes
@@ -115,11 +115,11 @@ class Announcement:
     expiry: float = 0.0
     """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
     confirm: bool = True
-    """Is it the first in its place, which is read back?"""
+    """Whether it is the first in its place, which is read back from others."""
 
 
 class Announcer:
-    """One node's announcements. `reachable` False: bodies are left in the DHT as well, since nobody can pull them."""
+    """One node's announcements. Unless `reachable`, bodies are left in the DHT too, since nobody can pull them."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Announcer:
         clock: Callable[[], float],
         shards: Callable[[], int],
     ) -> None:
-        """`shards` tells over how many places a round is spread now."""
+        """`shards`: over how many places a round is spread now."""
         self.counts: Counter[str] = Counter()
         self.reachable = True
         self._transport, self._server, self._swarm = transport, server, swarm
@@ -145,7 +145,7 @@ class Announcer:
         self.queue.forget(before=before)
 
     async def announce(self) -> None:
-        """What is new, and what is about to expire."""
+        """Announce what is new, and again what is about to expire."""
         for kind in (GROUPS, PROPOSALS):
             due = self.reachable or self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS
             packed = self.queue.pack(kind, most=MAX_BODY if self.reachable else MAX_DEPOSIT) if due else None
@@ -156,7 +156,7 @@ class Announcer:
                 await self._store(announcement)
 
     async def _keep(self, header: Header, body: bytes) -> None:
-        """Serve a body, leave it in the DHT where nobody can pull it, and announce it."""
+        """Serve a body and announce it; if nobody can pull it, leave it in the DHT."""
         self._server.keep(body)
         if not self.reachable:
             self._deposited[header.kind] = self._clock()

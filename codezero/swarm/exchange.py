@@ -1,7 +1,4 @@
-"""One node's part in the gossip, over whichever transport: announce own bodies, pull others'. No network here.
-
-The same logic runs in the network process over hivemind, in memory, and at a thousand nodes in a simulation.
-"""
+"""One node's part in the gossip, over any transport: announce own bodies, pull others'."""
 
 import asyncio
 import time

@@ -1,6 +1,6 @@
-"""hivemind's peer-to-peer daemon and DHT node, with what they lack: bound node ids, careful reading, a way back in.
+"""hivemind's peer-to-peer daemon and DHT node, hardened: bound node ids, bounded storage, checked answers.
 
-Runs only inside the network process. Every await has a deadline, because a dead daemon answers nothing at all.
+Runs inside the network process. Every await has a deadline, because a dead daemon never answers.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -33,13 +33,13 @@ START_SECONDS = 30.0
 STORED_KEYS = 1024
 STORED_BYTES = 32 << 20
 PLACE_BYTES = 512 << 10
-"""Of the records in one place, so that an answer about several stays below the 4 MiB of a message."""
+"""Of the records in one place: an answer about several stays below the 4 MiB of a message."""
 HANDED_BYTES = 2 << 20
-"""Of what a newcomer near our records is given at once. hivemind sends it all, and drops who cannot take it."""
+"""That a newcomer near our records is given at once. hivemind sends all and drops who cannot take it."""
 ASKED_KEYS = 16
-"""Places that one question may name, each once."""
+"""Most places in one question, each once."""
 NAMED_NODES = 5
-"""Nodes unknown to us that we believe in of one answer: invented ones must not crowd out those that exist."""
+"""Most unknown nodes taken from one answer: invented ones must not displace real ones."""
 NETWORK_ERRORS = (TimeoutError, OSError, P2PDaemonError, P2PHandlerError, ControlFailure, asyncio.IncompleteReadError)
 """What an unreachable peer or daemon may raise."""
 
@@ -47,10 +47,10 @@ NETWORK_ERRORS = (TimeoutError, OSError, P2PDaemonError, P2PHandlerError, Contro
 async def start_daemon(
     identity: Path, host: str, port: int, *, announce: Sequence[str] = (), reachable: str = "auto", relay: bool = True
 ) -> P2P:
-    """The daemon, listening and knowing nobody: a swarm whose bootstraps are all dead must still start.
+    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start.
 
-    announce: addresses that others are told instead of those it listens on. reachable: "yes", "no" (then it looks for
-    a relay), or "auto", which leaves it to the daemon to find out. relay: may others be reached through it?
+    announce: addresses to publish in place of those it listens on. reachable: "yes", "no" (it then looks for a relay),
+    or "auto", which the daemon decides. relay: whether others may be reached through it.
     """
     family = f"ip{ipaddress.ip_address(host).version}"
     return await within(
@@ -70,7 +70,7 @@ async def start_daemon(
 
 
 async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
-    """A DHT node whose id follows from its peer id, and which trusts no other kind."""
+    """A DHT node whose id follows from its peer id and which accepts no other kind."""
     node = await within(
         START_SECONDS,
         DHTNode.create(
@@ -87,15 +87,14 @@ async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
 
 
 def bound_id(peer: PeerID) -> DHTID:
-    """The only node id that we accept from a peer: with a free choice, five nodes can take over any key."""
+    """The only node id accepted from a peer: with a free choice, five nodes can take over any key."""
     return DHTID.generate(peer.to_bytes())
 
 
 class Storage(DHTLocalStorage):
-    """hivemind's, bounded in bytes. Who fills it is who loses: records chosen at random from the fullest place, bodies
-    before headers.
+    """hivemind's, bounded in bytes. Drops records at random from the fullest place, bodies before headers.
 
-    hivemind drops what expires first, so that a flood of long-lived records drives out everybody else's.
+    hivemind drops what expires first, so a flood of long-lived records would drive out everybody else's.
     """
 
     def __init__(self) -> None:
@@ -147,8 +146,8 @@ class Storage(DHTLocalStorage):
 
 
 class NoCache(DHTLocalStorage):
-    """Keeps nothing. hivemind answers from its cache first, into which anybody may write: one record there, though
-    its author's own, would hide all others of its place."""
+    """Keeps nothing. hivemind answers from its cache first, and anybody may write there: one record would hide all
+    others of its place."""
 
     def store(self, *_: Any, **__: Any) -> bool:
         return False
@@ -167,9 +166,8 @@ def _compact(storage: Any) -> None:
 async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
     """Replace the stores and some methods of this one protocol object.
 
-    Strangers with a node id of their choosing never enter the routing table, and one bad entry in a dictionary costs
-    that entry, where hivemind drops the whole answer and with it everybody else's records. A question for one large
-    record ten thousand times fills no memory.
+    Strangers with a chosen node id never enter the routing table. A bad entry in a dictionary costs that entry, while
+    hivemind drops the whole answer. A question that repeats one large record fills no memory.
     """
     protocol.storage, protocol.cache = Storage(), NoCache()
     update, answer = protocol.update_routing_table, protocol.rpc_find
@@ -199,7 +197,7 @@ async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None
 
 
 def _harden_calls(protocol: DHTProtocol) -> None:
-    """What this node asks of others: believe less of an answer, send less to a newcomer."""
+    """Believe less of others' answers, and send less to a newcomer."""
     find, store = protocol.call_find, protocol.call_store
 
     def believed(key: DHTID, near: dict[DHTID, PeerID]) -> dict[DHTID, PeerID]:
@@ -224,7 +222,7 @@ def _harden_calls(protocol: DHTProtocol) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A dictionary without what its holder says about it: a size and an end that would break a search, or end it."""
+    """A dictionary without its holder's claims about size and end, which could break or end a search."""
     if not isinstance(value, DictionaryDHTValue):
         return value
     copy = DictionaryDHTValue()
@@ -241,7 +239,7 @@ def _rebuilt(value: ValueWithExpiration[Any] | None) -> ValueWithExpiration[Any]
 
 
 def _handed(places: Sequence[DictionaryDHTValue]) -> list[int]:
-    """Which of `places` to hand over: the smallest first, up to HANDED_BYTES in all."""
+    """Indices of the places to hand over: the smallest first, up to HANDED_BYTES in all."""
     sizes = [sum(len(record.value) for record in place.data.values()) for place in places]
     chosen: list[int] = []
     left = HANDED_BYTES

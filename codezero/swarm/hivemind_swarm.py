@@ -1,7 +1,7 @@
-"""The swarm as the round loop sees it: publish, gather, offer, proposals. The network itself lives in another process.
+"""The swarm as the round loop sees it: publish, gather, offer, proposals. The network is in another process.
 
-Nothing here blocks, and nothing a peer says of itself is believed: its reward is never sent, its token ids are handed
-on only when they were made by our tokenizer, and its problems are claims.
+Nothing here blocks and no claim of a peer is believed: its reward is never sent, its token ids pass only when they are
+of the own tokenizer, and its problems are claims.
 """
 
 import functools
@@ -38,7 +38,7 @@ ROUNDS_KEPT = 1
 ARRIVED_GROUPS = 1024
 """Groups that wait for the next `gather`; the oldest are dropped."""
 PEER_SECONDS = 300.0
-"""How long a peer counts as there after it was heard."""
+"""How long a peer counts after its last body."""
 UNKNOWN_TOKENIZER = "0" * 64
 
 
@@ -56,10 +56,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         *,
         state: Path | None = None,
     ) -> None:
-        """`state`: folder for what the network process learns of peers and for its status; None: it forgets.
-
-        Raises ConfigError for a name, host, address or list of members that cannot be used.
-        """
+        """`state`: folder for the network process's trust, peers and status; None: not kept. Raises ConfigError."""
         self.peer_id = identity.peer_id
         self.tokenizer_digest = tokenizer_digest
         self._identity_path = Path(config.identity).resolve()
@@ -172,7 +169,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
             self._network.send(SendFeedback(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
 
     def _receive(self) -> None:
-        """Everything the network process received since the last time."""
+        """Take everything that the network process received."""
         for message in self._network.take_bodies():
             self._last_received[message.peer] = time.monotonic()
             if message.kind == PROPOSALS:
@@ -181,7 +178,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
                 self._arrived.extend(self._distrusted(group, message.tokenizer) for group in decode_body(message.body))
 
     def _distrusted(self, group: RolloutGroup, tokenizer: bytes) -> RolloutGroup:
-        """What remains of a stranger's group when nothing is taken on trust."""
+        """A stranger's group without what is not proven."""
         problem = group.problem
         if problem.source is Source.PROPOSER or problem.standing is Standing.CONFIRMED:
             group = replace(group, problem=replace(problem, standing=Standing.CLAIMED))
@@ -191,7 +188,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         return group
 
     def _is_fresh(self, group: RolloutGroup, round_number: int) -> bool:
-        """Neither own, nor of a round long gone, nor a duplicate of anybody's."""
+        """Whether it is neither own, nor too old, nor a duplicate; else counted."""
         fingerprint = _fingerprint(group)
         if group.peer_id == self.peer_id:
             reason = "own"
@@ -214,13 +211,13 @@ def _mean_reward(group: ScoredGroup) -> float | None:
 
 
 def _spread(group: ScoredGroup) -> float:
-    """Standard deviation of the rewards: where they are all equal, nobody learns anything."""
+    """Standard deviation of the rewards: a group of equal rewards teaches nothing."""
     rewards = [verdict.reward for verdict in group.verdicts if verdict.trainable]
     return statistics.pstdev(rewards) if rewards else -1.0
 
 
 def _fingerprint(group: RolloutGroup) -> bytes:
-    """The same for the same attempts at the same problem, whoever tells of them and when."""
+    """The same for the same completions of the same problem, whoever sends them."""
     hasher = hashlib.sha256(group.problem.id.encode())
     for completion in group.completions:
         hasher.update(hashlib.sha256(completion.text.encode()).digest())

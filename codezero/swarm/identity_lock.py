@@ -1,7 +1,7 @@
-"""One identity, one living node; and no daemon of a dead one in its way.
+"""Holds an identity for one living node, and ends the daemon that a dead one left.
 
-Two nodes with one peer id would answer for each other's announcements. And a daemon that outlives its node, because it
-hangs or was stopped, holds the port and the peer id that the next start needs.
+Two nodes with one peer id would answer for each other. A daemon that outlives its node holds the port and the peer id
+that the next start needs.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ MAX_FILE = 64 << 10
 
 
 class IdentityLock:
-    """The right to be the peer of one identity file, and the note of which daemon is ours."""
+    """The lock on one identity file, and the note of the own daemon."""
 
     def __init__(self, identity: Path, folder: Path | None) -> None:
         """`folder`: where the note survives a kill -9; None: it does not."""
@@ -55,7 +55,7 @@ class IdentityLock:
         self.clean()
 
     def note(self, ready: NetworkReady) -> None:
-        """This daemon is ours now."""
+        """Note the own daemon."""
         self._ready = ready
         if self._file is not None:
             replace_file(self._file, msgspec.json.encode(ready))
@@ -81,7 +81,7 @@ class IdentityLock:
                 self._file.unlink()
 
     def release(self) -> None:
-        """Let another have the identity."""
+        """Release the identity."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

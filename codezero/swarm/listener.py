@@ -1,6 +1,6 @@
-"""The other side of the gossip: read peers' announcements, choose among them, pull what is new, check it.
+"""Reads peers' announcements, chooses among them, pulls the bodies that are new and checks them.
 
-A stranger's header or body that breaks a rule costs nothing but a count, and its sender some of our patience.
+A header or body that breaks a rule is counted and costs its sender some trust.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from codezero.swarm.wire import (
 
 PULLS_AT_ONCE = 4
 PULL_SECONDS = 5.0
-"""Of a whole body, however many pieces it comes in: one that drips is given up."""
+"""Most for a whole body, in however many pieces it comes."""
 SEEN_DIGESTS = 8192
 PULLS_PER_POLL = 16
 PULL_ATTEMPTS = 3
 ALL_ROUND_EVERY = 4
-"""Each this many polls all holders of a place are asked and not the nearest one, which may be this node itself and have
-missed a record; and other places than those of the groups are read."""
+"""Every so many polls all holders of a place are asked, as the nearest may have missed a record, and places without
+groups are read too."""
 LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
-"""Seconds between two polls while nothing is new, unless the pause is set longer; and how often it is doubled."""
+"""Most seconds between two polls while nothing is new, unless the pause is set longer; most doublings of it."""
 LOST_POLLS = 2
-"""After so many polls without news a node reads as widely as a newcomer: others may judge the crowd otherwise."""
+"""Polls without news after which a node reads as widely as a newcomer: others may estimate other shard counts."""
 PLACES_PER_POLL = 2
-"""Shards of the open round that are read at one poll, where there are so many."""
+"""Most shards of the open round that one poll reads."""
 
 OFFENCES = {
     "digest": Offence.DIGEST,
@@ -50,12 +50,12 @@ OFFENCES = {
     "header": Offence.FORGED,
     "gone": Offence.SILENT,
 }
-"""What a refusal says of its sender; anything else is a malformed body. A newer version is no offence."""
+"""Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A header not dealt with yet, and who announced it."""
+    """A header that was not handled yet, and its announcer."""
 
     peer: str
     header: Header
@@ -79,34 +79,34 @@ class Listener:
         self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
         self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
-        """Pulls begun, by peer and digest; PULL_ATTEMPTS: done with it. Without the peer, one who announces another's
-        body and serves nothing would keep us from it."""
+        """Pulls begun, by peer and digest; PULL_ATTEMPTS: finished. By peer, so that one who announces another's body
+        and serves nothing does not block it."""
         self._polls = self._idle = 0
         self._phase = random.randrange(ALL_ROUND_EVERY)
         self._all_round = True
-        """Is this one of the polls that read more?"""
+        """Whether this poll is one of those that read more."""
         self._met = False
-        """Did the last poll see anybody?"""
+        """Whether the last poll saw a peer."""
         self._budget = pull_groups
         """Groups that the trainer has room for."""
         self._pulls = asyncio.Semaphore(PULLS_AT_ONCE)
 
     def pause(self, seconds: float) -> float:
-        """How long to wait for the next poll: `seconds`, doubled for each of the last polls that brought nothing."""
+        """Time until the next poll: `seconds`, doubled for each of the last polls without news."""
         return max(seconds, min(seconds * 2**self._idle, LONGEST_PAUSE))
 
     def refill(self) -> None:
-        """The trainer took what had arrived: there is room for as much again."""
+        """Allow `pull_groups` groups again: the trainer took what had arrived."""
         self._budget = self._pull_groups
 
     def reset_pause(self) -> None:
-        """Something may be new from now on."""
+        """Poll at the shortest pause again."""
         self._idle = 0
 
     async def poll(self, round_number: int) -> None:
-        """Read some places of this round and the last, and pull from those who announced there.
+        """Read some places of this round and the last, and pull what is announced there.
 
-        Nothing at all while the trainer has no room: traffic follows what is learned from, and not the clock.
+        Does nothing while the trainer has no room, so that traffic follows learning and not the clock.
         """
         if self._budget > 0:
             self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
@@ -116,7 +116,7 @@ class Listener:
             self._polls += 1
 
     def places(self, round_number: int) -> list[RecordPlace]:
-        """Where this poll reads groups, at own number of shards."""
+        """Where this poll reads groups, at the own number of shards."""
         shards, shard = self._sharding.shards, self._random.randrange
         open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
         places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
@@ -125,10 +125,7 @@ class Listener:
         return places
 
     def other_places(self, round_number: int) -> list[RecordPlace]:
-        """Now and then: problems, and groups at other numbers of shards.
-
-        Often nothing lies there, and then a search asks a whole beam of nodes before it ends.
-        """
+        """Problems, and groups at other numbers of shards. Not at every poll: a search that finds nothing is dear."""
         shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
         places: list[RecordPlace] = []
@@ -141,7 +138,7 @@ class Listener:
         return list(dict.fromkeys(places))
 
     async def _read(self, round_number: int) -> list[News]:
-        """New headers of the places of this poll, in the order in which they are worth pulling."""
+        """New headers in the places of this poll, in the order in which to pull them."""
         places = [*self.places(round_number), *self.other_places(round_number)]
         well_read = places[:1] if self._all_round or not self._met else []
         try:
@@ -160,7 +157,7 @@ class Listener:
         )
 
     def _news(self, peer: str, payload: bytes, place: RecordPlace) -> News | None:
-        """The header in a peer's record when it announces a body not dealt with yet, by a peer to deal with."""
+        """The header in a record, if it announces a new body of a peer that is not refused."""
         if peer == self._transport.me or self._trust.refusal(peer):
             return None
         digest = body_digest(payload)
@@ -176,7 +173,7 @@ class Listener:
         return News(peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
-        """Peers that were believed so far first, at random; then those with problems that no other brings."""
+        """In random order weighted by trust; headers with problems that no earlier one has go first."""
         # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest u^(1/w) first
         by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item.peer))))
         seen: set[bytes] = set()
@@ -188,7 +185,7 @@ class Listener:
         return [*fresh, *rest]
 
     async def _pull_all(self, news: Sequence[News]) -> None:
-        """As far as the budget of groups goes. Problems are few and cost none."""
+        """Pull until the budget of groups is used up. Problems cost none."""
         async with asyncio.TaskGroup() as tasks:
             for item in news[:PULLS_PER_POLL]:
                 wanted = item.header.count
@@ -199,7 +196,7 @@ class Listener:
                     tasks.create_task(self._pull(item, wanted))
 
     async def _pull(self, news: News, wanted: int) -> None:
-        """One body from the peer that announced it, checked against the header, handed to the trainer."""
+        """Pull one body from its announcer, check it against the header, and hand it to the trainer."""
         peer, header = news.peer, news.header
         self._begin(peer, header.digest)
         try:
@@ -228,7 +225,7 @@ class Listener:
         self._budget += wanted if header.kind == GROUPS else 0
 
     async def _body(self, peer: str, header: Header) -> bytes | None:
-        """From its holder, or as its author left it in the DHT; None: neither."""
+        """From its holder, else as its author left it in the DHT; None when neither has it."""
         with contextlib.suppress(*UNANSWERED):
             return await within(PULL_SECONDS, self._fetch(peer, header))
         try:
@@ -250,7 +247,7 @@ class Listener:
         return bytes(body)
 
     def _checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
-        """Raises WireRefusal. What the trainer gets was written by our own encoder."""
+        """The body, encoded anew by our own encoder. Raises WireRefusal."""
         if body_digest(body) != header.digest:
             raise WireRefusal("digest")
         if header.kind == GROUPS:

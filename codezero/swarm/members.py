@@ -1,7 +1,6 @@
-"""Who belongs to the swarm: everybody, or the peers that a file names.
+"""Membership: everybody, or the peers that a file names.
 
-A key costs nothing to make, so the limits that a node sets for each peer hold back only those who cannot bring a
-thousand of them. Whoever needs more gives the node a list.
+Keys cost nothing, so limits per peer do not hold back an attacker with a thousand keys. A list does.
 """
 
 import logging

@@ -1,7 +1,6 @@
-"""The messages between a trainer and its network process, and the bounded pipe that they cross.
+"""The messages between a trainer and its network process, and the bounded pipe between the two.
 
-Settings at the start, then only MessagePack bytes. Both directions drop the oldest message when the other side does not
-keep up: training never waits for the network, and the network never waits for training.
+Both directions drop the oldest message when the other side does not keep up, so neither waits for the other.
 """
 
 import ipaddress

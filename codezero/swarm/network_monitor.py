@@ -1,9 +1,7 @@
-"""What the network process does beside gossiping: writes its status, finds out whether others can reach it, and saves
-what it has learned, so that a restart does not forget a quarantine or the way back in.
+"""Tends the network process: writes its status, tests whether others can reach it, and saves trust and known peers.
 
-For the reachability a peer that is asked opens a plain TCP connection back to where the request came from. Only to the
-asker's own address, as the daemon sees it, so nobody can have a third machine probed; the port alone is the asker's
-choice. Without an answer nothing is claimed.
+To test reachability, a neighbour opens a plain TCP connection back to the asker's address as the daemon sees it, so
+nobody can have a third machine probed; only the port is the asker's choice. Without an answer nothing is claimed.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -35,14 +33,14 @@ logger = logging.getLogger(__name__)
 STATUS_SECONDS = 5.0
 SAVE_SECONDS = 60.0
 REACH_SECONDS = 600.0
-"""Between two self-tests whose result was clear; STATUS_SECONDS while nobody could tell."""
+"""Between two self-tests with a clear result; STATUS_SECONDS until there is one."""
 SERVE_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 8.0
 WITNESSES = 3
 """Peers that are asked at a time."""
 COST = 16
-"""Requests of its allowance that a peer pays for having itself dialled."""
+"""Requests that a dial costs a peer's allowance."""
 YES, NO = b"\x01", b"\x00"
 _PORT = struct.Struct("!H")
 _ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/")
@@ -141,10 +139,10 @@ def _words(reachable: bool | None, wanted: str, port: int) -> str:
 
 
 class ReachServicer(ServicerBase):
-    """Dials back. Its name and method are part of the protocol."""
+    """Dials back. The names of the class and its method are part of the protocol."""
 
     def __init__(self, daemon: P2P, spend: Callable[[str, int], bool]) -> None:
-        """`spend` takes requests from a peer's allowance; False: it has had its share."""
+        """`spend` takes requests from a peer's allowance; False: too little is left."""
         self._daemon, self._spend = daemon, spend
         self._dials = asyncio.Semaphore(4)
 
@@ -171,7 +169,7 @@ class ReachServicer(ServicerBase):
 
 
 async def opens(host: str, port: int) -> bool:
-    """Does something listen there?"""
+    """Whether something listens there."""
     try:
         _, writer = await within(CONNECT_SECONDS, asyncio.open_connection(host, port))
     except (OSError, TimeoutError):
@@ -183,7 +181,7 @@ async def opens(host: str, port: int) -> bool:
 
 
 async def is_reachable(node: DHTNode, swarm: str, port: int) -> bool | None:
-    """Do neighbours that are asked to dial back reach this node? One yes is enough. None: nobody could tell."""
+    """Whether neighbours that dial back reach this node; one success is enough. None: unknown."""
     near = list(node.protocol.routing_table.peer_id_to_uid)
     chosen = random.sample(near, min(WITNESSES, len(near)))
     answers = await asyncio.gather(*(_ask(node.p2p, swarm, peer, port) for peer in chosen))

@@ -1,8 +1,7 @@
-"""The network process: one for each node, started before CUDA, and gone as soon as its trainer is.
+"""The network process: one for each node, started before CUDA, ended with its trainer.
 
-Lives apart from the trainer because a training step would hold up every peer that asks for something. It ends on its
-own when the pipe to the trainer breaks, when its daemon dies, or when anything unforeseen happens; the trainer's side
-(`supervisor.py`) starts it anew with the same identity.
+It is a process of its own because a training step would delay every answer to a peer. It ends when the pipe to the
+trainer breaks, when its daemon dies, or at an unexpected error; `supervisor.py` then restarts it as the same peer.
 """
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -59,7 +58,7 @@ LOGGED_MESSAGES = 200
 
 
 class Stopped(Exception):
-    """The trainer asked for it, or is gone."""
+    """The trainer asked for the end, or is gone."""
 
 
 def run(connection: Connection, settings: SwarmConfig, state: Path | None) -> None:
@@ -88,7 +87,7 @@ def _innermost(error: BaseException) -> str:
 
 
 class PipeHandler(logging.Handler):
-    """Sends warnings to the trainer's log, a limited number of them: peers cause most."""
+    """Sends the first LOGGED_MESSAGES warnings to the trainer's log: peers cause most of them."""
 
     def __init__(self, pipe: MessagePipe) -> None:
         super().__init__(logging.WARNING)
@@ -235,7 +234,7 @@ async def _rejoin(peer_store: "PeerStore") -> None:
 
 
 async def _raise_when_dead(daemon: "P2P") -> None:
-    """hivemind does not notice a dead daemon: stores go on to return True."""
+    """hivemind does not notice a dead daemon: its stores go on returning True."""
     while daemon._child.returncode is None:
         await asyncio.sleep(WATCH_SECONDS)
     raise SwarmError(f"the peer-to-peer daemon ended with code {daemon._child.returncode}")
@@ -250,7 +249,7 @@ async def _end(daemon: "P2P") -> None:
 
 
 def _load_hivemind() -> None:
-    """Quietly, on one CPU thread, and blind to accelerators: it brings torch along and has no use for it here."""
+    """Quietly, with one CPU thread and no accelerator: it imports torch, which is not used here."""
     multiprocessing.set_start_method("fork", force=True)  # else hivemind's locks outlive a killed process
     os.environ.update(HIVEMIND_LOGLEVEL="WARNING", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
     with warnings.catch_warnings():

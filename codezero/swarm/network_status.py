@@ -1,4 +1,4 @@
-"""What the network process tells people: a small file that it writes anew every few seconds, and its reader."""
+"""The network process's status: a small file, rewritten every few seconds, and its reader."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ ADDRESSES = "addresses.txt"
 FILE = "status.json"
 MAX_FILE = 4 << 20
 MAX_PEERS = 500
-"""In the file, the last heard first."""
+"""In the file, the most recent first."""
 
 Schema = TypeVar("Schema", bound=msgspec.Struct)
 Text = Annotated[str, Meta(max_length=512)]
@@ -44,7 +44,7 @@ class PeerLine(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """ok or quarantined."""
     reason: Text
-    """Why it is not dealt with; empty when it is."""
+    """Why it is refused; empty when it is not."""
 
 
 class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +59,11 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes in the DHT's routing table."""
     round: int | None
     shards: int
-    """Places that a round is spread over, as this node judges."""
+    """Shards of a round, as this node estimates."""
     reachable: bool | None
     """None: not known yet."""
     reachability: Text
-    """In words, with what to do about it."""
+    """In words, with the remedy."""
     peers: Annotated[list[PeerLine], Meta(max_length=MAX_PEERS)]
 
 
@@ -73,7 +73,7 @@ def write_status(folder: Path, status: NetworkStatus) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
-    """All or nothing, and not forced to the disk: gossip does not wait for that. A failure is a warning."""
+    """Write all or nothing, without waiting for the disk. A failure is a warning."""
     try:
         write_atomic(path, content, private=private)
     except OSError as error:
@@ -101,7 +101,7 @@ def read_status(folder: Path) -> NetworkStatus:
 
 
 def remembered_port(addresses: Path, host: str) -> int:
-    """The port of the last start if it is still free, so that peers who know it find this node again; else 0."""
+    """The port of the last start if it is free, so that peers find this node again; else 0."""
     match = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
     port = int(match[1]) if match else 0
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

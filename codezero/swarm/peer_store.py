@@ -1,4 +1,4 @@
-"""Who is near in the DHT: keeps a node in touch, and remembers whom it met, for the next start."""
+"""Known peers: dials those that are not neighbours, and saves them for the next start."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
@@ -40,15 +40,15 @@ class KnownPeer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownPeers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: ways into the swarm beside the bootstraps, which may be dead by the next start."""
+    """The file: ways into the swarm, as the bootstraps may be dead by the next start."""
 
     peers: Annotated[list[KnownPeer], Meta(max_length=KNOWN_PEERS)]
 
 
 class PeerStore:
-    """Keeps a node in touch: dials the bootstraps and every peer it ever met that is not a neighbour now.
+    """Dials the bootstraps and every known peer that is not a neighbour, a few at a time.
 
-    hivemind never tries again after a start in vain or a partition; this does, a few peers at a time.
+    hivemind itself never retries after a failed start or a partition.
     """
 
     def __init__(self, node: DHTNode, bootstrap: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class PeerStore:
         self._in_vain: dict[PeerID, int] = {}
 
     def remember(self, path: Path) -> None:
-        """Write whom this node knows a way to. A failure is a warning: it costs the next start, not this one."""
+        """Write the known peers. A failure is a warning."""
         peers = [
             KnownPeer(peer.to_base58(), [str(address) for address in addresses[:ADDRESSES_EACH]])
             for peer, addresses in self._known.items()
@@ -66,7 +66,7 @@ class PeerStore:
         replace_file(path, msgspec.json.encode(KnownPeers(peers)))
 
     def recall(self, path: Path) -> None:
-        """Dial, besides the bootstraps, whom `remember` wrote down. A file that is broken counts as none."""
+        """Read what `remember` wrote. A broken file is skipped with a warning."""
         try:
             saved = read_json(path, KnownPeers, MAX_FILE)
             known = {PeerID.from_base58(entry.peer): list(map(Multiaddr, entry.addresses)) for entry in saved.peers}
@@ -107,7 +107,7 @@ class PeerStore:
         return peer != self._node.peer_id and table.get(peer_id=peer) is None
 
     async def _dial(self, peer: PeerID) -> bool:
-        """Connect, forgive what is past, and become neighbours."""
+        """Connect, clear the blacklist entry, and become neighbours."""
         addresses = self._known.get(peer, []) + ([self._bootstrap[peer]] if peer in self._bootstrap else [])
         try:
             await within(DIAL_SECONDS, self._node.p2p._client.connect(peer, addresses))

@@ -1,7 +1,7 @@
-"""Who may write what into the DHT: a record is owned by the key that signs it, bounded, bound to its place, expiring.
+"""Signed DHT records: owned by the key that signs them, bounded, bound to their place, expiring.
 
-`PeerRecordValidator` has the three methods that hivemind's DHT node calls; it needs no part of hivemind. Without one,
-any peer can overwrite any record, block a round ahead of time, or hang every reader with three bytes.
+`PeerRecordValidator` has the methods that hivemind's DHT node calls and imports nothing of hivemind. Without one any
+peer can overwrite any record, block a round ahead of time, or hang every reader with three bytes.
 """
 
 import hashlib
@@ -27,19 +27,19 @@ CLOCK_SKEW = 3.0
 """Seconds by which honest clocks may differ."""
 ROUNDS_BEHIND = 3
 ROUNDS_AHEAD = 16
-"""A node that is busy with a long iteration still holds what faster peers announce."""
+"""A node in a long iteration still stores what faster peers announce."""
 MAX_SHARDS = 1024
 MAX_VALUE = 2048
 """Bytes of a header, its RSA key and signature, and the key name, with room to spare."""
 MAX_DEPOSIT = 64 << 10
-"""Bytes of a body that is kept in the DHT itself, for an author whom nobody can reach."""
+"""Bytes of a body that an unreachable author keeps in the DHT."""
 DEPOSITS = 8
 """Bodies of one author that are kept, or believed, at a time."""
 DEPOSITORS = 1024
 """Authors whose deposits are counted."""
 MAX_SUBKEY = 80
 MAX_CROWD = 256
-"""Peers in one place: many times what `sharding.py` aims at, and far below the 4 MiB that a key of the DHT can hold."""
+"""Peers in one place: far above the aim of `sharding.py`, far below the 4 MiB that a DHT key can hold."""
 CROWDS = 1024
 """Places whose peers are counted."""
 VERIFIED = 4096
@@ -141,7 +141,7 @@ def shard_of(round_number: int, peer: str, shards: int) -> int:
 
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:
-    """What a signature covers: everything that decides where a record lies, whose it is and how long it lives."""
+    """What a signature covers: all that decides a record's place, owner and lifetime."""
     digest = hashlib.sha256(payload).digest()
     return b"cz1" + msgspec.msgpack.encode(
         [swarm, key, record.key, record.subkey, float(record.expiration_time), digest]
@@ -173,7 +173,7 @@ class PeerRecordValidator:
         """By place: who is there."""
 
     def declare(self, place: RecordPlace | BodyPlace) -> None:
-        """Name a place before storing there: hivemind shows `sign_value` only the hash of a key."""
+        """Name a place before storing there: hivemind gives `sign_value` only the hash of a key."""
         self._keys[place.id] = place.key
 
     def sign_value(self, record: DHTRecord) -> bytes:
@@ -188,7 +188,7 @@ class PeerRecordValidator:
         return msgspec.msgpack.encode(_open(record.value).payload)
 
     def validate(self, record: DHTRecord) -> bool:
-        """May this record be stored here, or believed? A no is counted by reason."""
+        """Whether this record may be stored or believed. Refusals are counted by reason."""
         try:
             self._check(record)
         except WireRefusal as refusal:

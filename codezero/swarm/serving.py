@@ -1,7 +1,7 @@
-"""Answers other peers' requests: pieces of own bodies within an allowance, and feedback on their problems.
+"""Answers peers' requests: pieces of own bodies within an allowance, and feedback on problems.
 
-Feedback is what became of a peer's problems where they were attempted, sent to that peer and to nobody else. It is
-advice and no record: sent once, lost when the peer is not there, and bounded in both directions.
+Feedback is the outcome of a peer's problems where they were attempted, sent to that peer alone. It is sent once, lost
+when the peer is not there, and bounded in both directions.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ class BodyServer:
         return digest
 
     def answer(self, call: Call, peer: str, request: bytes) -> bytes:
-        """Implements `transport.Answer`: at most CHUNK bytes of a body; nothing when it is not here, or when the peer
-        asks too much or is not to be dealt with."""
+        """Implements `transport.Answer`: at most CHUNK bytes of a body; nothing for a peer that is refused or asks too
+        much."""
         if self._trust.refusal(peer):
             self.counts["refused_peer"] += 1
             return b""
@@ -64,14 +64,14 @@ class BodyServer:
 
 
 WAITING = 64
-"""Peers that feedback waits for; the one that waits longest is dropped."""
+"""Most peers that feedback waits for; the oldest is dropped."""
 AT_ONCE = 8
 SEND_SECONDS = 2.0
 TAKEN = b"\x01"
 
 
 class FeedbackExchange:
-    """One node's part in it. `on_feedback` gets what peers send, schema-checked and within their allowance."""
+    """Sends and takes feedback. `on_feedback` gets what peers send, schema-checked and within their allowance."""
 
     def __init__(
         self, transport: Transport, trust: PeerTrust, *, on_feedback: Callable[[ReceivedFeedback], None]
@@ -85,7 +85,7 @@ class FeedbackExchange:
         self._waiting[message.peer] = message.feedback
 
     async def send(self) -> None:
-        """Some of what waits, each peer called once and for SEND_SECONDS at most."""
+        """Send to AT_ONCE peers, for SEND_SECONDS each at most."""
         some = [self._waiting.popitem(last=False) for _ in range(min(AT_ONCE, len(self._waiting)))]
         await asyncio.gather(*(self._send(peer, feedback) for peer, feedback in some))
 

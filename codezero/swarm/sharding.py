@@ -1,8 +1,7 @@
-"""Over how many shards the announcements of a round are spread, judged by how crowded the shards are that were read.
+"""Estimates over how many shards a round's announcements are spread, from how full the shards are that were read.
 
-A key of the DHT holds 4 MiB in all and is sent whole to whoever asks, so the crowd of one place must stay small however
-large the swarm is. Nobody counts the swarm: every node reads a few places and takes them for a sample. Nodes that judge
-differently still meet, because a reader looks at other numbers of shards too, now and then.
+A DHT key holds 4 MiB and is sent whole, so one place must stay small however large the swarm is. Every node takes the
+few places that it reads for a sample. Nodes with different estimates still meet, as readers try other numbers too.
 """
 
 from random import Random
@@ -12,15 +11,15 @@ from codezero.swarm.records import MAX_SHARDS
 CROWD = 32
 """Headers that one place should hold at most."""
 SPARSE = 10
-"""Headers in a place below which half as many places will do. Far below CROWD / 2, so that nobody swings to and fro."""
+"""Headers in a place below which half as many places are enough. Far below CROWD / 2, to avoid oscillation."""
 MEMORY = 0.3
 """Weight of the newest reading of a level."""
 FADE = 0.98
-"""What is left of the other levels after each reading: what was not looked at for long is not there any more."""
+"""What is left of the other levels after each reading: an old reading counts for nothing."""
 FAR = 0.25
-"""Share of the looks elsewhere that go to any number of shards; the rest go to half as many and twice as many."""
+"""Share of the other reads that go to any number of shards; the rest go to half or twice the own one."""
 PROBES = 4
-"""Numbers of shards that a node looks at at once while it finds nobody."""
+"""Numbers of shards that a node tries at once while it finds nobody."""
 
 LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
 

@@ -1,6 +1,6 @@
-"""Keeps one network process alive: starts it, passes messages, cleans up after it, and starts it anew when it dies.
+"""Starts the network process, passes messages, cleans up after it, and restarts it when it dies.
 
-Its death is raised once, as a SwarmError; after that the trainer goes on alone until the process is back.
+Its death is raised once, as a SwarmError; the trainer then goes on alone until the process is back.
 """
 
 import atexit
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 STABLE_SECONDS = 60.0
-"""A process that lived this long starts again without a longer pause."""
+"""A process that lived this long restarts without a longer pause."""
 CLOSE_SECONDS = 4.0
 UNSENT_MESSAGES = 8
 """Own bodies that wait for a process; the oldest are dropped."""
@@ -79,7 +79,7 @@ class NetworkProcess:
         self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
 
     def start(self) -> None:
-        """Begin; the process is ready some seconds later. Raises IdentityError when a living node has this identity."""
+        """Start; the process is ready seconds later. Raises IdentityError when a living node has this identity."""
         self._identity_lock.take()
         self._thread.start()
         atexit.register(self.close)
@@ -101,7 +101,7 @@ class NetworkProcess:
             raise SwarmError(failure)
 
     def send(self, message: Message) -> None:
-        """To the process, or to the next one while there is none. Every new one gets the open round."""
+        """Send to the process, or to the next one while there is none. Every new process gets the open round."""
         with self._changed:
             if isinstance(message, OpenRound):
                 self._playing = message
@@ -184,7 +184,7 @@ class NetworkProcess:
         pipe.start()
 
     def _detach(self, connection: Connection, code: int | None) -> None:
-        """Forget the process and remove what it left behind."""
+        """Forget the process and remove what it left."""
         pipe = self._pipe
         if pipe is not None:
             pipe.join(CLOSE_SECONDS)

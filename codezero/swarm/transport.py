@@ -1,8 +1,7 @@
-"""What the gossip asks of a network, and nothing more: keep a small record where others look, find theirs, ask a peer.
+"""What the gossip needs of a network: keep a small record where others read, find theirs, ask a peer.
 
-`hivemind_transport.py` implements the Protocol on hivemind's DHT and daemon. Tests and benchmarks run the gossip
-between peers of one process and over a simulated network (`benchmarks/simulation/`). Whichever it is, records are
-checked by `records.py` before they are believed.
+`hivemind_transport.py` implements the Protocol; tests and benchmarks run the gossip over a simulated network. Records
+are checked by `records.py` on any of them.
 """
 
 import asyncio
@@ -18,13 +17,11 @@ Call = Literal["chunk", "feedback"]
 Answer = Callable[[Call, str, bytes], bytes]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
 BEAM, WIDE_BEAM = 8, 12
-"""Nodes nearest to a key that a search asks before it ends: mostly, and when it must not be misled.
-
-A node that finds nothing asks them all, and each may be one that it has no connection to. A holder that lies names
-nodes that are not there, which take the places of some that are: hence the wide beam now and then.
+"""Nodes nearest to a key that a search asks before it ends. A holder that lies names nodes that do not exist in place
+of some that do: hence the wide beam now and then.
 """
 UNANSWERED = (UnreachableError, TimeoutError)
-"""What a peer or a network that does not answer raises."""
+"""Raised for a peer or a network that does not answer."""
 
 Result = TypeVar("Result")
 
@@ -48,7 +45,7 @@ class Transport(Protocol):
 
     @property
     def neighbours(self) -> int:
-        """Nodes that this one knows a way to now."""
+        """Number of nodes in the routing table."""
         ...
 
     async def serve(self, answer: Answer) -> None:
@@ -56,22 +53,22 @@ class Transport(Protocol):
         ...
 
     async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
-        """Sign our record and keep it at `place` until `expiry`, seconds since 1970; it replaces our earlier one there.
+        """Sign the record and keep it at `place` until `expiry`, seconds since 1970, in place of the earlier one.
 
-        Was it stored? With `confirm`: was it read back from another node?
+        Returns whether it was stored; with `confirm`, whether another node returned it.
         """
         ...
 
     async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
-        """Every peer's newest record in each of `places`. `thorough` asks all holders, not the nearest one only."""
+        """Every peer's newest record in each of `places`. `thorough`: asks all holders, not the nearest alone."""
         ...
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
-        """One question to one peer; the answer has at most serving.CHUNK bytes. Raises Refusal for one that is none."""
+        """Ask one peer; the answer has at most serving.CHUNK bytes. Raises WireRefusal for a malformed one."""
         ...
 
     async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
-        """Keep a body of at most records.MAX_DEPOSIT bytes in the DHT under its digest: for who cannot be reached."""
+        """Keep a body of at most records.MAX_DEPOSIT bytes in the DHT under its digest, for an unreachable author."""
         ...
 
     async def withdraw(self, peer: str, digest: bytes) -> bytes | None:

@@ -1,7 +1,6 @@
-"""What this node thinks of each peer: who asks too much, who cheated, whom to keep away from and for how long.
+"""A node's trust in each peer: allowances, penalties and quarantines, kept in a bounded, schema-checked file.
 
-In memory, with a given clock and without a network. It outlives the node in a file that is bounded and schema-checked.
-Does not help against a swarm in which ids cost nothing: a fresh id begins clean, and `members.py` decides on ids.
+No help where ids cost nothing: a fresh id begins clean, and `members.py` decides on ids.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ CLOCK_ERROR = 300.0
 PRAISE_SECONDS = 60.0
 """A delivered body makes penalties fade as if this much time had passed."""
 CEILING, PROBATION, PATIENCE = 2.0, 0.5, 0.4
-"""In thresholds: most that a penalty grows to, what the begin of a quarantine leaves of it, most that timeouts make."""
+"""In thresholds: the largest penalty, the penalty left when a quarantine begins, the most that timeouts add up to."""
 
 
 class Offence(StrEnum):
@@ -46,12 +45,12 @@ class Offence(StrEnum):
 
 
 WEIGHTS = {Offence.FORGED: 6.0, Offence.DIGEST: 6.0, Offence.MALFORMED: 4.0, Offence.TIMEOUT: 0.25}
-"""What an offence adds to the penalty, where it is not 1. Two forgeries are no accident; an old version may err."""
+"""What an offence adds to the penalty, where it is not 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one peer may ask for and get away with, above zero. A burst is 32 of the largest bodies, with retries."""
+    """Bounds on one peer, all above zero. A burst is 32 of the largest bodies, with retries."""
 
     requests_per_second: float = 8.0
     requests_burst: float = 256.0
@@ -59,7 +58,7 @@ class Limits:
     bytes_burst: float = 64.0 * 1024 * 1024
     half_life_seconds: float = 600.0
     threshold: float = 10.0
-    """A penalty halves in the one, and is a quarantine when it reaches the other."""
+    """The penalty at which a quarantine begins; it halves in `half_life_seconds`."""
     quarantine_seconds: float = 120.0
     """The first one; each repetition doubles it."""
     longest_quarantine_seconds: float = 6 * 3600.0
@@ -106,11 +105,11 @@ class Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PeerTrust:
-    """What this node thinks of each peer. Used from one thread.
+    """A node's trust in each peer. Used from one thread.
 
-    member: does a peer id belong to the swarm? Who does not is refused and takes no memory.
-    clock: seconds since 1970. Set back, it makes a quarantine longer, and ends it where that would be absurd.
-    Ids must have been proven, by the transport or by a signature: else one peer could blame another.
+    member: whether a peer id belongs to the swarm; others are refused and take no memory.
+    clock: seconds since 1970. Set back, it prolongs a quarantine, or ends it where that would be absurd.
+    Ids must be proven by the transport or a signature, else one peer could blame another.
     """
 
     def __init__(self, member: Members, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
@@ -119,7 +118,7 @@ class PeerTrust:
         self._used = Newest[bytes, None](min(self._limits.digests, MAX_DIGESTS))
 
     def refusal(self, peer: str) -> str:
-        """Why `peer` is neither served nor pulled from, in words; empty when it may be dealt with."""
+        """Why `peer` is neither served nor pulled from; empty when it is not refused."""
         if not self._member(peer):
             return "not a member of this swarm"
         record, now = self._records.get(peer), self._clock()
@@ -178,9 +177,9 @@ class PeerTrust:
         return 1 / (1 + (CEILING * self._limits.threshold if self.refusal(peer) else penalty))
 
     def first_time(self, digest: bytes) -> bool:
-        """Was no body with this digest ([32] bytes) used before, whoever sent it? From now on it was.
+        """Note a body's digest ([32] bytes); False when it was noted before, whoever sent it.
 
-        Ask once the body has proven to be its sender's: else a thief's copy makes the owner's a replay.
+        Call it when the body is proven to be its sender's, else a thief's copy makes the owner's a duplicate.
         """
         first = digest not in self._used
         self._used[digest] = None

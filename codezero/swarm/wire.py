@@ -1,7 +1,7 @@
 """Records to bytes and back, within the bounds of `schema.py`.
 
-Decoding raises `WireRefusal` (a WireError that names its reason) and nothing else, whatever the bytes. Encoding reads
-its own output back, so a node never announces what its peers would refuse. Nothing here knows the network.
+Decoding raises WireRefusal alone, whatever the bytes. Encoding reads its own output back, so a node never announces
+what its peers would refuse.
 """
 
 import hashlib
@@ -93,10 +93,8 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
-    """What 1..MAX_ITEMS judged groups tell the proposer of their problems; those without a judgement say nothing.
-
-    Raises WireRefusal when that leaves none.
-    """
+    """Outcomes of 1..MAX_ITEMS judged groups for the proposer of their problems. Raises WireRefusal when none is
+    judged."""
     outcomes = [
         ProblemOutcome(
             problem=bytes.fromhex(scored.group.problem.id),
@@ -145,7 +143,7 @@ def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
 
 
 def own_offer(problem: Problem, proposer: str) -> Problem:
-    """As its proposer keeps it itself: what it has confirmed, it believes."""
+    """The problem as its proposer keeps it: a confirmed one stays confirmed."""
     own = claimed(problem, proposer)
     return replace(own, standing=Standing.CONFIRMED) if problem.standing is Standing.CONFIRMED else own
 
@@ -182,7 +180,7 @@ def tokenizer_bytes(digest: str) -> bytes:
 
 
 def _decode(data: bytes, schema: type[Schema]) -> Schema:
-    """The version first, so that a newer peer counts as newer and not as broken."""
+    """Check the version first: a newer peer is refused as newer, not as malformed."""
     try:
         version = msgspec.msgpack.decode(data, type=Versioned).v
         if version != VERSION:
@@ -193,7 +191,7 @@ def _decode(data: bytes, schema: type[Schema]) -> Schema:
 
 
 def _deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
-    """Bytes that the reader on the other side was seen to accept."""
+    """Compress, and check that `decode` accepts the result."""
     try:
         raw = msgspec.msgpack.encode(body)
     except (UnicodeEncodeError, OverflowError) as error:
