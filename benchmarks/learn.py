@@ -163,7 +163,7 @@ def strong_start(folder: Path) -> None:
     for number in range(STRONG_ROUNDS):
         node.solver.step(publish(node, case.own, number, judge), [])
     node.solver.learner.policy.model.save_pretrained(folder)
-    node.solver.tokenizer.save_pretrained(folder)
+    node.solver.reader.tokenizer.save_pretrained(folder)
 
 
 # ------------------------------------------------------------------ figures

@@ -1,31 +1,36 @@
-"""What one GRPO update learns from, how its rows become tensors, and what is reported of it.
+"""The rows of one GRPO update, their division and tensors, and the update's figures.
 
 Legend for shapes: B rows, P longest prompt, T longest completion.
 """
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated
 
 import torch
 from msgspec import Meta
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from codezero.models.chat import pad
 
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """One completion and how hard it is pushed."""
+    """One completion and its advantage."""
 
     prompt_ids: tuple[TokenId, ...]
     completion_ids: tuple[TokenId, ...]
     """[T] EOS included when it was generated, so that ending carries gradient too."""
     logprobs: tuple[float, ...]
-    """[T] nats at the training temperature, under the policy that the ratio is taken against."""
+    """[T] nats at the training temperature, under the policy in the ratio's denominator."""
     advantage: float
     weights: tuple[float, ...] = ()
-    """[T] what the advantage is multiplied with at each token; empty: 1 everywhere."""
+    """[T] factors of the advantage at each token; empty: 1 everywhere."""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or len(self.completion_ids) != len(self.logprobs):
@@ -53,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one update did; means over its optimiser steps."""
+    """The figures of one update: means over its optimiser steps."""
 
     loss: float | None
     grad_norm: float | None
@@ -94,35 +99,36 @@ def split(rows: Sequence[TrainingRow], ranks: int) -> list[list[TrainingRow]]:
     return shares
 
 
+def minibatches(rows: Sequence[TrainingRow], parts: int, seed: int) -> list[list[TrainingRow]]:
+    """Whole groups, dealt at random: a group's pushes cancel within one step, and its prompt is read once."""
+    groups = by_prompt(rows)
+    random.Random(seed).shuffle(groups)
+    return [list(chain(*groups[part::parts])) for part in range(min(parts, len(groups)))]
+
+
+def micro_batches(rows: Sequence[TrainingRow], size: int) -> Iterator[list[TrainingRow]]:
+    """Rows of one prompt beside each other and prompts alike in length, so that little is padded."""
+    ordered = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)))
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
+
+
 def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 
     Advantages are [B], and [B, T] where a row has weights of its own for its tokens.
     A left-padded prompt shifts a row's positions by a constant, which rotary embeddings cannot see.
     """
-    longest = max(len(row.prompt_ids) for row in rows)
-    room = max(len(row.completion_ids) for row in rows)
-    prompt_pads = [longest - len(row.prompt_ids) for row in rows]
-    completion_pads = [room - len(row.completion_ids) for row in rows]
-
-    def table(lines: list[list[int]]) -> Tensor:
-        return torch.tensor(lines, dtype=torch.long, device=device)
-
+    prompts, prompted = pad([row.prompt_ids for row in rows], pad_id, device, left=True)
+    completions, completed = pad([row.completion_ids for row in rows], pad_id, device)
+    logprobs = pad_sequence([torch.tensor(row.logprobs, dtype=torch.float32) for row in rows], batch_first=True)
     return {
-        "prompt_ids": table(
-            [[pad_id] * pad + list(row.prompt_ids) for row, pad in zip(rows, prompt_pads, strict=True)]
-        ),
-        "prompt_mask": table([[0] * pad + [1] * (longest - pad) for pad in prompt_pads]),
-        "completion_ids": table(
-            [list(row.completion_ids) + [pad_id] * pad for row, pad in zip(rows, completion_pads, strict=True)]
-        ),
-        "completion_mask": table([[1] * (room - pad) + [0] * pad for pad in completion_pads]),
-        "old_per_token_logps": torch.tensor(
-            [list(row.logprobs) + [0.0] * pad for row, pad in zip(rows, completion_pads, strict=True)],
-            dtype=torch.float32,
-            device=device,
-        ),
-        "advantages": torch.tensor(_advantages(rows, room), dtype=torch.float32, device=device),
+        "prompt_ids": prompts,
+        "prompt_mask": prompted.long(),
+        "completion_ids": completions,
+        "completion_mask": completed.long(),
+        "old_per_token_logps": logprobs.to(device),
+        "advantages": torch.tensor(_advantages(rows, completions.size(1)), dtype=torch.float32, device=device),
     }
 
 

@@ -1,43 +1,30 @@
 """Checkpoints on disk: whole or not at all.
 
-A checkpoint holds all that training goes on from: weights or adapter, the optimiser's moments, the number of steps
-(which is the learning rate's position), every generator of random numbers or the counter that it is seeded with, the
-cursor of the problem stream and what it has drawn, proposals, difficulty, the judge's calibration with the canaries
-under way, and the last known round. A run that is stopped and started again is the same run bit for bit, where the same
-machine computes the same. What a node knows of other peers is not in it and is not taken back with it: their trust, the
-way to them and the outbox are files of the run's folder, which survive a restart by themselves.
+A checkpoint holds everything that training continues from, so a run that is stopped and started again is the same run
+bit for bit, where the same machine computes the same. Not in it, and not taken back with it, is what the node knows of
+other peers: their trust and addresses and the outbox are files of the run folder.
 
 A checkpoint is a folder `00000042` with one folder per part and a manifest (`manifest.py`). It is written under a
 temporary name and renamed, so a process killed at any moment leaves the checkpoint before, the new one, or both. A
-power cut also takes what the system has not yet brought to disk. Forcing it there costs as much as a small model's
-whole checkpoint, so it is done every `flush_seconds`, before the rename, and the newest checkpoint that was flushed is
-kept until there is a newer one: a power cut loses at most the last `flush_seconds`, and the manifest tells which
-checkpoints it took. One process writes to a folder at a time.
+power cut also takes what the system has not yet written to disk. Flushing costs as much as a small model's whole
+checkpoint, so it happens every `flush_seconds`, before the rename, and the newest flushed checkpoint is kept: a power
+cut loses at most that time, and the manifest shows which checkpoints it damaged. One process writes to a folder.
 """
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import logging
 import os
-import random
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import msgspec
 from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError
 from codezero.solver.manifest import PolicyFingerprint, check, check_files, read_manifest, write_manifest
 from codezero.system.files import lacks_room
-from codezero.system.state import Persistent, StateFile
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
+from codezero.system.state import Persistent
 
 logger = logging.getLogger(__name__)
 
@@ -76,40 +63,38 @@ class CheckpointStore:
         """
         if iteration == self.latest:
             return
+        unfinished, final = self.directory / f"{UNFINISHED}{iteration:08d}", self.directory / f"{iteration:08d}"
         try:
-            self._save(iteration, parts)
+            self._write(unfinished, iteration, self.also | dict(parts))
+            flush = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
+            if flush:
+                _flush(unfinished)
+            _remove(final)  # a refused one
+            unfinished.rename(final)
+            if flush:
+                _flush_one(self.directory)
+                self.flushed, self.flushed_at = final, time.monotonic()
+            self.latest = iteration
+            self._prune(iteration)
         except (OSError, SafetensorError) as error:
             if not lacks_room(error):
                 raise
             raise DiskFullError(f"a checkpoint in {self.directory} cannot be written: {error}") from error
 
-    def _save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
+    def _write(self, folder: Path, iteration: int, parts: Mapping[str, Persistent]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        unfinished = self.directory / f"{UNFINISHED}{iteration:08d}"
-        _remove(unfinished)
-        unfinished.mkdir()
-        whole = self.also | dict(parts)
-        for name, part in whole.items():
-            (unfinished / name).mkdir()
-            part.save(unfinished / name)
-        write_manifest(unfinished, iteration, whole, self.fingerprint)
-        final = self.directory / f"{iteration:08d}"
-        flush = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
-        if flush:
-            _flush(unfinished)
-        _remove(final)  # a refused one
-        unfinished.rename(final)
-        if flush:
-            _flush_one(self.directory)
-            self.flushed, self.flushed_at = final, time.monotonic()
-        self.latest = iteration
-        self._prune(iteration)
+        _remove(folder)
+        folder.mkdir()
+        for name, part in parts.items():
+            (folder / name).mkdir()
+            part.save(folder / name)
+        write_manifest(folder, iteration, parts, self.fingerprint)
 
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint and return its iteration; 0 when there is none.
 
-        Those that cannot be used are passed over, with one warning that names what is wrong with each. Raises
-        ConfigError when there are checkpoints but `resume` is off, CheckpointError when none can be used.
+        One warning says why each newer one cannot be used. Raises ConfigError when there are checkpoints but `resume`
+        is off, CheckpointError when none can be used.
         """
         folders = checkpoints_in(self.directory)
         if folders and not self.resume:
@@ -201,90 +186,3 @@ def _flush_one(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-_Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-
-
-class _RngState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    python_version: int
-    python_words: tuple[_Word, ...]
-    python_gauss: float | None
-    numpy_words: Annotated[tuple[_Word, ...], msgspec.Meta(min_length=624, max_length=624)]
-    numpy_position: Annotated[int, msgspec.Meta(ge=0, le=624)]
-    numpy_has_gauss: Annotated[int, msgspec.Meta(ge=0, le=1)]
-    numpy_gauss: float
-    torch: bytes
-    cuda: list[bytes]
-    """By device; empty where CUDA was not used."""
-
-
-class GlobalGenerators(StateFile[_RngState], file="generators.json", schema=_RngState):
-    """The process-wide generators of random numbers: Python's, numpy's and torch's. See `protocols.Persistent`.
-
-    The parts of a node have generators of their own, or seed one from a counter. What libraries draw besides (dropout
-    of an adapter, a back end that samples by itself) comes from these.
-    """
-
-    def state(self) -> _RngState:
-        import numpy as np
-        import torch
-
-        version, words, gauss = random.getstate()
-        _, numpy_words, position, has_gauss, numpy_gauss = cast(
-            "tuple[str, np.ndarray[Any, Any], int, int, float]", np.random.get_state()
-        )
-        return _RngState(
-            python_version=version,
-            python_words=cast("tuple[int, ...]", words),
-            python_gauss=gauss,
-            numpy_words=tuple(numpy_words.tolist()),
-            numpy_position=position,
-            numpy_has_gauss=has_gauss,
-            numpy_gauss=numpy_gauss,
-            torch=torch.get_rng_state().numpy().tobytes(),
-            cuda=_cuda_states(),
-        )
-
-    def restore(self, state: _RngState) -> None:
-        import numpy as np
-        import torch
-
-        try:
-            random.setstate((state.python_version, state.python_words, state.python_gauss))
-            numpy_words = np.array(state.numpy_words, dtype=np.uint32)
-            cached = (state.numpy_has_gauss, state.numpy_gauss)
-            np.random.set_state(("MT19937", numpy_words, state.numpy_position, *cached))
-            torch.set_rng_state(_tensor(state.torch))
-            for device, cuda_state in enumerate(to_restore(state.cuda, _cuda_devices())):
-                torch.cuda.set_rng_state(_tensor(cuda_state), device)
-        except (TypeError, OverflowError, RuntimeError) as error:
-            raise ValueError(str(error)) from error
-
-
-def to_restore(saved: Sequence[bytes], devices: int) -> Sequence[bytes]:
-    """The CUDA states to set: all, or none where the devices are not as many as they were."""
-    if len(saved) == devices:
-        return saved
-    logger.info("the checkpoint was written with %d CUDA devices and %d are used here", len(saved), devices)
-    return ()
-
-
-def _cuda_devices() -> int:
-    """0 as long as this process has not used CUDA: asking for more would start it."""
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_initialized() else 0
-
-
-def _cuda_states() -> list[bytes]:
-    import torch
-
-    return [torch.cuda.get_rng_state(device).numpy().tobytes() for device in range(_cuda_devices())]
-
-
-def _tensor(state: bytes) -> "torch.Tensor":
-    """[bytes] uint8"""
-    import torch
-
-    return torch.frombuffer(bytearray(state), dtype=torch.uint8)

@@ -1,18 +1,15 @@
 """The optimiser of the policy: `trl.GRPOTrainer` as a library of loss, optimiser and precision; never `train()`.
 
-We bring rows that are sampled, judged and weighed already, so of TRL only the loss is called (`compute_loss`), on
-batches of our own making. `tests/unit/solver/test_trainer.py` lists what that relies on beyond TRL's documented
-interface, and checks each entry against the installed version. Does not sample, judge or choose rows.
+Rows come sampled, judged and weighed, so of TRL only the loss is called (`compute_loss`). `test_trainer.py` lists what
+that relies on beyond TRL's documented interface, and checks it against the installed version.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateImportUsage=false
 
-import json
 import logging
 import math
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,18 +25,18 @@ from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, OptimizerStep, TrainingRow, Update, by_prompt, collate, split
-from codezero.solver.logprobs import completion_logprobs, head_is_plain
+from codezero.solver.batch import Batch, OptimizerStep, TrainingRow, Update, collate, micro_batches, minibatches, split
+from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain
 from codezero.solver.packed_attention import packed_logprobs
-from codezero.solver.policy_files import load_policy, read_counters, save_policy
+from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
+from codezero.types import mean
 
 if TYPE_CHECKING:
     from codezero.models.distributed import RankGroup
 
 logger = logging.getLogger(__name__)
 
-COUNTERS = "learner.json"
 LEARN, LOAD = "learn", "load"
 """Commands of rank 0 to the workers."""
 
@@ -47,15 +44,14 @@ T = TypeVar("T")
 
 
 class TrlLearner:
-    """Owns the policy's optimiser. The model is trained in place, so whoever samples from it samples the newest policy.
+    """Owns the policy's optimiser. The model is trained in place, so its samplers sample the newest policy.
 
-    Weights in half precision are lifted to float32 (steps of 1e-6 are lost in bfloat16's 8 bits) and computed with
-    in that half precision on CUDA; frozen ones beneath an adapter stay as they are. When memory runs out, the step
-    is done again from its rows in smaller micro-batches, for the rest of the run. Raises ConfigError when several
-    GPUs are visible to this one process.
+    Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and on CUDA the computation
+    stays in half precision; frozen weights beneath an adapter stay as they are. When memory runs out, the step is
+    repeated in smaller micro-batches, for the rest of the run. Raises ConfigError when several GPUs are visible.
 
-    On several ranks each computes the gradient of its share of the rows and takes the step of all with an optimiser of
-    its own. Rank 0 has the workers do what it does, and raises RankError where their weights differ from its own.
+    On several ranks each computes the gradient of its share of the rows and takes the step of all with its own
+    optimiser. Rank 0 commands the workers, and raises RankError where their weights differ from its own.
     """
 
     def __init__(
@@ -107,11 +103,12 @@ class TrlLearner:
         if self._workers is not None:
             self._workers.send(LEARN, batch)
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
-        minibatches = self._minibatches(live)
+        parts = minibatches(live, self.config.minibatches, self.updates)
+        self.updates += 1
         share = (batch.row_count / self.config.minibatches, batch.token_count / self.config.minibatches)
         self._model.train()
         try:
-            steps = [self._step(rows, *share) for rows in minibatches]
+            steps = [self._step(rows, *share) for rows in parts]
         finally:
             self._model.eval()
         done = [step for step in steps if step.finite]
@@ -119,9 +116,9 @@ class TrlLearner:
         self.skipped += len(steps) - len(done)
         self._compare_ranks()
         return Update(
-            loss=_mean([step.loss for step in done]),
-            grad_norm=_mean([step.grad_norm for step in done]),
-            clip_share=_mean([step.clip_share for step in done]),
+            loss=mean(step.loss for step in done),
+            grad_norm=mean(step.grad_norm for step in done),
+            clip_share=mean(step.clip_share for step in done),
             rows=len(live),
             skipped=len(steps) - len(done),
         )
@@ -139,7 +136,7 @@ class TrlLearner:
         live = [row for row in rows if row.completion_ids]
 
         def score_all() -> None:
-            for micro in self._micro_batches(live):
+            for micro in micro_batches(live, self.micro_batch_rows):
                 inputs = collate(micro, self.policy.pad_id, self.policy.device)
                 logprobs = self._forward(self._model, micro, inputs).tolist()
                 scores.update(
@@ -151,15 +148,12 @@ class TrlLearner:
 
     def save(self, folder: Path) -> None:
         """Model, tokenizer, optimiser and counters."""
-        save_policy(self.policy, self._optimizer, folder)
-        counters = {"steps": self.steps, "skipped": self.skipped, "updates": self.updates}
-        (folder / COUNTERS).write_text(json.dumps(counters))
+        save_policy(self.policy, self._optimizer, LearnerCounters(self.steps, self.skipped, self.updates), folder)
 
     def load(self, folder: Path) -> None:
         """Become bit for bit what `save` wrote. Raises CheckpointError."""
-        counters = read_counters(folder / COUNTERS, ("steps", "skipped", "updates"))
-        load_policy(self.policy, self._optimizer, folder)
-        self.steps, self.skipped, self.updates = counters
+        counters = load_policy(self.policy, self._optimizer, folder)
+        self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
         if self._workers is not None:
             self._workers.send(LOAD, str(folder))
             self._compare_ranks()
@@ -179,12 +173,12 @@ class TrlLearner:
 
     def _step(self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float) -> OptimizerStep:
         """One optimiser step. Micro-batches bound memory; their gradients add up to that of the whole."""
-
         own = rows if self.group is None else split(rows, self.group.size)[self.group.rank]
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
-            parts = [self._backward(micro, share_rows, share_tokens) for micro in self._micro_batches(own)]
+            micros = micro_batches(own, self.micro_batch_rows)
+            parts = [self._backward(micro, share_rows, share_tokens) for micro in micros]
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
         loss, clipped = self._within_memory(follow, len(own))
@@ -204,9 +198,9 @@ class TrlLearner:
         return OptimizerStep(loss, norm, clipped / sum(len(row.completion_ids) for row in rows), finite)
 
     def _within_memory(self, work: Callable[[], T], rows: int) -> T:
-        """What `work` returns, which reads `rows` rows in micro-batches: with fewer at once until memory suffices.
+        """The result of `work`, which reads `rows` rows in micro-batches, smaller ones until memory suffices.
 
-        Raises ModelError when it does not for a single row.
+        Raises ModelError when a single row does not fit.
         """
         while True:
             try:
@@ -250,7 +244,7 @@ class TrlLearner:
         return loss.item(), tokens * measured[name][0]
 
     def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Any:
-        """What TRL asks for log-probabilities: the model on CUDA, elsewhere what computes less for the same rows."""
+        """TRL's source of log-probabilities: the model on CUDA, elsewhere one that computes less for the same rows."""
         if not self._packed and not self._pieces:
             return self._model
 
@@ -273,27 +267,4 @@ class TrlLearner:
             return packed_logprobs(model, rows, self.config.temperature)
         if self._pieces:
             return completion_logprobs(model, inputs, self.config.temperature)
-        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
-        real = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
-        room = inputs["completion_ids"].size(1)
-        labels = ids.masked_fill(real == 0, -100)
-        labels[:, :-room] = -100
-        return model(input_ids=ids, attention_mask=real, labels=labels, fused_lm_head=True).log_probs[:, -room:]
-
-    def _minibatches(self, rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
-        """Whole groups, dealt at random: a group's pushes cancel within one step, and its prompt is read once."""
-        groups = by_prompt(rows)
-        random.Random(self.updates).shuffle(groups)
-        self.updates += 1
-        parts = self.config.minibatches
-        return [[row for group in groups[i::parts] for row in group] for i in range(min(parts, len(groups)))]
-
-    def _micro_batches(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
-        """Rows of one prompt beside each other and prompts alike in length, so that little is padded."""
-        ordered = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)))
-        for start in range(0, len(ordered), self.micro_batch_rows):
-            yield ordered[start : start + self.micro_batch_rows]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+        return fused_logprobs(model, inputs)

@@ -1,16 +1,15 @@
-"""What makes a checkpoint whole, and of which model: its manifest, and everything that is checked before it is read.
+"""A checkpoint's manifest, and everything that is checked before a checkpoint is read.
 
 A checkpoint may come from anywhere: another version, another model, a torn disk, a stranger. So it is a folder of plain
-files and nothing else, bounded in number, depth and bytes; it holds exactly what its manifest says; and its format,
-parts, tokenizer and parameters are those of this process. Whatever differs is refused by name. A digest shows damage,
-not who wrote it.
+files, bounded in number, depth and bytes; it holds exactly what its manifest says; and its format, parts, tokenizer and
+parameters are those of this process. Whatever differs is refused by name. A digest shows damage, not who wrote it.
 """
 
 import hashlib
+import math
 import os
-import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +30,6 @@ BYTES_PER_PARAMETER = 24
 """Weights and two moments in float32 are 12."""
 BYTES_BESIDES = 512 << 20
 """Tokenizer, canaries, audited attempts: everything that does not grow with the model."""
-_BEGINNING = re.compile(rb'\s*\{\s*"format"\s*:\s*(\d{1,9})\s*[,}]')
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -39,7 +37,7 @@ _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 @dataclass(frozen=True, slots=True)
 class PolicyFingerprint:
-    """Which model a checkpoint is of: its tokenizer and the shapes of its parameters."""
+    """The identity of a checkpoint's model: its tokenizer and the shapes of its parameters."""
 
     tokenizer: str = ""
     """Digest: token ids mean the same."""
@@ -48,18 +46,18 @@ class PolicyFingerprint:
 
     @property
     def most_bytes(self) -> int:
-        """That a checkpoint of such a model can have."""
-        count = 0
-        for shape in self.parameters.values():
-            size = 1
-            for length in shape:
-                size *= length
-            count += size
-        return BYTES_PER_PARAMETER * count + BYTES_BESIDES
+        """Limit for a checkpoint of such a model."""
+        return BYTES_PER_PARAMETER * sum(map(math.prod, self.parameters.values())) + BYTES_BESIDES
+
+
+class _Version(msgspec.Struct):
+    """The part of a manifest that every version has."""
+
+    format: int
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint says of itself. `format` stays first: another version's manifest is known by it."""
+    """A checkpoint's description of itself."""
 
     format: int
     iteration: _Size
@@ -72,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
     """Describe what `folder` holds now."""
-    files = {name: (path.stat().st_size, _digest(path)) for name, path in _held(folder)}
+    files = {name: (path.stat().st_size, _digest(path)) for name, path in _held(folder).items()}
     manifest = Manifest(
         FORMAT, iteration, tuple(sorted(parts)), fingerprint.tokenizer, dict(fingerprint.parameters), files
     )
@@ -84,18 +82,15 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     raw = _read(path)
     try:
+        version = msgspec.json.decode(raw, type=_Version).format
+        if version != FORMAT:
+            age = "an earlier" if version < FORMAT else "a later"
+            raise CheckpointError(
+                f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
+            )
         manifest = msgspec.json.decode(raw, type=Manifest)
-        version = manifest.format
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        beginning = _BEGINNING.match(raw)
-        manifest, version = None, int(beginning[1]) if beginning else FORMAT
-        if version == FORMAT:
-            raise CheckpointError(f"{MANIFEST} cannot be read: {error}") from error
-    if version != FORMAT or manifest is None:
-        age = "an earlier" if version < FORMAT else "a later"
-        raise CheckpointError(
-            f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
-        )
+        raise CheckpointError(f"{MANIFEST} cannot be read: {error}") from error
     if manifest.iteration != int(folder.name):
         raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
     return manifest
@@ -120,7 +115,7 @@ def check(folder: Path, parts: Collection[str], fingerprint: PolicyFingerprint) 
 
 def check_files(folder: Path, manifest: Manifest, most_bytes: int | None = None) -> None:
     """Raise CheckpointError unless `folder` holds exactly the files of `manifest`, and no more than `most_bytes`."""
-    held = dict(_held(folder))
+    held = _held(folder)
     for name in sorted({*held} | {*manifest.files}):
         if name not in held:
             raise CheckpointError(f"{name} is missing")
@@ -163,39 +158,34 @@ def _read(path: Path) -> bytes:
     return raw
 
 
-def _held(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(path below `folder`, path) of every file but the manifest, in order.
+def _held(folder: Path) -> dict[str, Path]:
+    """Every file but the manifest, by its path below `folder`, in order.
 
     Raises CheckpointError for a link, whatever it leads to, for anything else that is neither file nor folder, and
     for too many or too deep ones.
     """
-    for count, (name, path) in enumerate(_below(folder, "", 0)):
-        if count > MOST_FILES:
-            raise CheckpointError(f"it has more than {MOST_FILES} files")
-        if name != MANIFEST:
-            yield name, path
 
+    def unlisted(error: OSError) -> None:
+        raise CheckpointError(f"{Path(error.filename).name} cannot be listed: {error.strerror}") from error
 
-def _below(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path]]:
     if folder.is_symlink():
-        raise CheckpointError(f"{prefix or folder.name} is a link; a checkpoint has none")
-    if depth > MOST_DEPTH:
-        raise CheckpointError(f"{prefix} lies deeper than {MOST_DEPTH} folders")
-    try:
-        with os.scandir(folder) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
-    except OSError as error:
-        raise CheckpointError(f"{prefix or folder.name} cannot be listed: {error.strerror}") from error
-    for entry in entries:
-        name = prefix + entry.name
-        if entry.is_symlink():
-            raise CheckpointError(f"{name} is a link; a checkpoint has none")
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(folder / entry.name, f"{name}/", depth + 1)
-        elif entry.is_file(follow_symlinks=False):
-            yield name, folder / entry.name
-        else:
-            raise CheckpointError(f"{name} is neither a file nor a folder")
+        raise CheckpointError(f"{folder.name} is a link; a checkpoint has none")
+    held: dict[str, Path] = {}
+    for top, folders, files in os.walk(folder, onerror=unlisted):
+        for path in (Path(top, entry) for entry in (*folders, *files)):
+            name, mode = path.relative_to(folder).as_posix(), path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                raise CheckpointError(f"{name} is a link; a checkpoint has none")
+            if stat.S_ISREG(mode):
+                held[name] = path
+            elif not stat.S_ISDIR(mode):
+                raise CheckpointError(f"{name} is neither a file nor a folder")
+            elif name.count("/") >= MOST_DEPTH:
+                raise CheckpointError(f"{name} lies deeper than {MOST_DEPTH} folders")
+            if len(held) > MOST_FILES:
+                raise CheckpointError(f"it has more than {MOST_FILES} files")
+    held.pop(MANIFEST, None)
+    return dict(sorted(held.items()))
 
 
 def _digest(path: Path) -> str:

@@ -1,17 +1,21 @@
-"""Which of the peers' groups push the own policy, and how.
+"""Peer rollouts: which of the peers' groups the policy learns from, and how.
 
-A stranger's text is read again with the own tokenizer and judged by the own judge; its rewards and log-probabilities
-are never used. Rows are pushed as if the own policy had written them (ratio 1 at first sight), and by default only
-upwards: pushing down what another policy wrote pulls unboundedly on tokens that this one would never write. Groups at
-one problem are one group, whoever sampled them. Does not judge or fetch.
+A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
+used. Rows are pushed as if the own policy had written them (ratio 1 at first), and by default only upwards: pushing
+down another policy's text pulls unboundedly on tokens that this one would never write. All groups at one problem are
+one group.
 """
 
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from transformers import PreTrainedTokenizerBase
+
+from codezero.models.chat import encode_completions, encode_prompts
 from codezero.solver.advantages import joint_advantages
 from codezero.solver.batch import TrainingRow
 from codezero.types import Completion, Problem, ScoredGroup
@@ -27,25 +31,38 @@ MAX_PEERS = 32
 SAPO, OFF = "sapo", "off"
 
 Ids = tuple[int, ...]
+Push = tuple[Ids, Ids, float]
+"""Prompt, completion and advantage."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyReader:
-    """How text becomes the own policy's tokens. Made of the own tokenizer, prompt and model."""
+    """Text as the own policy's tokens."""
 
-    prompt_ids: Callable[[Sequence[Problem]], list[Ids]]
-    """The whole prompts, however long."""
-    completion_ids: Callable[[Sequence[Completion]], list[Ids]]
-    """The texts' ids, followed by EOS where the completion is finished."""
+    tokenizer: PreTrainedTokenizerBase
+    prompt: Callable[[Problem], str]
     logprobs: Callable[[Sequence[Ids], Sequence[Ids]], list[tuple[float, ...]]]
     """Nats of completions after prompts, under the own policy at the training temperature."""
     max_prompt_tokens: int
     max_new_tokens: int
 
+    def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[Ids]:
+        """Prompts; one longer than `most` loses its beginning."""
+        return [tuple(ids) for ids in encode_prompts(self.tokenizer, [*map(self.prompt, problems)], most)]
+
+    def completion_ids(self, completions: Sequence[Completion]) -> list[Ids]:
+        """The texts' ids, followed by EOS where the completion is finished."""
+        rows = encode_completions(self.tokenizer, [completion.text for completion in completions])
+        eos = cast(int, self.tokenizer.eos_token_id)
+        return [
+            (*ids, eos) if completion.finished else tuple(ids)
+            for ids, completion in zip(rows, completions, strict=True)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be learned of peers in one update."""
+    """Limits on learning from peers in one update."""
 
     own_peer_id: str
     policy: str
@@ -53,9 +70,9 @@ class Rules:
     max_groups: int
     max_rows: int
     scale: str
-    """As `grpo.advantages` has it."""
+    """See `advantages`."""
     passing: Callable[[Sequence[str]], set[str]] = set
-    """Which of these peers may be learned from; all."""
+    """The peers to learn from, of these; by default all."""
     least_rows: int = LEAST_ROWS
 
 
@@ -67,7 +84,7 @@ class External:
     """Those that push."""
     idle_rows: int = 0
     idle_tokens: int = 0
-    """Rows of chosen groups that do not push; they count in the loss's mean as they do in an own group."""
+    """Rows of chosen groups that do not push; they count in the loss's mean, as in an own group."""
     chosen: tuple[ScoredGroup, ...] = ()
     refused: tuple[tuple[str, int], ...] = ()
     """Groups and rows left out, by reason."""
@@ -77,7 +94,7 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A group that could be taught from. G rows."""
+    """A group that may be chosen."""
 
     group: ScoredGroup
     prompt: Ids
@@ -85,20 +102,6 @@ class Candidate:
     @property
     def rows(self) -> int:
         return len(self.group.verdicts)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerCompletion:
-    """One completion of a chosen group. T tokens."""
-
-    group: int
-    """Place of its group among the chosen."""
-    prompt: Ids
-    tokens: Ids
-    """(T,) by the own tokenizer."""
-    text: str
-    """Its text, however it is spaced."""
-    advantage: float
 
 
 def external(
@@ -192,43 +195,34 @@ def _candidates(
 def _rows(
     chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: PolicyReader, rules: Rules, refused: Counter[str]
 ) -> tuple[tuple[TrainingRow, ...], int, int]:
-    """The rows that push, and how many rows and tokens of the chosen groups do not."""
-    completions = list(_completions(chosen, own, reader, rules.scale))
-    first: dict[tuple[Ids, str], int] = {}
-    """By question and answer: the group that said it first. What a group repeats counts as often as it was sampled."""
-    pushing: list[PeerCompletion] = []
-    for completion in completions:
-        if not completion.advantage or (completion.advantage < 0 and rules.policy != SAPO):
-            continue
-        if not 0 < len(completion.tokens) <= reader.max_new_tokens:
-            refused["row_length"] += 1
-        elif first.setdefault((completion.prompt, completion.text), completion.group) != completion.group:
-            refused["row_duplicate"] += 1
-        else:
-            pushing.append(completion)
-    rows = tuple(_likely(pushing, reader, refused))
-    tokens_in_all = sum(min(len(completion.tokens), reader.max_new_tokens) for completion in completions)
-    idle_tokens = tokens_in_all - sum(len(row.completion_ids) for row in rows)
-    return rows, len(completions) - len(rows), idle_tokens
+    """The rows that push, and how many rows and tokens of the chosen groups do not.
 
-
-def _completions(
-    chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: PolicyReader, scale: str
-) -> Iterator[PeerCompletion]:
-    """Every attempt of the chosen groups, measured against all attempts at its problem, the own ones too."""
+    Each attempt is measured against all attempts at its problem, the own ones too.
+    """
     ids = iter(reader.completion_ids([each for candidate in chosen for each in candidate.group.group.completions]))
-    weights = merged_advantages([candidate.group for candidate in chosen], list(own.values()), scale)
+    weights = merged_advantages([candidate.group for candidate in chosen], list(own.values()), rules.scale)
+    first: dict[tuple[Ids, str], int] = {}
+    """By question and answer: the first group with it. A group's own repetitions all count."""
+    pushing: list[Push] = []
+    row_count = token_count = 0
     for at, candidate in enumerate(chosen):
         for completion, weight in zip(candidate.group.group.completions, weights[id(candidate.group)], strict=True):
             tokens = next(ids)
-            yield PeerCompletion(at, candidate.prompt, tokens, " ".join(completion.text.split()), weight)
-
-
-def _likely(pushing: Sequence[PeerCompletion], reader: PolicyReader, refused: Counter[str]) -> Iterable[TrainingRow]:
-    """Rows whose text the own policy could have written."""
-    scores = reader.logprobs([each.prompt for each in pushing], [each.tokens for each in pushing])
-    for completion, logprobs in zip(pushing, scores, strict=True):
-        if math.fsum(logprobs) / len(logprobs) < LEAST_MEAN_LOGPROB:
-            refused["row_unlikely"] += 1
-        else:
-            yield TrainingRow(completion.prompt, completion.tokens, logprobs, completion.advantage)
+            row_count += 1
+            token_count += min(len(tokens), reader.max_new_tokens)
+            if not weight or (weight < 0 and rules.policy != SAPO):
+                continue
+            if not 0 < len(tokens) <= reader.max_new_tokens:
+                refused["row_length"] += 1
+            elif first.setdefault((candidate.prompt, " ".join(completion.text.split())), at) != at:
+                refused["row_duplicate"] += 1
+            else:
+                pushing.append((candidate.prompt, tokens, weight))
+    scores = reader.logprobs([prompt for prompt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
+    rows = tuple(
+        TrainingRow(prompt, tokens, logprobs, weight)
+        for (prompt, tokens, weight), logprobs in zip(pushing, scores, strict=True)
+        if math.fsum(logprobs) / len(logprobs) >= LEAST_MEAN_LOGPROB
+    )
+    refused["row_unlikely"] = len(pushing) - len(rows)
+    return rows, row_count - len(rows), token_count - sum(len(row.completion_ids) for row in rows)

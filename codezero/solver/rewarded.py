@@ -1,13 +1,9 @@
-"""The solver's learner for any other policy: rewarded groups in, one GRPO update out.
-
-Knows nothing of what the texts are for; the advantage is the solver's, centred over the known rewards of a group.
-"""
+"""The solver's learner for any other policy: rewarded groups in, one GRPO update out."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -23,6 +19,7 @@ class RewardedLearner:
 
     def __init__(self, learner: TrlLearner) -> None:
         self.learner = learner
+        self.save, self.load = learner.save, learner.load
 
     def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
         """`loss` and `grad_norm` are None when there was no update, because no group had spread."""
@@ -36,15 +33,8 @@ class RewardedLearner:
             "skipped_steps": self.learner.skipped,
         }
 
-    def save(self, folder: Path) -> None:
-        self.learner.save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Become bit for bit what `save` wrote. Raises CheckpointError."""
-        self.learner.load(folder)
-
     def _rows(self, group: RewardedGroup) -> list[TrainingRow]:
-        """Of the completions whose reward is known; none when they do not differ."""
+        """Of the completions with a known reward; none when the rewards do not differ."""
         known = [value is not None and math.isfinite(value) for value in group.rewards]
         values = torch.tensor(
             [value or 0.0 if is_known else 0.0 for value, is_known in zip(group.rewards, known, strict=True)]

@@ -8,14 +8,12 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import msgspec
 from transformers import PreTrainedTokenizerBase
 
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
-from codezero.models.chat import encode_completions, encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import counts, group_advantages
 from codezero.solver.batch import Batch, TrainingRow
@@ -24,7 +22,7 @@ from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PolicyReader, Rules, external, merged_advantages
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.system.state import StateFile
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
+from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +33,9 @@ class _Counters(msgspec.Struct, frozen=True):
 
 
 def solver_prompt(problem: Problem) -> str:
-    """What the solver is asked: the question, then the form of the answer (which the embedded solver's template drops).
+    """The question, then the form of the answer (which the embedded solver's template drops).
 
-    The expected values of a test are shown only where they can be believed.
+    Expected values of a test that a proposer only claims are not shown.
     """
     program = "with the whole program, which reads stdin and writes stdout,"
     wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
@@ -46,7 +44,7 @@ def solver_prompt(problem: Problem) -> str:
 
 
 def _example(problem: Problem) -> str:
-    """The first test; of a program's tests the first that can be read and is short. Empty: there is none."""
+    """The first test; of a program's tests the first that is short. Empty: there is none."""
     if problem.style is Style.CALL:
         return f"\nIt must pass: {problem.tests[0]}" if problem.tests else ""
     shown = examples(problem.tests, problem.entry_point)[:1]
@@ -70,20 +68,14 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     ):
         self.external = external or ExternalConfig()
         self.gate, self.replay = PeerFilter(), Replay()
-        self.config, self.sampler, self.learner, self.tokenizer = config, sampler, learner, tokenizer
+        self.config, self.sampler, self.learner = config, sampler, learner
         self.peer_id, self.seed, self.prompt = peer_id, seed, prompt
         self.nested = (self.gate, self.replay, learner)
         self.rollouts = 0
-        """Calls of `rollout` so far: with `seed`, what the sampling noise is made of."""
+        """Calls of `rollout` so far: with `seed`, the seed of the sampling noise."""
         self.updates = 0
-        """Calls of `step` so far: with `seed`, what the choice among peers' groups is made of."""
-        self.reader = PolicyReader(
-            prompt_ids=self._prompt_ids,
-            completion_ids=self._completion_ids,
-            logprobs=learner.logprobs,
-            max_prompt_tokens=config.max_prompt_tokens,
-            max_new_tokens=config.max_new_tokens,
-        )
+        """Calls of `step` so far: with `seed`, the seed of the choice among peers' groups."""
+        self.reader = PolicyReader(tokenizer, prompt, learner.logprobs, config.max_prompt_tokens, config.max_new_tokens)
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """`group_size` completions for each problem, in order, all sampled in one batch."""
@@ -140,7 +132,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         )
 
     def _reweighed(self, rows: Sequence[TrainingRow]) -> list[TrainingRow]:
-        """The rows of an earlier policy as if the present one had written them: ratio 1, each token with its weight."""
+        """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
         if not rows:
             return []
         now = self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
@@ -188,12 +180,11 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         self.rollouts, self.updates = state.rollouts, state.updates
 
     def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[TrainingRow]:
-        """Trainable rows of groups with spread: what could not be judged, or attacks the judge, is as if it had not
-        been sampled, and a group that teaches nothing is dropped (DAPO, section 3.2).
+        """Trainable rows of groups with spread; a group without is dropped (DAPO, section 3.2).
 
-        foreign: peers' groups that are learned from too; those at an own problem share its mean.
+        foreign: the chosen groups of peers; those at an own problem share its mean.
         """
-        prompts = self._prompt_ids([scored.group.problem for scored in local], self.config.max_prompt_tokens)
+        prompts = self.reader.prompt_ids([scored.group.problem for scored in local], self.config.max_prompt_tokens)
         weights = merged_advantages(foreign, local, self.config.scale_rewards)
         rows: list[TrainingRow] = []
         for scored, prompt in zip(local, prompts, strict=True):
@@ -204,15 +195,3 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
                 if counts(verdict):
                     rows.append(TrainingRow(prompt, completion.token_ids, completion.logprobs, weight))
         return rows
-
-    def _prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[tuple[int, ...]]:
-        texts = [self.prompt(problem) for problem in problems]
-        return [tuple(ids) for ids in encode_prompts(self.tokenizer, texts, most)]
-
-    def _completion_ids(self, completions: Sequence[Completion]) -> list[tuple[int, ...]]:
-        rows = encode_completions(self.tokenizer, [completion.text for completion in completions])
-        eos = cast(int, self.tokenizer.eos_token_id)
-        return [
-            (*ids, eos) if completion.finished else tuple(ids)
-            for ids, completion in zip(rows, completions, strict=True)
-        ]

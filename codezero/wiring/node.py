@@ -134,8 +134,8 @@ def build_node(
     workers: "Workers | None" = None,
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
-    from codezero.solver.checkpoint import CheckpointStore, GlobalGenerators
-    from codezero.solver.policy_files import policy_fingerprint
+    from codezero.solver.checkpoint import CheckpointStore
+    from codezero.solver.policy_files import GlobalGenerators, policy_fingerprint
     from codezero.wiring.evals import build_exam
 
     group = None if workers is None else join_ranks(config, workers)

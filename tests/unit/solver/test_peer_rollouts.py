@@ -3,7 +3,8 @@
 import dataclasses
 import random
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from builders.models import EOS, judged
@@ -41,7 +42,16 @@ def reader(logprob: float = -1.0, max_prompt_tokens: int = 100, max_new_tokens: 
         assert len(prompts) == len(completions)
         return [tuple(-50.0 if token == ord("?") else logprob for token in one) for one in completions]
 
-    return PolicyReader(prompt_ids, completion_ids, logprobs, max_prompt_tokens, max_new_tokens)
+    return cast(
+        PolicyReader,
+        SimpleNamespace(
+            prompt_ids=prompt_ids,
+            completion_ids=completion_ids,
+            logprobs=logprobs,
+            max_prompt_tokens=max_prompt_tokens,
+            max_new_tokens=max_new_tokens,
+        ),
+    )
 
 
 def read(

@@ -11,7 +11,7 @@ from msgspec import json
 
 from codezero.errors import CheckpointError
 from codezero.problems.synthetic.tasks import make_task
-from codezero.solver.checkpoint import GlobalGenerators, to_restore
+from codezero.solver.policy_files import GlobalGenerators
 from codezero.swarm.proposals import LocalSwarm
 
 
@@ -51,9 +51,13 @@ def test_a_state_that_is_none_is_refused(tmp_path: Path, harm: Callable[[dict[st
         GlobalGenerators().load(tmp_path)
 
 
-def test_states_of_other_devices_are_left_alone() -> None:
-    assert to_restore([b"a", b"b"], 2) == [b"a", b"b"]
-    assert not to_restore([b"a"], 0) and not to_restore([], 2) and not to_restore([b"a", b"b"], 1)
+def test_states_of_other_devices_are_left_alone(tmp_path: Path) -> None:
+    GlobalGenerators().save(tmp_path)
+    wanted = drawn()
+    path = tmp_path / "generators.json"
+    path.write_bytes(json.encode(json.decode(path.read_bytes()) | {"cuda": ["AAAA", "AAAA"]}))
+    GlobalGenerators().load(tmp_path)
+    assert drawn() == wanted
 
 
 def test_proposals_and_what_was_said_of_them_survive(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_fresh_policy_has_ratio_one_to_what_it_sampled():
     """The sampler's log-probabilities are the learner's, so the first step clips nothing."""
     solver = make(temperature=0.8, minibatches=1)
     groups = solver.rollout([problem(0), problem(1)], 0)
-    for group, prompt in zip(groups, solver._prompt_ids([problem(0), problem(1)]), strict=True):
+    for group, prompt in zip(groups, solver.reader.prompt_ids([problem(0), problem(1)]), strict=True):
         found = solver.learner.logprobs([prompt] * 4, [one.token_ids for one in group.completions])
         for ours, theirs in zip(found, group.completions, strict=True):
             assert ours == pytest.approx(theirs.logprobs, abs=1e-4)
@@ -163,7 +163,7 @@ def peer_step(solver: GrpoSolver, peers: Sequence[ScoredGroup]) -> Metrics:
 def test_a_peer_s_success_is_pushed_up_and_its_failure_is_not_pushed_down():
     solver = make(minibatches=1, learning_rate=1e-2)
     peer = judged(9, [1.0, 1.0, 0.0, 0.0], ["yes", "yes ", "no", "no "], peer_id="other")
-    prompts, answers = solver._prompt_ids([problem(9)]) * 4, solver._completion_ids(peer.group.completions)
+    prompts, answers = solver.reader.prompt_ids([problem(9)]) * 4, solver.reader.completion_ids(peer.group.completions)
     assert [answer[-1] for answer in answers] == [EOS] * 4
     for _ in range(6):  # both answers become words of its language
         old = solver.learner.logprobs(prompts, answers)
