@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import sys
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Commands
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
 
+ABOUT = "A peer-to-peer swarm in which language models learn to code together."
 EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU
   codezero run run.max_minutes=3        stop after three minutes and write a report
@@ -22,7 +24,6 @@ EPILOG = """examples:
   codezero swarm join swarm.toml        join it
   codezero dashboard runs/NAME          look at a run that has ended, in the browser
   codezero run model=qwen               real models from the Hugging Face Hub; model.solver=DIR for your own
-
   codezero run --supervise              start it again whenever it dies; see docs/unattended.md
 
 your own settings: every command reads configs/local.yaml of the folder it is started in, beside swarm.pem and runs/,
@@ -31,13 +32,9 @@ after the shipped values and before KEY=VALUE; CODEZERO_LOCAL=FILE names another
 
 exit codes: 0 done, or stopped by SIGTERM; 1 failed while running; 2 a mistake in what was given: usage, setting,
 model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted (Ctrl-C); 143 SIGTERM again,
-or before it had begun. The first signal saves the iteration in flight, a second does not.
-A process that signal N ended shows as 128 + N in a shell (137: killed, perhaps for lack of memory); --supervise ends
-with the last code of its node in the same form.
+or before it had begun; 128 + N ended by signal N (137: killed, perhaps for lack of memory). --supervise ends with the
+last code of its node. The first signal saves the iteration in flight, a second does not.
 """
-
-MISTAKES = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
-"""What whoever typed the command can mend: exit code 2."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,10 +50,9 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
         options, left = super().parse_known_args(args, namespace)
-        for word in left:
-            if word.startswith("-"):
-                near = nearest(word.partition("=")[0], list(self._option_string_actions))
-                self.error(f"there is no option {word}{near}")
+        for word in (word for word in left if word.startswith("-")):
+            near = nearest(word.partition("=")[0], list(self._option_string_actions))
+            self.error(f"there is no option {word}{near}")
         return options, left
 
     def error(self, message: str) -> NoReturn:
@@ -70,12 +66,7 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="codezero",
-        description="A peer-to-peer swarm in which language models learn to code together.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="codezero", description=ABOUT, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"codezero {version('codezero')}")
     commands = Commands(parser)
     for module in (run, page, inspect, account, measure):
@@ -105,7 +96,8 @@ def main(arguments: Sequence[str]) -> int:
         return options.handler(options)
     except CodeZeroError as error:
         print(f"codezero: {error}", file=sys.stderr)
-        return USAGE if isinstance(error, MISTAKES) else FAILED
+        mistakes = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
+        return USAGE if isinstance(error, mistakes) else FAILED
     except KeyboardInterrupt:
         print("codezero: interrupted", file=sys.stderr)
         return INTERRUPTED

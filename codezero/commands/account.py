@@ -31,8 +31,8 @@ def add(commands: Commands) -> None:
 def wallet_show(options: argparse.Namespace) -> int:
     from codezero.wiring.chain import open_wallet, with_login
 
-    config = with_login(composed(options))
-    return _print_wallet(options, open_wallet(config.chain).address, config.chain.wallet)
+    chain = with_login(composed(options)).chain
+    return _print_account(options, open_wallet(chain).address, chain.wallet)
 
 
 def wallet_create(options: argparse.Namespace, key: bytes | None = None) -> int:
@@ -41,7 +41,7 @@ def wallet_create(options: argparse.Namespace, key: bytes | None = None) -> int:
 
     chain = composed(options).chain
     wallet = KeystoreWallet.create(Path(chain.wallet), passphrase_of(chain, new=True), key=key)
-    return _print_wallet(options, wallet.address, chain.wallet)
+    return _print_account(options, wallet.address, chain.wallet)
 
 
 def wallet_import(options: argparse.Namespace) -> int:
@@ -50,27 +50,23 @@ def wallet_import(options: argparse.Namespace) -> int:
     return wallet_create(options, read_key(options.key_file))
 
 
-def _print_wallet(options: argparse.Namespace, address: str, file: str) -> int:
+def _print_account(options: argparse.Namespace, address: str, file: str) -> int:
     return answer(options, {"address": address, "file": file}, f"{address}  {file}")
 
 
 def identity_show(options: argparse.Namespace) -> int:
     from codezero.swarm.identity import Identity
 
-    path = _identity_path(options)
+    path = Path(composed(options).swarm.identity)
     return _print_identity(options, Identity.load(path).peer_id, path)
 
 
 def identity_export(options: argparse.Namespace) -> int:
-    return _copy_identity(options, _identity_path(options), options.file)
+    return _copy_identity(options, Path(composed(options).swarm.identity), options.file)
 
 
 def identity_import(options: argparse.Namespace) -> int:
-    return _copy_identity(options, options.file, _identity_path(options))
-
-
-def _identity_path(options: argparse.Namespace) -> Path:
-    return Path(composed(options).swarm.identity)
+    return _copy_identity(options, options.file, Path(composed(options).swarm.identity))
 
 
 def _copy_identity(options: argparse.Namespace, source: Path, to: Path) -> int:

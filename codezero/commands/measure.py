@@ -84,24 +84,21 @@ def evaluate_policy(options: argparse.Namespace) -> int:
         shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in exam.items()}
         return answer(options, exam, "\n".join(f"{key:28} {value}" for key, value in shown.items()))
     samples = config.evals.samples if options.samples is None else options.samples
+    try:
+        ks = [int(part) for part in (options.k or f"1,{samples}").split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--k={options.k} is no list of whole numbers, as 1,8 is") from error
     request = EvalRequest(
         set=name,
         files=tuple(options.file),
         samples=samples,
-        ks=_whole_numbers(options.k or f"1,{samples}"),
+        ks=tuple(dict.fromkeys(ks)),
         policies=tuple(options.compare or (options.checkpoint or "",)),
         judged=options.judged,
         into=options.into,
     )
     report = measure(config, request, say)
     return answer(options, report.as_object(), "\n".join(report.lines()))
-
-
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError as error:
-        raise ConfigError(f"--k={text} is no list of whole numbers, as 1,8 is") from error
 
 
 def judge_attempts(options: argparse.Namespace) -> int:

@@ -69,7 +69,7 @@ def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) ->
     yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
     if picture:
         yield f"\n![Executed average and reward over iterations]({CURVE})"
-    yield from _start_and_end(exams)
+    yield from start_and_end(exams)
     yield from _levels(exams)
     yield from _judge(fold, exams)
     yield from _proposals(fold)
@@ -78,7 +78,8 @@ def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) ->
     yield from _next(state)
 
 
-def _start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
+def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
+    """Lines of Markdown: what was executed in the first and the last exam."""
     yield f"\n## {'Measured once' if len(exams) == 1 else 'Start and end'}\n"
     if not exams:
         yield f"Executed truth: {NOT_MEASURED}; no exam was sat (`evals.every`)."

@@ -27,7 +27,7 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.child import Child, last_line
 from codezero.system.files import set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
-from codezero.wiring.hardware import GpuAssignment, assign_cards, describe_sharing, find_cards
+from codezero.wiring.hardware import VISIBLE, GpuAssignment, assign_cards, describe_sharing, find_cards
 
 SILENT_SECONDS = 300.0
 """A first node that logs nothing new for so long is given up; the limits of its start itself are its own."""
@@ -97,6 +97,7 @@ def _start(
     # torch's own choice of threads would be all cores, in every node
     share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(seats)))}
     seat = seats[index - 1]
+    card = {} if seat.card is None else {VISIBLE: seat.card}
     settings = [
         f"run.directory={quoted(base)}",
         f"run.name={folder.name}",
@@ -105,14 +106,14 @@ def _start(
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(map(quoted, bootstrap))}]",
         f"swarm.port={config.swarm.port if index == 1 else 0}",
-        f"model.memory_share={config.model.memory_share * seat.share}",
+        f"model.memory_share={config.model.memory_share / seat.nodes}",
         "monitor.view=off",
         "login.page=off",
     ]
     command = [sys.executable, "-m", "codezero", "run", "network=peer", *overrides, *settings]
     began = time.time()
     with set_aside(folder / "output.log").open("ab") as output:
-        process = Child(command, stdout=output, stderr=output, env=os.environ | share | seat.environment)
+        process = Child(command, stdout=output, stderr=output, env=os.environ | share | card)
     return FleetNode(folder, began, process)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
 from codezero.proposer.parsing import ProposalReason, parse_proposal, refusal
 from codezero.proposer.prompts import proposal_prompt
@@ -34,40 +35,20 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
-    """attempts: calls of the model for one round of proposals; each asks again only for what is still missing.
+    """Implements `protocols.Proposer` with a frozen model."""
 
-    taken: how many of the last problems' names are shown as taken; a proposal that uses one of these is refused.
-    """
-
-    def __init__(
-        self,
-        sampler: GroupSampler,
-        *,
-        peer_id: str,
-        max_new_tokens: int,
-        temperature: float,
-        attempts: int,
-        seed: int,
-        taken: int = 0,
-    ) -> None:
-        self._sampler = sampler
-        self._peer_id = peer_id
-        self._max_new_tokens = max_new_tokens
-        self._temperature = temperature
-        self._attempts = attempts
-        self._seed = seed
-        self._calls = 0
-        self._written = 0
+    def __init__(self, sampler: GroupSampler, settings: ProposerConfig, *, peer_id: str, seed: int) -> None:
+        self._sampler, self._settings, self._peer_id, self._seed = sampler, settings, peer_id, seed
+        self._calls = self._written = 0
         self._refused = Counter[ProposalReason]()
         self._recent: dict[str, None] = {}
         self._names: dict[str, None] = {}
         """Of the last problems' functions, oldest first."""
-        self._shown = taken
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
-        """At most one problem for each level, in their order."""
+        """At most one problem for each level, in their order; each attempt asks again for what is still missing."""
         accepted: dict[int, Problem] = {}
-        for _ in range(self._attempts):
+        for _ in range(self._settings.attempts):
             missing = [place for place in range(len(levels)) if place not in accepted]
             if not missing:
                 break
@@ -105,15 +86,16 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         self._names = dict.fromkeys(state.names)
 
     def _taken(self) -> list[str]:
-        return list(self._names)[-self._shown :] if self._shown else []
+        """Names that are shown as taken; a proposal that uses one of these is refused."""
+        return list(self._names)[-self._settings.taken :] if self._settings.taken else []
 
     def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
         self._calls += 1
         return self._sampler.sample(
             prompts,
             group_size=group_size,
-            max_new_tokens=self._max_new_tokens,
-            temperature=self._temperature,
+            max_new_tokens=self._settings.max_new_tokens,
+            temperature=self._settings.temperature,
             generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self._calls}").getrandbits(31),
         )
 

@@ -22,6 +22,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from codezero.config import ProposerConfig
 from codezero.errors import CheckpointError
 from codezero.proposer.parsing import ProposalReason
 from codezero.proposer.prompts import proposal_prompt
@@ -100,30 +101,17 @@ class TrainedProposer(ModelProposer):
     def __init__(
         self,
         sampler: GroupSampler,
+        settings: ProposerConfig,
         *,
         learner: GroupLearner,
         screen: ProblemScreen,
-        group_size: int,
         most_groups: int,
-        wait: int,
         peer_id: str,
-        max_new_tokens: int,
-        temperature: float,
         seed: int,
-        taken: int = 0,
     ) -> None:
-        """group_size: K. most_groups: in one proposing round. wait: iterations until a group is learned from."""
-        super().__init__(
-            sampler,
-            peer_id=peer_id,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            attempts=1,
-            seed=seed,
-            taken=taken,
-        )
-        self._learner, self._screen = learner, screen
-        self._group_size, self._most_groups, self._wait = group_size, most_groups, wait
+        """most_groups: in one proposing round."""
+        super().__init__(sampler, settings, peer_id=peer_id, seed=seed)
+        self._learner, self._screen, self._most_groups = learner, screen, most_groups
         self._waiting: list[Waiting] = []
         self._screened: list[Screened] = []
         """Of what was written since the last `learn`."""
@@ -133,7 +121,7 @@ class TrainedProposer(ModelProposer):
         taken, usable = self._taken(), list[Problem]()
         levels = list(dict.fromkeys(levels))[: self._most_groups]
         prompts = [proposal_prompt(level, taken) for level in levels]
-        for level, prompt, group in zip(levels, prompts, self._sample(prompts, self._group_size), strict=True):
+        for level, prompt, group in zip(levels, prompts, self._sample(prompts, self._settings.group_size), strict=True):
             screened = [self._screen_text(completion.text, level, taken) for completion in group]
             self._screened += [verdict for _, verdict in screened]
             kept = [problem if verdict is Screened.USABLE else None for problem, verdict in screened]
@@ -158,7 +146,7 @@ class TrainedProposer(ModelProposer):
                 if waiting.rewards[place] is None and (value := judged_learnability(attempts.get(key, ()))) is not None:
                     waiting.rewards[place] = value
                     learned.append(value)
-        ready = [waiting for waiting in self._waiting if waiting.complete() or waiting.waited >= self._wait]
+        ready = [waiting for waiting in self._waiting if waiting.complete() or waiting.waited >= self._settings.wait]
         self._waiting = [waiting for waiting in self._waiting if waiting not in ready]
         update = self._learner.learn(
             [RewardedGroup(waiting.prompt, waiting.completions, tuple(waiting.rewards)) for waiting in ready]

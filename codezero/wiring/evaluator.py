@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from codezero.sandbox.base import Sandbox
 
 logger = logging.getLogger(__name__)
-
-_ROWS = 1_000
-"""Of a file, looked at for the style of its problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +61,8 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -
         library = CanaryLibrary(read_rows(Path(settings.canaries_from)))
         logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
         canaries = library
-    watch = Watch(
-        judge,
-        guard,
-        canaries,
-        settings,
-        identity=judge_identity(settings),
-        seed=config.seed,
-        auditor=auditor,
-        tell=say,
-    )
+    identity = judge_identity(settings)
+    watch = Watch(judge, guard, canaries, settings, identity=identity, seed=config.seed, auditor=auditor, tell=say)
     evaluator = FrozenEvaluator(judge, guard, watch, weights=config.reward)
     say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
     evaluator.calibrate()
@@ -114,7 +102,7 @@ def calibration_family(settings: EvaluatorConfig) -> CalibrationFamily:
         return CalibrationFamily(
             "the embedded synthetic problems", lambda each: parse_question(each.question) is not None
         )
-    styles = {row.problem.style for row in islice(read_rows(Path(path)), _ROWS)}
+    styles = {row.problem.style for row in read_rows(Path(path))}
     return CalibrationFamily(f"the problems of {path}", lambda problem: problem.style in styles)
 
 

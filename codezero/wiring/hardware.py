@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -49,22 +48,12 @@ COUNT = "import torch; print(torch.cuda.device_count())"
 SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class GpuAssignment:
-    """Where one node works."""
+class GpuAssignment(NamedTuple):
+    """Where one node works, and how many share the card, or without one the machine, this one among them."""
 
     card: str | None
-    """As CUDA_VISIBLE_DEVICES names it; None: there is no card."""
+    """As CUDA_VISIBLE_DEVICES names it."""
     nodes: int
-    """That share the card, or without one the machine, this one among them."""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {} if self.card is None else {VISIBLE: self.card}
-
-    @property
-    def share(self) -> float:
-        return 1 / self.nodes
 
 
 def find_cards(device: str) -> list[str]:

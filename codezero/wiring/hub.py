@@ -12,15 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from codezero.config import HubConfig, NodeConfig
+from codezero.config import REPOSITORY, HubConfig, NodeConfig
 from codezero.errors import ConfigError
-from codezero.monitor.metrics_file import number
+from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History
 from codezero.protocols import Checkpoints
 from codezero.runs import CHECKPOINTS
@@ -139,14 +139,14 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
 
     adapter, base = config.model.train == "lora", config.model.solver
     data = ModelCardData(
-        base_model=base if _is_hub_id(base) else None,
+        base_model=base if REPOSITORY.fullmatch(base) else None,
         library_name="peft" if adapter else "transformers",
         pipeline_tag="text-generation",
         tags=["codezero", "grpo"],
     )
-    measured = list(figures(fold, iteration, "executed" if config.reward.mode == "rlvr" else "judged"))
-    rows = [("figure", "how", "iteration", "value", "95 % interval"), ["---"] * 5, *measured]
-    table = "\n".join(f"| {' | '.join(_cell(str(value)) for value in row)} |" for row in rows)
+    exams, reward = "\n".join(start_and_end(fold.exams.items)), fold.newest("reward/mean")
+    rewards = f"judged by the frozen `{_model_name(config.evaluator.model)}`"
+    rewards = "executed" if config.reward.mode == "rlvr" else rewards
     learned = "A LoRA adapter for" if adapter else "All weights, learned from"
     return f"""---
 {data.to_yaml()}
@@ -155,40 +155,13 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
 # {config.hub.repository.rpartition("/")[2]}
 
 {learned} `{_model_name(base)}`, after {iteration} iterations of GRPO in a codezero swarm.
-Rewards came from the frozen judge `{_model_name(config.evaluator.model)}`.
-
-{table if measured else "Nothing has been measured yet."}
+Rewards are {rewards}{"" if reward is None else f"; the mean of the newest iteration is {reward:.3f}"}.
+{exams}
 
 *executed*: attempts were run against their tests in a sandbox. *judged*: what a model believes of them.
 """
 
 
-def figures(fold: Fold, iteration: int, rewarded: str) -> Iterator[tuple[object, ...]]:
-    """(figure, how it was measured, iteration, value, interval) of the first and the newest exam up to `iteration`, and
-    of the newest reward."""
-    exams = [exam for exam in fold.exams.items if exam.iteration <= iteration]
-    for exam in [*exams[:1], *exams[1:][-1:]]:
-        average = ("average", exam.average, exam.low, exam.high)
-        for name, value, low, high in (average, ("pass", exam.passed, exam.pass_low, exam.pass_high)):
-            interval = "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-            if value is not None:
-                yield f"{name}@{exam.samples}", exam.source, exam.iteration, f"{value:.3f}", interval
-    for metrics in reversed(fold.recent):
-        at, reward = number(metrics, "iteration") or 0, number(metrics, "reward/mean")
-        if reward is not None and 0 < at <= iteration:
-            yield "mean reward", rewarded, int(at), f"{reward:.3f}", ""
-            return
-
-
-def _is_hub_id(name: str) -> bool:
-    return name.count("/") == 1 and not name.startswith(("/", ".", "~"))
-
-
 def _model_name(name: str) -> str:
     """A folder of this machine is named by its last part alone."""
-    return _cell(name if _is_hub_id(name) else name.rstrip("/").rpartition("/")[2])
-
-
-def _cell(text: str) -> str:
-    """On one line, and within its cell of a table."""
-    return " ".join(text.split()).replace("|", "/").replace("`", "'")[:200]
+    return (name if REPOSITORY.fullmatch(name) else Path(name).name).replace("`", "'")

@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 """Tells a person what takes its time."""
-START = "start"
-"""The first command of rank 0 to the workers."""
 
 
 def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
@@ -98,7 +96,7 @@ def start_workers(
 def join_ranks(config: NodeConfig, workers: "Workers") -> "RankGroup":
     """Wait for every worker, and let it load the model; to be called before this process loads its own."""
     group = workers.join()
-    group.send(START, config)
+    group.send("start", config)
     return group
 
 

@@ -43,30 +43,16 @@ def build_proposer(
     if settings.kind == "openai":
         from codezero.proposer.openai_sampler import OpenAISampler
 
-        sampler = stack.enter_context(
-            OpenAISampler(
-                settings.url,
-                settings.model,
-                seconds=settings.seconds,
-                requests=settings.requests,
-                structured=structured,
-            )
+        endpoint = OpenAISampler(
+            settings.url, settings.model, seconds=settings.seconds, requests=settings.requests, structured=structured
         )
+        sampler = stack.enter_context(endpoint)
     else:
         from codezero.models.generation import OwnLoop, Sampler
 
         loaded = load(config, settings.model, "proposer", say)
         sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if structured else None))
-    proposer = ModelProposer(
-        sampler,
-        peer_id=peer_id,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        attempts=settings.attempts,
-        seed=config.seed,
-        taken=settings.taken,
-    )
-    return proposer, None
+    return ModelProposer(sampler, settings, peer_id=peer_id, seed=config.seed), None
 
 
 def build_trained(
@@ -86,16 +72,12 @@ def build_trained(
     training = dataclasses.replace(config.solver, settle_steps=0, minibatches=1, **changes)
     proposer = TrainedProposer(
         Sampler(policy),
+        settings,
         learner=RewardedLearner(build_learner(config, policy, training)),
         screen=Screen(fits),
-        group_size=settings.group_size,
         most_groups=groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS),
-        wait=settings.wait,
         peer_id=peer_id,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
         seed=config.seed,
-        taken=settings.taken,
     )
     return proposer, policy
 

@@ -1,6 +1,5 @@
 """A worker of a node with several ranks: loads the model that rank 0 loads, carries out its commands, ends with it."""
 
-import dataclasses
 import os
 import sys
 import threading
@@ -28,24 +27,18 @@ def main() -> None:
 def serve(rank: int, size: int, folder: Path, backend: str) -> None:
     """The arguments are those of `RankGroup`. The first command brings the config. Raises RankError at rank 0's end."""
     from codezero.config import NodeConfig
+    from codezero.models.device import keep_to_share
     from codezero.models.distributed import SAMPLE, ParallelDecoder, RankGroup, SampleRequest
     from codezero.models.generation import OwnLoop
     from codezero.solver.batch import Batch
     from codezero.solver.learner import LEARN, LOAD
-    from codezero.wiring.hardware import fit
     from codezero.wiring.models import build_learner, load_policy
 
     group = RankGroup(rank, size, folder, backend)
     group.forward_warnings()
     config = decode(group.receive()[1], type=NodeConfig)
-    config = dataclasses.replace(  # judge and proposer are on rank 0 alone
-        config,
-        evaluator=dataclasses.replace(config.evaluator, model="off"),
-        proposer=dataclasses.replace(config.proposer, model="off"),
-    )
-    if os.environ.get("CUDA_VISIBLE_DEVICES"):  # rank 0 has estimated what all ranks need of one memory
-        fit(config, [], Path())
     policy = load_policy(config, lambda _: None)
+    keep_to_share(policy.device, config.model.memory_share)
     decoder = ParallelDecoder(OwnLoop(policy), group)
     learner = build_learner(config, policy, group=group)
 

@@ -40,9 +40,8 @@ def says(server: Server, reply: Reply) -> None:
 
 
 def proposer(sampler: OpenAISampler, attempts: int = 1) -> ModelProposer:
-    return ModelProposer(
-        sampler, peer_id="peer", max_new_tokens=200, temperature=0.7, attempts=attempts, seed=0, taken=4
-    )
+    settings = ProposerConfig(max_new_tokens=200, temperature=0.7, attempts=attempts, taken=4)
+    return ModelProposer(sampler, settings, peer_id="peer", seed=0)
 
 
 def sampler(server: Server, seconds: float = 5.0) -> OpenAISampler:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codezero.config import ProposerConfig
 from codezero.errors import CheckpointError, ProposalError
 from codezero.problems.synthetic.tasks import LEVELS, make_task
 from codezero.proposer.parsing import ProposalReason, parse_proposal
@@ -133,7 +134,8 @@ class Scripted:
 
 
 def proposer(sampler: Scripted, attempts: int = 2) -> ModelProposer:
-    return ModelProposer(sampler, peer_id="peer", max_new_tokens=64, temperature=0.7, attempts=attempts, seed=0)
+    settings = ProposerConfig(max_new_tokens=64, temperature=0.7, attempts=attempts, taken=0)
+    return ModelProposer(sampler, settings, peer_id="peer", seed=0)
 
 
 def numbered(number: int) -> str:
@@ -200,7 +202,8 @@ def test_no_proposer_proposes_nothing_and_keeps_nothing(tmp_path: Path) -> None:
 
 def test_names_are_shown_as_taken_and_refused_until_they_are_long_ago(tmp_path: Path) -> None:
     def asking(sampler: Scripted) -> ModelProposer:
-        return ModelProposer(sampler, peer_id="peer", max_new_tokens=64, temperature=0.7, attempts=1, seed=0, taken=1)
+        settings = ProposerConfig(max_new_tokens=64, temperature=0.7, attempts=1, taken=1)
+        return ModelProposer(sampler, settings, peer_id="peer", seed=0)
 
     sampler = Scripted(numbered(1), numbered(2), numbered(3).replace("add_two", "sum_up"))
     node = asking(sampler)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from builders.models import tiny_policy
 
-from codezero.config import SolverConfig
+from codezero.config import ProposerConfig, SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.generation import Sampler
 from codezero.problems import filters
@@ -86,14 +86,11 @@ def scripted(*texts: str, size: int = 4, most: int = 1, wait: int = 3) -> tuple[
     learner = Taught()
     made = TrainedProposer(
         Scripted(*texts),
+        ProposerConfig(group_size=size, wait=wait, max_new_tokens=64, taken=0),
         learner=learner,
         screen=Screen(),
-        group_size=size,
         most_groups=most,
-        wait=wait,
         peer_id="me",
-        max_new_tokens=64,
-        temperature=1.0,
         seed=0,
     )
     return made, learner
@@ -230,14 +227,11 @@ class Life:
         self.sampler = Translated(Sampler(self.learner.learner.policy))
         self.node = TrainedProposer(
             self.sampler,
+            ProposerConfig(group_size=16, wait=2, max_new_tokens=1, taken=0),
             learner=self.learner,
             screen=Screen(),
-            group_size=16,
             most_groups=1,
-            wait=2,
             peer_id="me",
-            max_new_tokens=1,
-            temperature=1.0,
             seed=5,
         )
         self.open: list[Problem] = []

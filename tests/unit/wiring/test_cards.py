@@ -14,13 +14,12 @@ def test_enough_cards_are_one_for_each():
 def test_too_few_cards_are_dealt_in_turn_and_that_is_said():
     seats = assign_cards(["2", "GPU-5"], 3)
     assert seats == [GpuAssignment("2", 2), GpuAssignment("GPU-5", 1), GpuAssignment("2", 2)]
-    assert seats[0].environment == {"CUDA_VISIBLE_DEVICES": "2"} and seats[0].share == 0.5
     assert describe_sharing(seats) == "3 nodes and 2 cards: 2 on card 2, each with 1/2 of its memory"
 
 
 def test_without_cards_the_machine_is_shared():
     seats = assign_cards([], 4)
-    assert seats == [GpuAssignment(None, 4)] * 4 and not seats[0].environment and seats[0].share == 0.25
+    assert seats == [GpuAssignment(None, 4)] * 4
     assert describe_sharing(seats) == ""
 
 

@@ -192,16 +192,15 @@ def test_a_damaged_state_is_none(tmp_path: Path) -> None:
 
 
 def test_the_card_says_how_each_figure_was_measured() -> None:
-    fold = folded(*(row(at, 0.7) | exam_row(at, 0.5, reach=0.1) for at in (20, 25, 30)), row(31, 0.9))
-    config = compose(["hub.repository=me/mine", "model.solver='/home/me/m|odel'"])
+    fold = folded(*(row(at, 0.7) | exam_row(at, 0.5, reach=0.1) for at in (20, 25, 30)))
+    config = compose(["hub.repository=me/mine", "model.solver='/home/me/m`odel'"])
     card = model_card(config, fold, 30)
-    for at in (20, 30):
-        assert f"| average@8 | executed | {at} | 0.500 | 0.400 to 0.600 |\n" in card
-    assert "| mean reward | judged | 30 | 0.700 |  |\n\n*executed*" in card and "| 25 |" not in card
-    assert "Nothing has been measured" not in card
-    assert "/home" not in card and "m/odel" in card and "base_model" not in card
-    first = model_card(compose(["hub.repository=me/m", "model.solver=Qwen/Q"]), Fold(), 1)
-    assert "base_model: Qwen/Q" in first and "Nothing has been measured" in first
+    assert "|  | iteration 20 | iteration 30 |" in card and "iteration 25" not in card
+    assert "| executed average@8 | 50.0 % [40.0, 60.0] | 50.0 % [40.0, 60.0] |" in card
+    assert "judged by the frozen `nano`; the mean of the newest iteration is 0.700." in card
+    assert "/home" not in card and "`m'odel`" in card and "base_model" not in card
+    first = model_card(compose(["hub.repository=me/m", "model.solver=Qwen/Q", "reward.mode=rlvr"]), Fold(), 1)
+    assert "base_model: Qwen/Q" in first and "not measured" in first and "Rewards are executed." in first
 
 
 @pytest.mark.parametrize(
@@ -246,7 +245,7 @@ def test_a_run_trains_and_pushes_and_status_says_so(there: bool, hub: Hub, tmp_p
     if there:
         assert state["iteration"] and not state["problem"] and {"README.md", "model.safetensors"} <= set(hub.files)
         card = hub.files["README.md"].decode()
-        assert "| average@2 | executed | 0 |" in card and str(tmp_path) not in card
+        assert "| executed average@2 |" in card and str(tmp_path) not in card
         assert str(tmp_path) not in hub.files["config.json"].decode()
     else:
         assert state["round"] is None and state["failures"] == 1 and state["problem"]
