@@ -5,15 +5,19 @@ with, if anybody's), checkpoints/, metrics.jsonl, report.md and curve.png; besid
 in peers (swarm/) and the outbox. One process owns it at a time; the lock goes with the process.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, Any, Self
+
+import msgspec
 
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ConfigError
@@ -32,16 +36,19 @@ AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
 """The name of a run that nobody named, as `_dated` makes it."""
 STAGING = ".fork"
 """Where a forked run is put together before it gets its name."""
+MAX_BYTES = 1 << 20
+"""Read of the metrics, half from their beginning and half from their end."""
 
 
+@dataclass
 class RunFolder:
     """An owned run folder."""
 
-    def __init__(self, path: Path, lock: IO[str], choices: Mapping[str, Any]) -> None:
-        """`choices` are what `run.json` gets once the start has succeeded."""
-        self.path, self.choices = path, choices
-        self._lock = lock
-        """Kept open: closing the file gives the lock back."""
+    path: Path
+    lock: IO[str]
+    """Kept open: closing the file gives the lock back."""
+    choices: Mapping[str, Any]
+    """What `run.json` gets once the start has succeeded."""
 
     @property
     def checkpoints(self) -> Path:
@@ -56,13 +63,37 @@ class RunFolder:
         os.utime(label)
 
     def release(self) -> None:
-        self._lock.close()
+        self.lock.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, supervised: bool = False) -> RunFolder:
+    """The owned folder of the run that the config and the two options of `codezero run` ask for.
+
+    One line on stdout names the run, and what was moved or copied. supervised: the line of a resumed run is left to the
+    node's own process. Raises ConfigError and CheckpointError.
+    """
+    if fresh and fork is not None:
+        raise ConfigError("--fresh begins without a past and --fork with another run's; give one of them")
+    if fork is not None:
+        folder, name = _open_forked(config, fork)
+        line = f"new run {folder.path.name}, which begins with checkpoint {name} of {fork}"
+    elif fresh:
+        folder, aside = _open_fresh(config)
+        kept = f"; the one before is whole in {aside}, and run.name={aside.name} goes on with it" if aside else ""
+        line = f"new run {folder.path.name}{kept}"
+    else:
+        folder = open_run_folder(config)
+        refused = not config.run.resume and checkpoints_in(folder.checkpoints)  # once it would go on
+        line = "" if supervised or refused else _start_line(folder)
+    if line:
+        print(f"codezero: {line}", flush=True)
+    return folder
 
 
 def open_run_folder(config: NodeConfig) -> RunFolder:
@@ -72,31 +103,27 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
 
     Raises ConfigError when the named one is in use or was made with other choices.
     """
-    base = Path(config.run.directory)
-    choices = _choices(config)
+    base, choices = Path(config.run.directory), _choices(config)
     if config.run.name:
         path = base / config.run.name
         label = _read_label(path)
-        if label is not None and not _agree(label, choices):
-            key = next(key for key in choices if label.get(key) != choices[key])
-            raise ConfigError(
-                f"{key}={choices[key]}, but {path} was begun with {label.get(key)}; choose another run.name"
-            )
+        for key, choice in choices.items() if label is not None else ():
+            if label.get(key) != choice:
+                raise ConfigError(
+                    f"{key}={choice}, but {path} was begun with {label.get(key)}; choose another run.name"
+                )
         return _locked(path, choices)
     if config.run.resume:
-        for path in _newest_first(base):
-            label = _read_label(path) if AUTOMATIC.fullmatch(path.name) else None
-            if label is not None and _agree(label, choices) and (folder := _lock(path, choices)) is not None:
+        labels = sorted(base.glob(f"*/{LABEL}"), key=lambda label: label.stat().st_mtime, reverse=True)
+        for path in (label.parent for label in labels if AUTOMATIC.fullmatch(label.parent.name)):
+            same = choices.items() <= (_read_label(path) or {}).items()
+            if same and (folder := _lock(path, choices)) is not None:
                 return folder
     return _new(base, choices)
 
 
-def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
-    """A run without a past, and where the run that had its name is now.
-
-    All that was there is moved aside and stays a run: nothing is deleted. Without a name there is nothing in the way.
-    Raises ConfigError when the named one is in use.
-    """
+def _open_fresh(config: NodeConfig) -> tuple[RunFolder, Path | None]:
+    """A run without a past, and where the run that had its name is now: it is moved aside, and nothing is deleted."""
     base, choices = Path(config.run.directory), _choices(config)
     if not config.run.name:
         return _new(base, choices), None
@@ -108,15 +135,18 @@ def open_fresh_folder(config: NodeConfig) -> tuple[RunFolder, Path | None]:
     return _locked(path, choices), aside
 
 
-def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path], str]) -> tuple[RunFolder, str]:
+def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
     """A new run that begins with a checkpoint of `run`, a name or a folder; and which checkpoint that is.
 
-    copy: puts a checkpoint of one folder into another and returns its name. The new run appears at once or not at all.
-    Raises ConfigError for no such run, one of another solver, or a name that is taken; and CheckpointError.
+    The new run appears at once or not at all.
     """
+    if not config.run.resume:
+        raise ConfigError("--fork goes on from a checkpoint and run.resume=False does not; give one of them")
     base, choices = Path(config.run.directory), _choices(config)
-    source = _find(base, run)
-    learned = (_read_label(source) or {}).get("model.solver", config.model.solver)
+    source = next((path for path in (base / run, Path(run)) if run and _is_run(path)), None)
+    if source is None:
+        raise ConfigError(f"--fork={run}: there is no such run below {base}, and no folder of one by that name")
+    learned = (_read_label(source) or choices)["model.solver"]
     if learned != config.model.solver:
         raise ConfigError(f"model.solver={config.model.solver}, but {source} was begun with {learned}; give that one")
     path = base / config.run.name if config.run.name else None
@@ -124,34 +154,23 @@ def open_forked_folder(config: NodeConfig, run: str, copy: Callable[[Path, Path]
         raise ConfigError(
             f"--fork makes a new run, and {path} is there already; choose another run.name, or drop --fork to go on"
         )
-    staging = base / STAGING
-    folder = _lock(staging, choices)
+    folder = _lock(base / STAGING, choices)
     if folder is None:
-        raise ConfigError(f"another --fork is under way in {staging}; wait for it to end")
+        raise ConfigError(f"another --fork is under way in {base / STAGING}; wait for it to end")
     try:
-        shutil.rmtree(staging / CHECKPOINTS, ignore_errors=True)  # of a process that was killed here
-        (staging / CHECKPOINTS).mkdir()
-        name = copy(source / CHECKPOINTS, staging / CHECKPOINTS)
-        _write_label(staging, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)  # of a process that was killed here
+        folder.checkpoints.mkdir()
+        name = copy_newest(source / CHECKPOINTS, folder.checkpoints)
+        _write_label(folder.path, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
         path = path or next(free for free in _dated(base, "") if not free.exists())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staging.rename(path)
+        folder.path = folder.path.rename(path)
     except BaseException as error:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(folder.path, ignore_errors=True)
         folder.release()
         if isinstance(error, CheckpointError):
             raise CheckpointError(f"--fork={run}: {error}") from error
         raise
-    folder.path = path
     return folder, name
-
-
-def _find(base: Path, run: str) -> Path:
-    """A run by its name, or by its folder."""
-    for path in (base / run, Path(run)):
-        if run and _is_run(path):
-            return path
-    raise ConfigError(f"--fork={run}: there is no such run below {base}, and no folder of one by that name")
 
 
 def _is_run(path: Path) -> bool:
@@ -169,27 +188,19 @@ def _choices(config: NodeConfig) -> dict[str, Any]:
     }
 
 
-def _agree(label: Mapping[str, Any], choices: Mapping[str, Any]) -> bool:
-    """Other keys of a label, such as the origin of a fork, are no choices."""
-    return all(label.get(key) == choice for key, choice in choices.items())
-
-
-def _newest_first(base: Path) -> Iterator[Path]:
-    labels = sorted(base.glob(f"*/{LABEL}"), key=lambda label: label.stat().st_mtime, reverse=True)
-    return (label.parent for label in labels)
-
-
 def _read_label(path: Path) -> dict[str, Any] | None:
     try:
-        with (path / LABEL).open() as file:
-            label = cast(object, json.loads(file.read(MOST_LABEL_BYTES)))
-        if not isinstance(label, dict):
-            raise ValueError("it is no JSON object")
+        with (path / LABEL).open("rb") as file:
+            label = msgspec.json.decode(file.read(MOST_LABEL_BYTES), type=dict[str, Any])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path / LABEL} cannot be read ({error}); remove it or choose another run.name") from error
-    return {"role": "node"} | cast("dict[str, Any]", label)  # labels of earlier versions name no role
+    return {"role": "node"} | label  # labels of earlier versions name no role
+
+
+def _write_label(path: Path, label: Mapping[str, Any]) -> None:
+    write_atomic(path / LABEL, json.dumps(dict(label), indent=2) + "\n")
 
 
 def _locked(path: Path, choices: Mapping[str, Any]) -> RunFolder:
@@ -228,66 +239,25 @@ def _dated(base: Path, prefix: str) -> Iterator[Path]:
     return (base / f"{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
 
 
-def _write_label(path: Path, label: Mapping[str, Any]) -> None:
-    write_atomic(path / LABEL, json.dumps(dict(label), indent=2) + "\n")
-
-
-MAX_BYTES = 1 << 20
-"""Read of the metrics, half from their beginning and half from their end."""
-
-
-def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, supervised: bool = False) -> RunFolder:
-    """The owned folder of the run that the config and the two options of `codezero run` ask for.
-
-    One line on stdout names the run, and what was moved or copied. supervised: the line of a resumed run is left to the
-    node's own process. Raises ConfigError and CheckpointError.
-    """
-    if fresh and fork is not None:
-        raise ConfigError("--fresh begins without a past and --fork with another run's; give one of them")
-    if fork is not None:
-        if not config.run.resume:
-            raise ConfigError("--fork goes on from a checkpoint and run.resume=False does not; give one of them")
-        folder, name = open_forked_folder(config, fork, copy_newest)
-        print(f"codezero: new run {folder.path.name}, which begins with checkpoint {name} of {fork}", flush=True)
-        return folder
-    if fresh:
-        folder, aside = open_fresh_folder(config)
-        kept = f"; the one before is whole in {aside}, and run.name={aside.name} goes on with it" if aside else ""
-        print(f"codezero: new run {folder.path.name}{kept}", flush=True)
-        return folder
-    folder = open_run_folder(config)
-    refused = not config.run.resume and checkpoints_in(folder.checkpoints)  # once it would go on
-    if not supervised and not refused:
-        print(f"codezero: {start_line(folder)}", flush=True)
-    return folder
-
-
-def start_line(folder: RunFolder) -> str:
+def _start_line(folder: RunFolder) -> str:
     """Which run it is and how far it has come. A checkpoint that turns out to be damaged is named when it is loaded."""
-    iterations = [_iteration_of(checkpoint) for checkpoint in checkpoints_in(folder.checkpoints)]
-    iteration = next((each for each in iterations if each), 0)
+    iteration = 0
+    for checkpoint in checkpoints_in(folder.checkpoints):
+        with contextlib.suppress(CheckpointError):
+            iteration = read_manifest(checkpoint).iteration
+            break
     if not iteration:
         return f"new run {folder.path.name}"
-    rows = read_metrics(folder.path / FILE_NAME, max_bytes=MAX_BYTES)
-    exams = [exam for row in rows if (exam := read_exam(row)) is not None and exam.iteration <= iteration]
-    last = exams[-1] if exams else None
-    measured = f", {clean(last.label, 40)} {percent(last.average)}" if last else ""
-    return f"goes on with {folder.path.name} at iteration {iteration}{measured}"
-
-
-def _iteration_of(checkpoint: Path) -> int:
-    """0: it cannot be used."""
-    try:
-        return read_manifest(checkpoint).iteration
-    except CheckpointError:
-        return 0
+    exams = map(read_exam, read_metrics(folder.path / FILE_NAME, max_bytes=MAX_BYTES))
+    measured = [exam for exam in exams if exam is not None and exam.iteration <= iteration]
+    last = f", {clean(measured[-1].label, 40)} {percent(measured[-1].average)}" if measured else ""
+    return f"goes on with {folder.path.name} at iteration {iteration}{last}"
 
 
 def refuse_options(command: str, *, fresh: bool, fork: str | None) -> None:
     """For a command whose nodes have folders of its own making. Raises ConfigError."""
-    for option, given in (("--fresh", fresh), ("--fork", fork is not None)):
-        if given:
-            raise ConfigError(
-                f"{option} is for one node: give it to `codezero run` or `codezero swarm join`; "
-                f"`codezero swarm {command}` begins anew under another run.name"
-            )
+    if fresh or fork is not None:
+        raise ConfigError(
+            f"{'--fresh' if fresh else '--fork'} is for one node: give it to `codezero run` or `codezero swarm join`; "
+            f"`codezero swarm {command}` begins anew under another run.name"
+        )
