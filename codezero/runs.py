@@ -146,7 +146,7 @@ def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
     source = next((path for path in (base / run, Path(run)) if run and _is_run(path)), None)
     if source is None:
         raise ConfigError(f"--fork={run}: there is no such run below {base}, and no folder of one by that name")
-    learned = (_read_label(source) or choices)["model.solver"]
+    learned = (choices | (_read_label(source) or {}))["model.solver"]
     if learned != config.model.solver:
         raise ConfigError(f"model.solver={config.model.solver}, but {source} was begun with {learned}; give that one")
     path = base / config.run.name if config.run.name else None
