@@ -59,11 +59,9 @@ class RunConfig:
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
     max_failures: Annotated[int, Field(ge=1, le=1000)] = 20
-    """In a row, after which the node stops: iterations in which judging its own attempts, or with role=proposer
-    proposing, failed."""
+    """Iterations in a row without judging own attempts, or with role=proposer without proposing, that end the node."""
     max_deaths: Annotated[int, Field(ge=1, le=1000)] = 15
-    """With --supervise: in a row, without an iteration saved between them, after which the node is given up. With the
-    pauses 15 take about half an hour, in which a judge or a chain that was away at a start may come back."""
+    """With --supervise: in a row, without an iteration saved between, after which it is given up; 15: half an hour."""
     restart_seconds: Annotated[float, Field(ge=0, le=300)] = 1.0
     """With --supervise: from the first of them to the next start; twice as long each time, up to 300."""
 
@@ -84,14 +82,12 @@ class SwarmConfig:
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """TCP port of the peer-to-peer daemon; 0: any free one."""
     members: str = ""
-    """Text file with the peer ids that belong to a private swarm, one a line, read again when it changes; `registry`:
-    those registered on the chain; empty: whoever comes."""
+    """File with the peer ids of a private swarm, one a line, read again when it changes; `registry`: those registered
+    on the chain; empty: whoever comes."""
     announce: list[str] = field(default_factory=list[str])
-    """Multiaddresses that others are told, for example [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty:
-    those that the daemon sees."""
+    """Multiaddresses for others, such as [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty: those seen."""
     reachable: Annotated[str, one_of("auto", "yes", "no")] = "auto"
-    """Can others dial this node? auto: neighbours are asked to try. no: it looks for a relay, and leaves its rollouts
-    in the DHT."""
+    """Can others dial this node? auto: neighbours try. no: it looks for a relay, and leaves its rollouts in the DHT."""
     relay: bool = True
     """May nodes that cannot be reached be reached through this one?"""
     poll_seconds: Annotated[float, Field(gt=0, le=600)] = 1.0
@@ -105,13 +101,12 @@ class ChainConfig:
     """Who keeps the round, and where points go."""
 
     kind: Annotated[str, one_of("embedded", "rpc", "clock")] = "embedded"
-    """embedded: a chain of this machine's own, served on loopback and started when it is needed. rpc: any EVM chain.
-    clock: none; rounds go by the clock, at the same moments on every node, and points are not counted."""
+    """embedded: this machine's own, on loopback, started when needed. rpc: any EVM chain. clock: none; rounds go by the
+    clock, at the same moments on every node, and points are not counted."""
     round_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 60.0
     """How long whoever may open rounds lets one last; less, when everybody has submitted."""
     submit_after: Annotated[float, Field(ge=0, le=31_536_000)] = 45.0
-    """Seconds after its first points at which a round's points are submitted, though it is still open; points that come
-    later count in the next one. 0: when it is over."""
+    """Seconds from a round's first points to their submission; later points count in the next round. 0: at its end."""
     directory: str = "runs/chain"
     """Of the embedded chain."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
@@ -125,8 +120,7 @@ class ChainConfig:
     plain_http: bool = False
     """May endpoints on other machines be asked without encryption? For a network of one's own."""
     wallet: str = "wallet.json"
-    """Keystore of the account that registers this node and takes its points; made at the first start, with its
-    passphrase in a file beside it."""
+    """Keystore of the account that registers this node and takes its points; made, with a passphrase file beside it."""
     passphrase_file: str = ""
     """File with the passphrase of a keystore that has none beside it; empty: see the next."""
     passphrase_variable: str = ""
@@ -179,8 +173,7 @@ class HubConfig:
     token_file: str = ""
     """File that nobody else may read, with a token that may write there; empty: see the next."""
     token_variable: str = "HF_TOKEN"
-    """Name of the environment variable with the token. Tokens that the hub's own tools saved are neither read nor
-    changed."""
+    """Environment variable with the token. Tokens that the hub's own tools saved are neither read nor changed."""
     seconds: Annotated[float, Field(gt=0, le=86_400)] = 600.0
     """Deadline of one push."""
 
@@ -194,8 +187,8 @@ class MonitorConfig:
     log_format: Annotated[str, one_of("text", "json")] = "text"
     """Of logs/swarm.log. json: one object a line, with time, level, logger, message and the kind of error."""
     wandb: str = ""
-    """Project of Weights & Biases, PROJECT or ENTITY/PROJECT; its key is WANDB_API_KEY, and without one everything
-    stays in logs/wandb. Empty: none. Needs the extra `wandb`."""
+    """Weights & Biases: PROJECT or ENTITY/PROJECT; empty: none. Without WANDB_API_KEY all stays in logs/wandb. Needs
+    the extra `wandb`."""
     tensorboard: bool = False
     """Event files for TensorBoard in the run's folder? Needs the extra `tensorboard`."""
 

@@ -71,13 +71,11 @@ class ModelConfig:
     solver: str = "nano"
     """`nano` (embedded), a directory, a Hugging Face id, or `auto`: by the memory of the device, once for each run."""
     profile: str = ""
-    """Which of `configs/profile/` describes this hardware; each of them says so here. `auto`: the largest that fits,
-    once for each run."""
+    """Which of `configs/profile/` describes this hardware. `auto`: the largest that fits, once for each run."""
     device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
     """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
     gpus: Annotated[int, Field(ge=0, le=64)] = 1
-    """GPUs of this machine that compute together, a process each; 0: every visible one. Without a GPU: so many
-    processes on the CPU."""
+    """GPUs that compute together, a process each; 0: every visible one. Without a GPU: so many processes on the CPU."""
     precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
     """auto: bfloat16 on CUDA cards that compute in it, float32 elsewhere."""
     threads: Annotated[int, Field(ge=0)] = 0
@@ -128,15 +126,14 @@ class SolverConfig:
     grad_clip: Annotated[float, Field(gt=0)] = 1.0
     """Largest gradient norm."""
     refill: Annotated[float, Field(ge=1, le=8)] = 2.0
-    """Most groups sampled in an iteration, in batches of problems_per_iteration, to replace those without spread;
-    1: they are not replaced."""
+    """Most groups sampled in an iteration, in its batches, to replace those without spread; 1: none is replaced."""
     passes: Annotated[int, Field(ge=1, le=16)] = 1
     """Updates from each iteration's rows; from the second on with the importance weights of `stale`."""
     replay: Annotated[float, Field(ge=0, le=4)] = 0.0
     """Rows of earlier iterations in an update for each fresh one, with the importance weights of `stale`."""
     stale: Annotated[str, one_of("tis", "m2po")] = "tis"
-    """Importance weights of tokens that an earlier policy sampled. tis: their probability ratio, at most 2. m2po: the
-    ratio, without the tokens that drifted furthest."""
+    """Importance weights of an earlier policy's tokens. tis: the probability ratio, at most 2. m2po: the ratio, without
+    the tokens that drifted furthest."""
 
 
 @dataclass(kw_only=True)
@@ -252,12 +249,11 @@ class ProposerConfig:
     """The solver's attempts at an own problem before it is offered: it is dropped when the judge, or execution with
     reward.mode=rlvr, finds its tests contradicted. 0: offered unseen. A judge that is never shown tests cannot tell."""
     structured: Annotated[str, one_of("auto", "off")] = "auto"
-    """auto: a model in this process is held to the form of a proposal where its tokenizer allows that, and an endpoint
-    is asked for it. off: what is written is only parsed, as it is in any case. A model that learns (`train`) is never
-    held to a form: what it draws has to be its own."""
+    """auto: a model is held to the form of a proposal where its tokenizer or endpoint allows that. off: what is written
+    is only parsed. A model that learns (`train`) is never held to a form: what it draws has to be its own."""
     train: bool = False
-    """Does it learn to write problems that teach the solver most? For a model in this process; `model.train` says
-    whether all of it learns or an adapter. A checkpoint goes on only with the same choice."""
+    """Does it learn to write problems that teach the solver most? For a model in this process; how much of it, says
+    `model.train`. A checkpoint goes on only with the same choice."""
     group_size: Annotated[int, Field(ge=2, le=32)] = 8
     """K: with `train`, proposals sampled for each level asked for, which are compared with each other."""
     wait: Annotated[int, Field(ge=1, le=1000)] = 8
@@ -275,9 +271,8 @@ class DataConfig:
     proposer_share: Annotated[float, Field(ge=0, le=1)] = 0.25
     """Share of an iteration's problems taken from proposers when there are enough."""
     sources: Annotated[list[str], AfterValidator(_sources)] = field(default_factory=lambda: ["synthetic"])
-    """Where the rest comes from, each with its weight behind a colon, 1 without: synthetic, mbpp, mbpp_sanitized,
-    code_contests, or a path: a JSONL or Parquet file with rows in the form of these sets, or a directory of such files.
-    For example [mbpp:3,synthetic]. NAME@REVISION reads another commit of a set of the hub. Where none of them can be
-    read, synthetic problems stand in."""
+    """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
+    mbpp_sanitized, code_contests, or a path to a JSONL or Parquet file with rows in the form of these sets, or to a
+    folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic problems stand in."""
     wait_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""

@@ -65,7 +65,7 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
         for node in nodes if before else ():
             node.process.send_signal(signal.SIGTERM if before == 1 else signal.SIGKILL)
 
-    with stop.on_signals(answer=answer):
+    with stop.on_signals(answer=answer), page or contextlib.nullcontext():
         try:
             nodes.append(_start(config, overrides, base, 1, seats, config.swarm.bootstrap))
             addresses = founded(nodes[0], stop)
@@ -77,8 +77,6 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
             _watch(nodes, config.monitor.view, stop)
         finally:
             codes = _close(nodes)
-            if page is not None:
-                page.close()
     if stop.received is signal.SIGINT or stop.insisted:
         return 128 + (stop.insisted or signal.SIGINT)
     return 0 if all(code == 0 or (stop and code in LEFT_EARLY) for code in codes) else 1

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 LEASH = "CODEZERO_LEASH"
-"""Environment variable: the file descriptor of the parent-death pipe, which comes to its end when the parent does."""
+"""Environment variable with the file descriptor of the parent-death pipe."""
 FAILED = "stopped by an error"
 """Why a run ended that neither a limit nor a signal ended."""
 LEAVING_SECONDS = 30.0
@@ -150,13 +150,13 @@ def leave(which: signal.Signals, record: Callable[[], object]) -> NoReturn:
 def end_with_parent() -> None:
     """SIGTERM to this process once the parent that holds LEASH is gone, however it went; nothing without one."""
     pipe = os.environ.pop(LEASH, "")
+
+    def wait_for_end() -> None:
+        os.read(int(pipe), 1)  # nothing is ever written: this returns at the end of the pipe
+        os.kill(os.getpid(), signal.SIGTERM)
+
     if pipe:
-        threading.Thread(target=_wait_for_end, args=(int(pipe),), daemon=True).start()
-
-
-def _wait_for_end(pipe: int) -> None:
-    os.read(pipe, 1)  # nothing is ever written: this returns at the end of the pipe
-    os.kill(os.getpid(), signal.SIGTERM)
+        threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def backoff(failures: int, first: float, longest: float) -> float:
