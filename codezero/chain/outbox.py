@@ -228,19 +228,22 @@ class ChainOutbox:
             if time.monotonic() >= self._until:
                 return fine
             try:
-                problem = self._settle(submission) or problem
+                reason = self._settle(submission)
                 self._pause.succeeded()
             except ChainError as error:
-                fine = False
-                self._store.explain(submission, str(error))
-                if not isinstance(error, UnknownOutcomeError) or self._pause.failures + 1 >= PATIENCE:
-                    problem = str(error)
+                fine, reason = False, str(error)
+                self._store.explain(submission, reason)
+                if isinstance(error, UnknownOutcomeError) and self._pause.failures + 1 < PATIENCE:
+                    break
                 if isinstance(error, ContractError) and error.name == "InvalidVoterPeerId":
                     self._registered = False
                 if isinstance(error, CONCERNS_ALL):
+                    self._report("chain", reason)
                     break
-        if unsettled:
-            self._report("chain", problem)
+            if problem := problem or reason:
+                self._report("chain", problem)
+        if unsettled and fine and not problem:
+            self._report("chain", "")
         return fine
 
     def _settle(self, submission: Submission) -> str:
