@@ -1,47 +1,28 @@
-"""Alchemy's Wallet APIs within bounds: a key that only goes into one header, answers that are checked.
-
-    wallet_prepareCalls        the calls         -> a user operation, and at first an EIP-7702 authorization, to sign
-    wallet_sendPreparedCalls   the same, signed  -> an id, which is not used: only the chain says what became of it
+"""What Alchemy's Wallet APIs prepare to be signed: a user operation, and at first an EIP-7702 authorization.
 
 A server that is hostile, broken or overheard could prepare other calls, for another chain or account, make the account
 follow a contract of its own, or name a hash of something else: `checked` refuses each, and nothing of it is signed.
 """
 
-import itertools
-import os
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from eth_abi.abi import encode
 from eth_abi.packed import encode_packed
 from eth_utils.abi import function_signature_to_4byte_selector as selector
-from eth_utils.address import is_address
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from msgspec import Meta
 
-from codezero.chain.bounded_http import BoundedHttp, check_url, header_token, shown
-from codezero.chain.errors import ChainUnreachableError, RpcError, printable, refusal
-from codezero.chain.provider import FINAL, Address, Bytes, Hash, Quantity, RpcFailure, read_answer
-from codezero.errors import ChainError, ConfigError
-from codezero.system.files import read_private
+from codezero.chain.provider import Address, Bytes, Hash, Quantity
+from codezero.errors import ChainError
 
 ENTRY_POINT: Any = "0x0000000071727De22E5E9d8BAf0edAc6f37da032"
 """Of ERC-4337, v0.7, the same on every chain."""
 DELEGATED = bytes.fromhex("ef0100")  # EIP-7702: then the address of the contract that the account follows
-POLICY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-MAX_KEY, MAX_ANSWER = 256, 512 << 10  # bytes
 Half = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,32}\Z")]
 """128 bits: two of them are packed into one word."""
 Small = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,16}\Z")]
-
-
-class UnsponsoredError(ChainError):
-    """The service does not do it, and would not if it were asked again."""
 
 
 class UnrequestedError(ChainError):
@@ -113,66 +94,17 @@ class _Several(msgspec.Struct, frozen=True, tag_field="type", tag="array"):
 Prepared = _Operation | _Several
 
 
-@dataclass(frozen=True, slots=True)
-class WantedCall:
-    """The one call that is wanted, and what the chain itself says of the account: its code, and its next nonce.
-
-    delegates: contracts that the account may follow, in lower case.
-    """
+class WantedCall(msgspec.Struct, frozen=True):
+    """The one call that is wanted, and what the chain itself says of the account: its code, and its next nonce."""
 
     account: str
     chain_id: int
     to: str
     data: bytes
     delegates: frozenset[str]
+    """Contracts that the account may follow, in lower case."""
     code: bytes
     count: int
-
-
-class Alchemy:
-    """policy: of the gas manager, which pays. delegates: contracts that an account may follow. Raises ConfigError."""
-
-    def __init__(self, key: str, policy: str, url: str, delegates: Sequence[str]) -> None:
-        if not POLICY.match(policy):
-            raise ConfigError("chain.alchemy_policy is no policy id; copy it from the gas manager's page")
-        for delegate in delegates:
-            if not is_address(delegate):
-                raise ConfigError(f"chain.alchemy_delegates: {delegate[:50]!r} is no address")
-        self.delegates = frozenset(delegate.lower() for delegate in delegates)
-        self.capabilities: dict[str, Any] = {"capabilities": {"paymasterService": {"policyId": policy}}}
-        self._url = check_url(url, "chain.alchemy_url")
-        self._headers = {"Authorization": f"Bearer {key}"}
-        self._http = BoundedHttp()
-        self._ids = itertools.count(1)
-        self.close = self._http.close
-
-    def request(self, method: str, parameter: object, form: Any, seconds: float) -> Any:
-        """A `form`. What is sent may be taken even so. Raises ChainUnreachableError, UnsponsoredError, RpcError."""
-        id, where = next(self._ids), shown(self._url)
-        body = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": [parameter]})
-        status, raw = self._http.post(self._url, body, seconds, self._headers, MAX_ANSWER)
-        if status in (401, 403):
-            raise UnsponsoredError(f"{where} does not accept the API key; write a valid one into its file")
-        if status == 429:
-            raise ChainUnreachableError(f"{where} has had enough requests for now")
-        result = read_answer(where, status, raw, id, form)
-        if not isinstance(result, RpcFailure):
-            return result
-        if result.code in FINAL:
-            raise UnsponsoredError(f"{where} refuses: {printable(result.message)} (code {result.code})")
-        # never a ContractError: the chain itself was asked before, and only the chain is believed
-        text = f" says: {revert}" if (revert := refusal("", result.data)) else f": {printable(result.message)}"
-        raise RpcError(result.code, where + text)
-
-
-def api_key(file: Path | None, variable: str = "") -> str:
-    """From a file that only its owner reads, or out of the environment. Raises ConfigError, WalletError."""
-    raw = read_private(file, MAX_KEY) if file else os.environ.pop(variable, "").encode(errors="surrogateescape")
-    key = header_token(raw)
-    if key is None or len(key) > MAX_KEY:
-        source = str(file) if file else f"the environment variable {variable}"
-        raise ConfigError(f"{source} holds no API key; write the key of the app on one line")
-    return key
 
 
 def checked(prepared: Prepared, wanted: WantedCall) -> tuple[_Authorization | None, _Operation]:

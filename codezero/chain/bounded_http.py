@@ -6,7 +6,7 @@ import ipaddress
 import threading
 from collections.abc import Mapping
 from functools import cache
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 import msgspec
@@ -85,7 +85,7 @@ def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
         parts = urlsplit(url)
         port_fits = parts.port is None or parts.port > 0
     except ValueError:
-        raise ConfigError(f"{name} holds no address; give one like http://127.0.0.1:8545") from None
+        port_fits, parts = False, SplitResult("", "", "", "", "")
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits or not url.isprintable():
         raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545")
     if parts.username is not None or parts.password is not None:

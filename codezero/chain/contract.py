@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import msgspec
 from eth_abi.exceptions import DecodingError
@@ -34,19 +34,12 @@ MALFORMED = (Web3Exception, DecodingError, OverflowError, ValueError)
 """What web3 raises over return data that is not of the contract's types, and unpacking over too many answers."""
 
 
-class Artifact(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Artifact(msgspec.Struct, frozen=True):
     """A contract as `contracts/compile.mjs` left it; it ships with the package and is never edited."""
 
-    contract_name: str
-    compiler: str
-    settings: dict[str, Any]
-    source_sha256: str
-    """Hex, of the bytes of the Solidity file."""
     abi: list[dict[str, Any]]
     bytecode: str
     """0x and hex: the code that deploys, constructor arguments to be appended."""
-    deployed_bytecode: str
-    """0x and hex: the code on the chain, with zeros where the constructor puts the contract's own address."""
 
 
 @cache
@@ -87,15 +80,8 @@ class ContractCoordinator:
 
     @property
     def account(self) -> str:
-        """The sending account. Raises ChainError without a sender."""
-        return self.sender.address
-
-    @property
-    def sender(self) -> Sender:
-        """Raises ChainError without one."""
-        if self._sender is None:
-            raise ChainError("this needs an account; name a keystore or a signer")
-        return self._sender
+        """That sends. Raises ChainError without a sender."""
+        return self._sender_of().address
 
     def read_round(self) -> int:
         """The round that is open, read now."""
@@ -121,12 +107,9 @@ class ContractCoordinator:
         """Multiaddresses as their manager wrote them: strangers' text."""
         return list(self._ask("getBootnodes"))
 
-    def is_owner(self, account: str) -> bool:
-        return self._ask("hasRole", keccak(text="OWNER_ROLE"), account)
-
-    def is_stage_manager(self, account: str) -> bool:
-        """May the account open rounds?"""
-        return self._ask("hasRole", keccak(text="STAGE_MANAGER_ROLE"), account)
+    def has_role(self, role: Literal["OWNER_ROLE", "STAGE_MANAGER_ROLE"], account: str) -> bool:
+        """Does the swarm belong to the account; may it open rounds?"""
+        return self._ask("hasRole", keccak(text=role), account)
 
     def history(self, since: int, names: Sequence[str]) -> Iterator[EventPage]:
         """Pages of the events `names` from block `since` to the newest. An empty page reports progress.
@@ -159,29 +142,21 @@ class ContractCoordinator:
         if owner != self.account:
             raise ForeignOwnerError(peer, owner, self.account)
 
-    def submit_reward(self, round_number: int, reward: int, peer: str, **options: Unpack[SendOptions]) -> TxReceipt:
-        return self.send("submitReward", round_number, STAGE, reward, peer, **options)
-
-    def submit_winners(
-        self, round_number: int, winners: Sequence[str], peer: str, **options: Unpack[SendOptions]
-    ) -> TxReceipt:
-        return self.send("submitWinners", round_number, list(winners), peer, **options)
-
-    def advance(self) -> None:
-        """Open the next stage or round; only the stage manager may."""
-        self.send("updateStageAndRound")
-
-    def add_bootnodes(self, addresses: Sequence[str]) -> None:
-        self.send("addBootnodes", list(addresses))
-
     def send(self, name: str, *arguments: object, **options: Unpack[SendOptions]) -> TxReceipt:
-        """Bring one call about; see `Sender.transact`."""
-        return self.sender.transact(self.contract, self.encode(name, *arguments), **{"seconds": SECONDS, **options})
+        """Bring one call about; see `Sender.transact`. Raises ChainError without a sender."""
+        return self._sender_of().transact(
+            self.contract, self.encode(name, *arguments), **{"seconds": SECONDS, **options}
+        )
 
     def encode(self, name: str, *arguments: object) -> bytes:
         """The data of a transaction that calls `name`. Raises ChainError for arguments that the ABI cannot hold."""
         with _named_errors(name):
             return bytes.fromhex(self._contract.encode_abi(name, arguments)[2:])
+
+    def _sender_of(self) -> Sender:
+        if self._sender is None:
+            raise ChainError("this needs an account; name a keystore or a signer")
+        return self._sender
 
     def _ask(self, name: str, *arguments: object) -> Any:
         with _named_errors(name):

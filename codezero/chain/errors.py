@@ -49,11 +49,6 @@ class ChainUnreachableError(ChainError):
 class UnknownOutcomeError(ChainError):
     """A transaction went out and its fate is not known. Look at the chain before sending another."""
 
-    def __init__(self, message: str, transaction: str) -> None:
-        super().__init__(message)
-        self.transaction = transaction
-        """0x and 64 digits."""
-
 
 class WrongChainError(ChainError):
     """An endpoint serves another chain id than the one expected."""
@@ -62,19 +57,13 @@ class WrongChainError(ChainError):
 class RpcError(ChainError):
     """The endpoint answered with a JSON-RPC error that is not the contract's."""
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(f"the RPC endpoint answered: {printable(message)} (code {code})")
-        self.code, self.message, self.data = code, message, data
+        self.code = code
 
 
 class InsufficientFundsError(ChainError):
     """The account cannot pay for a transaction."""
-
-    def __init__(self, account: str, has: int, needs: int) -> None:
-        super().__init__(
-            f"account {account} has {has / 1e18:.6f} of the chain's coin, and a transaction may cost "
-            f"{needs / 1e18:.6f}; send it some"
-        )
 
 
 class ForeignOwnerError(ChainError):

@@ -21,9 +21,6 @@ VERSION = 1
 MAX_FILE = 64 << 10
 PREFIX = "codezero invitation\n"
 """Before what is signed, so that no other message of the founder's account is an invitation."""
-UNSIGNED = ""
-NO_SIGNATURE = (BadSignature, ValidationError, ValueError, TypeError)
-"""What eth-account raises over bytes that are no signature."""
 
 # No field holds what a shell, a template or a resolver reads: quotes, backslashes, `$`, `{` and `}`.
 BOOTNODE = r"^/[A-Za-z0-9._:/%-]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}$"
@@ -67,24 +64,21 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chain: ChainPart
     network: NetworkPart
     judge: JudgePart
-    signature: Annotated[str, Meta(pattern=r"^(0x[0-9a-f]{130})?$")] = UNSIGNED
+    signature: Annotated[str, Meta(pattern=r"^(0x[0-9a-f]{130})?$")] = ""
 
     @property
     def message(self) -> str:
         """What the founder signs (EIP-191): every other field, in order, as JSON without spaces."""
-        return PREFIX + msgspec.json.encode(msgspec.structs.replace(self, signature=UNSIGNED), order="sorted").decode()
+        return PREFIX + msgspec.json.encode(msgspec.structs.replace(self, signature=""), order="sorted").decode()
 
 
 def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
-    """`sign` makes the 65 bytes of an EIP-191 signature. Raises InviteError when that is not the founder's,
-    and for a field that no reader would accept."""
+    """`sign` makes the 65 bytes of the founder's EIP-191 signature. Raises InviteError for a field out of bounds."""
     try:
         msgspec.convert(msgspec.to_builtins(invitation), Invitation)
     except msgspec.ValidationError as error:
         raise InviteError(f"an invitation cannot hold this: {_one_line(error)}; choose a plainer name") from error
-    complete = msgspec.structs.replace(invitation, signature="0x" + sign(invitation.message).hex())
-    check_signature(complete)
-    return complete
+    return msgspec.structs.replace(invitation, signature="0x" + sign(invitation.message).hex())
 
 
 def check_signature(invitation: Invitation) -> None:
@@ -93,7 +87,7 @@ def check_signature(invitation: Invitation) -> None:
         raise InviteError("the invitation is not signed; ask the founder for the file again")
     try:
         signer = str(Account.recover_message(encode_defunct(text=invitation.message), signature=invitation.signature))
-    except NO_SIGNATURE as error:
+    except (BadSignature, ValidationError, ValueError, TypeError) as error:
         raise InviteError("the invitation's signature is none; ask the founder for the file again") from error
     if signer.lower() != invitation.founder.lower():
         raise InviteError(
@@ -103,15 +97,13 @@ def check_signature(invitation: Invitation) -> None:
 
 
 def write_invitation(path: Path, invitation: Invitation) -> None:
-    """Raises ConfigError where a file is already: who joined with it would look for another swarm."""
+    """Raises ConfigError, also where there is a file already: who joined with it would look for another swarm."""
     text = "# An invitation to a codezero swarm. `codezero swarm join FILE` checks it and runs a node.\n"
     try:
         with path.open("x") as file:
             file.write(text + msgspec.toml.encode(invitation).decode())
-    except FileExistsError as error:
-        raise ConfigError(f"{path} exists; an invitation is never overwritten: move it away or choose --out") from error
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another name with --out") from error
 
 
 def read_invitation(path: Path) -> Invitation:

@@ -15,7 +15,7 @@ from collections import deque
 from pathlib import Path
 from typing import Literal
 
-from codezero.chain.contract import ContractCoordinator
+from codezero.chain.contract import STAGE, ContractCoordinator
 from codezero.chain.errors import (
     REWARDED,
     VOTED,
@@ -27,7 +27,6 @@ from codezero.chain.errors import (
     WrongChainError,
 )
 from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
-from codezero.chain.sender import SendOptions
 from codezero.errors import ChainError
 from codezero.system.signals import Backoff
 
@@ -52,8 +51,6 @@ CONCERNS_ALL = (
     ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError, UnknownOutcomeError
 )  # fmt: skip
 """Failures that the next submission would meet as well: its nonce is later than that of an unknown outcome."""
-MAX_PEER_ID = 128
-"""Bytes, as the contract bounds it."""
 
 Topic = Literal["chain", "file", "standstill"]
 
@@ -102,16 +99,14 @@ class ChainOutbox:
         self._thread.start()
 
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        """Count one iteration's reward and whom it votes for; an own vote, or one for no possible id, is dropped.
+        """Count one iteration's reward and whom it votes for; an own vote is dropped.
 
         Takes no longer than a write to the file; while the file cannot be written, points wait in memory.
         """
         if self._died is not None:
             raise ChainError(f"the outbox broke down ({self._died!r})") from self._died
-        if vote is not None and (vote == self._peer or not 0 < len(vote.encode("utf-8", "replace")) <= MAX_PEER_ID):
-            vote = None
         with self._adding:
-            self._unsaved.append((round_number, reward, vote))
+            self._unsaved.append((round_number, reward, None if vote == self._peer else vote))
             self._newest = max(self._newest, round_number)
             self._save()
         self._wake.set()
@@ -232,7 +227,6 @@ class ChainOutbox:
                 self._pause.succeeded()
             except ChainError as error:
                 fine, reason = False, str(error)
-                self._store.explain(submission, reason)
                 if isinstance(error, UnknownOutcomeError) and self._pause.failures + 1 < PATIENCE:
                     break
                 if isinstance(error, ContractError) and error.name == "InvalidVoterPeerId":
@@ -277,13 +271,15 @@ class ChainOutbox:
 
     def _submit(self, submission: Submission) -> str:
         """The hash of the transaction that took effect."""
-        options: SendOptions = {
-            "seconds": TRY_SECONDS,
-            "earlier": self._store.signed_for(submission),
-            "record": lambda signed: self._store.record(submission, signed),
-        }
-        if submission.kind == "reward":
-            receipt = self._coordinator.submit_reward(submission.round, int(submission.value), self._peer, **options)
-        else:
-            receipt = self._coordinator.submit_winners(submission.round, [submission.value], self._peer, **options)
+        value, is_reward = submission.value, submission.kind == "reward"
+        arguments: tuple[object, ...] = (STAGE, int(value)) if is_reward else ([value],)
+        receipt = self._coordinator.send(
+            "submitReward" if is_reward else "submitWinners",
+            submission.round,
+            *arguments,
+            self._peer,
+            seconds=TRY_SECONDS,
+            earlier=self._store.signed_for(submission),
+            record=lambda signed: self._store.record(submission, signed),
+        )
         return receipt["transactionHash"].to_0x_hex()

@@ -43,8 +43,6 @@ SUBMISSIONS = "SELECT round, kind, value, state, reason, hash, at FROM submissio
 PROBLEM = "problem"
 """Under this key of `owner` another process reads what is wrong now."""
 BUSY_SECONDS = 10.0
-MAX_CANDIDATES = 256
-"""Different peers voted for in one round that are counted; own votes name one an iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Submission:
     """An integer, or the peer voted for."""
     state: State
     reason: str
-    """Why it is not accepted, or how it was found to be."""
+    """Why it was refused, or how it was found to be accepted."""
     hash: str
     """Of the transaction that took effect, as far as known."""
     at: float
@@ -85,7 +83,7 @@ class OutboxStatus:
     accepted: int
     refused: int
     reasons: dict[str, int]
-    """Of submissions that were refused, or failed and are tried again: how many for each reason."""
+    """Of refused submissions: how many for each."""
     last: Submission | None
     """The one settled last."""
     problem: str
@@ -123,8 +121,7 @@ class OutboxStore:
                 "SET total = total + excluded.total, count = count + 1",
                 (target, reward),
             )
-            (candidates,) = run("SELECT count(*) FROM ballots WHERE round=?", (target,)).fetchone()
-            if vote is not None and candidates < MAX_CANDIDATES:
+            if vote is not None:
                 run(
                     "INSERT INTO ballots VALUES(?, ?, 1) ON CONFLICT(round, candidate) DO UPDATE SET count = count + 1",
                     (target, vote),
@@ -169,11 +166,6 @@ class OutboxStore:
                 (signed.hash, signed.nonce, signed.raw, *_key(submission)),
             )
             run("UPDATE submissions SET state='sent' WHERE round=? AND kind=?", _key(submission))
-
-    def explain(self, submission: Submission, reason: str) -> None:
-        """Why it is not settled yet."""
-        with self._transaction() as run:
-            run("UPDATE submissions SET reason=? WHERE round=? AND kind=?", (reason, *_key(submission)))
 
     def settle(self, submission: Submission, state: State, *, reason: str = "", hash: str = "") -> None:
         """Accepted or refused, for good."""

@@ -76,7 +76,7 @@ RESULTS: Mapping[str, Any] = {
     "eth_getBlockByNumber": _Block,
     "eth_getCode": Bytes,
     "eth_getLogs": list[_Log],
-    "eth_getTransactionCount": Quantity,
+    "eth_getTransactionCount": Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{1,16}$")],
     "eth_getTransactionReceipt": _Receipt | None,
     "eth_maxPriorityFeePerGas": Quantity,
     "eth_sendRawTransaction": Hash,
@@ -180,7 +180,7 @@ class BoundedProvider(JSONBaseProvider):
         result = read_answer(where, status, raw, id, RESULTS.get(method, Any))
         if not isinstance(result, RpcFailure):
             return msgspec.to_builtins(result)
-        error = refusal(result.message, result.data) or RpcError(result.code, result.message, result.data)
+        error = refusal(result.message, result.data) or RpcError(result.code, result.message)
         if result.code in TROUBLE and isinstance(error, RpcError):
             raise ChainUnreachableError(f"{where} is in trouble: {error}")
         raise error

@@ -138,7 +138,7 @@ class StageManager:
         """Raises ChainError."""
         if not self._turn():
             return
-        self._allowed = self._allowed or self._coordinator.is_stage_manager(self._coordinator.account)
+        self._allowed = self._allowed or self._coordinator.has_role("STAGE_MANAGER_ROLE", self._coordinator.account)
         if not self._allowed:
             return
         now = self._coordinator.read_round()
@@ -151,7 +151,7 @@ class StageManager:
                 if self._coordinator.read_round() != now:  # perhaps opened by another manager
                     logger.info("round %d is open", now + 1)
                     return
-                self._coordinator.advance()
+                self._coordinator.send("updateStageAndRound")
 
     def _everybody_submitted(self, round_number: int) -> bool:
         """Has every peer that submitted in the round before submitted in this one too?"""

@@ -7,6 +7,7 @@ one can never be mined, because the account has used its nonce, or takes the pla
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ MAX_GAS = 15_000_000
 MAX_FEE = 2_000 * 10**9
 """wei for each unit of gas. An endpoint's lie costs at most MAX_GAS * MAX_FEE a transaction."""
 DEFAULT_TIP = 10**9
+NEVER = (-math.inf, -math.inf)
 AGAIN_SECONDS = 5.0
 """The same bytes are sent again when they have not been mined for this long."""
 GONE_SECONDS = 0.5
@@ -113,7 +115,7 @@ class Sender:
                 left = until - time.monotonic()
                 if signed and left <= 0:
                     text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
-                    raise UnknownOutcomeError(text, signed[-1].hash) from why
+                    raise UnknownOutcomeError(text) from why
                 time.sleep(max(0.0, min(backoff(attempt, *self.PAUSES), left)))
         raise AssertionError("unreachable")
 
@@ -133,7 +135,7 @@ class Sender:
             if record is not None:
                 record(signed[-1])
             self._send(signed[-1])
-        elif self._overdue(state.waiting):
+        elif time.monotonic() - self._sent.get(state.waiting.hash, NEVER)[1] >= AGAIN_SECONDS:
             self._send(state.waiting)
         return None
 
@@ -175,7 +177,10 @@ class Sender:
         tip, fee = self._fees(1.25**raises if state.waiting else 1.0)
         balance = eth.get_balance(self._account)
         if balance < gas * fee:
-            raise InsufficientFundsError(self.address, balance, gas * fee)
+            raise InsufficientFundsError(
+                f"account {self.address} has {balance / 1e18:.6f} of the chain's coin, and a transaction may cost "
+                f"{gas * fee / 1e18:.6f}; send it some"
+            )
         fields = transaction_fields(self.client.chain_id, nonce, to, data, gas, fee, tip)
         raw = self.wallet.sign_transaction(fields)
         return SignedTransaction("0x" + keccak(raw).hex(), nonce, raw)
@@ -205,13 +210,8 @@ class Sender:
         except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:
             logger.debug("sending %s: %s", signed.hash, error)
 
-    def _overdue(self, signed: SignedTransaction) -> bool:
-        sent = self._sent.get(signed.hash)
-        return sent is None or time.monotonic() - sent[1] >= AGAIN_SECONDS
-
     def _stuck(self, signed: SignedTransaction) -> bool:
-        sent = self._sent.get(signed.hash)
-        return sent is not None and time.monotonic() - sent[0] >= STUCK_SECONDS
+        return signed.hash in self._sent and time.monotonic() - self._sent[signed.hash][0] >= STUCK_SECONDS
 
     @property
     def _account(self) -> Any:

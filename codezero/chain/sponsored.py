@@ -1,5 +1,8 @@
 """Calls of an account for which somebody else pays: signed here as user operations, brought to the chain by Alchemy.
 
+    wallet_prepareCalls        the calls         -> what is to be signed; see alchemy.py
+    wallet_sendPreparedCalls   the same, signed  -> an id, which is not used: only the chain says what became of it
+
 The account is the same as without (EIP-7702): its address follows a contract, and that contract calls in its name.
 `sender.py` keeps its promises: what was signed is recorded before it leaves, the same bytes are sent again, and only
 the chain is believed about what became of them: a new operation is signed only when the old one can never be run, or
@@ -7,35 +10,33 @@ under its nonce, so that one of the two is run at most.
 """
 
 import itertools
+import os
+import re
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector as selector
-from eth_utils.address import to_checksum_address
+from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 from web3.types import LogReceipt, TxReceipt
 
-from codezero.chain.alchemy import (
-    ENTRY_POINT,
-    Alchemy,
-    Prepared,
-    UnrequestedError,
-    UnsponsoredError,
-    WantedCall,
-    checked,
-)
-from codezero.chain.bounded_http import UNDECODABLE
+from codezero.chain.alchemy import ENTRY_POINT, Prepared, UnrequestedError, WantedCall, checked
+from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, header_token, shown
 from codezero.chain.contract import log_pages
-from codezero.chain.errors import ChainUnreachableError
+from codezero.chain.errors import ChainUnreachableError, RpcError, printable, refusal
 from codezero.chain.outbox_db import SignedTransaction
-from codezero.chain.provider import ChainClient
+from codezero.chain.provider import FINAL, ChainClient, RpcFailure, read_answer
 from codezero.chain.sender import Sender, TransactionState
 from codezero.chain.wallet import KeystoreWallet
-from codezero.errors import ChainError
+from codezero.errors import ChainError, ConfigError
+from codezero.system.files import read_private
 
+POLICY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+MAX_KEY, MAX_ANSWER = 256, 512 << 10  # bytes
 SECONDS = 15.0
 """For one request to the service."""
 MAX_PAGES = 200
@@ -44,6 +45,10 @@ RAN = "0x" + keccak(text="UserOperationEvent(bytes32,address,address,uint256,boo
 """Topic of the event that the entry point emits for each operation that it ran."""
 OPERATION = -1
 """In the place of a transaction's nonce: what was signed is an operation."""
+
+
+class UnsponsoredError(ChainError):
+    """The service does not do it, and would not if it were asked again."""
 
 
 class _Recorded(msgspec.Struct, frozen=True):
@@ -62,14 +67,31 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 class AlchemySender(Sender):
-    """As Sender, sponsored. Threads take turns. Deploys nothing."""
+    """As Sender, sponsored. Threads take turns. Deploys nothing. Raises ConfigError.
+
+    key: goes into one header only. policy: of the gas manager, which pays. delegates: contracts that an account may
+    follow.
+    """
 
     PAUSES = 0.25, 4.0  # the service counts its requests
     HOPELESS = UnrequestedError, UnsponsoredError
 
-    def __init__(self, client: ChainClient, wallet: KeystoreWallet, alchemy: Alchemy) -> None:
+    def __init__(
+        self, client: ChainClient, wallet: KeystoreWallet, *, key: str, policy: str, url: str, delegates: Sequence[str]
+    ) -> None:
         super().__init__(client, wallet)
-        self._signer, self._alchemy = wallet, alchemy
+        if not POLICY.match(policy):
+            raise ConfigError("chain.alchemy_policy is no policy id; copy it from the gas manager's page")
+        for delegate in delegates:
+            if not is_address(delegate):
+                raise ConfigError(f"chain.alchemy_delegates: {delegate[:50]!r} is no address")
+        self._signer, self._url = wallet, check_url(url, "chain.alchemy_url")
+        self._delegates = frozenset(delegate.lower() for delegate in delegates)
+        self._capabilities: dict[str, Any] = {"capabilities": {"paymasterService": {"policyId": policy}}}
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._http = BoundedHttp()
+        self._ids = itertools.count(1)
+        self.close = self._http.close
 
     def _read_state(self, signed: Sequence[SignedTransaction]) -> TransactionState:
         """Transactions count too: they are of earlier, when the account paid for itself."""
@@ -112,9 +134,9 @@ class AlchemySender(Sender):
         eth.call(self._call(to, data))
         code, count, since = bytes(eth.get_code(account)), eth.get_transaction_count(account), eth.block_number
         calls = [{"to": to, "data": "0x" + data.hex()}]
-        request = {"calls": calls, "from": account, "chainId": hex(chain_id), **self._alchemy.capabilities}
+        request = {"calls": calls, "from": account, "chainId": hex(chain_id), **self._capabilities}
         prepared: Prepared = self._request("wallet_prepareCalls", request, Prepared)
-        wanted = WantedCall(account, chain_id, to, data, self._alchemy.delegates, code, count)
+        wanted = WantedCall(account, chain_id, to, data, self._delegates, code, count)
         authorization, operation = checked(prepared, wanted)
         nonce = int(operation.data.nonce, 16)
         if state.waiting is not None and nonce != _parsed(state.waiting).nonce:
@@ -137,15 +159,39 @@ class AlchemySender(Sender):
         body = _parsed(signed).operation
         if (permit := body.pop("authorization", None)) is not None:
             body = {"type": "array", "data": [permit, body]}
-        self._request("wallet_sendPreparedCalls", body | self._alchemy.capabilities, Any)
+        self._request("wallet_sendPreparedCalls", body | self._capabilities, Any)
 
     def _stuck(self, signed: SignedTransaction) -> bool:
         """A transaction of earlier is never replaced: an operation beside it could do the same again."""
         return signed.nonce == OPERATION and super()._stuck(signed)
 
     def _request(self, method: str, parameter: object, form: Any) -> Any:
-        seconds = min(SECONDS, max(1.0, self._until - time.monotonic()))
-        return self._alchemy.request(method, parameter, form, seconds)
+        """A `form`. What is sent may be taken even so. Raises ChainUnreachableError, UnsponsoredError, RpcError."""
+        id, where, seconds = next(self._ids), shown(self._url), min(SECONDS, max(1.0, self._until - time.monotonic()))
+        body = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": [parameter]})
+        status, raw = self._http.post(self._url, body, seconds, self._headers, MAX_ANSWER)
+        if status in (401, 403):
+            raise UnsponsoredError(f"{where} does not accept the API key; write a valid one into its file")
+        if status == 429:
+            raise ChainUnreachableError(f"{where} has had enough requests for now")
+        result = read_answer(where, status, raw, id, form)
+        if not isinstance(result, RpcFailure):
+            return result
+        if result.code in FINAL:
+            raise UnsponsoredError(f"{where} refuses: {printable(result.message)} (code {result.code})")
+        # never a ContractError: the chain itself was asked before, and only the chain is believed
+        text = f" says: {revert}" if (revert := refusal("", result.data)) else f": {printable(result.message)}"
+        raise RpcError(result.code, where + text)
+
+
+def api_key(file: str, variable: str = "") -> str:
+    """From a file that only its owner reads, or out of the environment. Raises ConfigError, WalletError."""
+    raw = read_private(Path(file), MAX_KEY) if file else os.environ.pop(variable, "").encode(errors="surrogateescape")
+    key = header_token(raw)
+    if key is None or len(key) > MAX_KEY:
+        source = file or f"the environment variable {variable}"
+        raise ConfigError(f"{source} holds no API key; write the key of the app on one line")
+    return key
 
 
 def _shows_success(log: LogReceipt, hash: str) -> bool:

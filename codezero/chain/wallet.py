@@ -37,14 +37,18 @@ def transaction_fields(
 ) -> dict[str, Any]:
     """EIP-1559, no value, as eth-account and JSON-RPC name the fields. Fees in wei for each unit of gas.
 
-    to: None is a deployment. Raises WalletError.
+    to: None is a deployment.
     """
-    numbers = {
-        "chainId": chain_id, "nonce": nonce, "gas": gas, "maxFeePerGas": max_fee, "maxPriorityFeePerGas": max_tip
-    }  # fmt: skip
-    if any(not 0 <= number < 1 << 64 for number in numbers.values()):
-        raise WalletError("the transaction cannot be signed: a number is out of bounds")
-    fields: dict[str, Any] = {"type": 2, "value": 0, "data": "0x" + data.hex(), **numbers}
+    fields: dict[str, Any] = {
+        "type": 2,
+        "chainId": chain_id,
+        "nonce": nonce,
+        "value": 0,
+        "data": "0x" + data.hex(),
+        "gas": gas,
+        "maxFeePerGas": max_fee,
+        "maxPriorityFeePerGas": max_tip,
+    }
     return fields if to is None else fields | {"to": to}
 
 
@@ -137,7 +141,7 @@ class KeystoreWallet:
         """
         secret = passphrase_beside(path)
         write_new(secret, secrets.token_hex(32).encode())
-        passphrase = passphrase_from_file(secret)
+        passphrase = read_passphrase(secret)
         if not os.path.lexists(path):
             with contextlib.suppress(WalletError):  # another process was faster; if not, opening says what is wrong
                 cls.create(path, passphrase, work=LIGHT_WORK)
@@ -175,7 +179,7 @@ class EphemeralAccount:
     def _wallet(self) -> KeystoreWallet | None:
         secret = passphrase_beside(self._path)
         exists = self._path.exists() and secret.exists()
-        return KeystoreWallet.open(self._path, passphrase_from_file(secret)) if exists else None
+        return KeystoreWallet.open(self._path, read_passphrase(secret)) if exists else None
 
 
 def passphrase_beside(path: Path) -> Path:
@@ -183,27 +187,25 @@ def passphrase_beside(path: Path) -> Path:
     return path.with_name(f"{path.name}.passphrase")
 
 
-def passphrase_from_prompt(text: str, *, confirm: bool = False) -> str:
-    """Raises WalletError where nobody can answer, and when the two answers to `confirm` differ."""
-    passphrase = _prompted(text)
+def read_passphrase(file: Path | None, variable: str = "", prompt: str = "", *, confirm: bool = False) -> str:
+    """The first line of a file that only its owner reads, else a variable, else what is typed, twice to `confirm`.
+
+    The variable is taken out of the environment, so that no child process inherits it. Raises WalletError.
+    """
+    if file is not None:
+        return _first_line(read_private(file, MAX_PASSPHRASE), str(file))
+    if variable:
+        value = os.environ.pop(variable, "").encode(errors="surrogateescape")
+        return _first_line(value, f"the environment variable {variable}")
+    passphrase = _prompted(prompt)
     if confirm and _prompted("the same again: ") != passphrase:
         raise WalletError("the two passphrases differ; nothing was written")
     return passphrase
 
 
-def passphrase_from_file(path: Path) -> str:
-    """The first line. Raises WalletError."""
-    return _first_line(read_private(path, MAX_PASSPHRASE), str(path))
-
-
-def passphrase_from_environment(name: str) -> str:
-    """Taken out of the environment, so that no child process inherits it. Raises WalletError."""
-    return _first_line(os.environ.pop(name, "").encode(errors="surrogateescape"), f"the environment variable {name}")
-
-
 def read_key(path: Path | None) -> bytes:
     """[32] bytes in hexadecimal, from a file or else a prompt. Raises WalletError."""
-    text = passphrase_from_file(path) if path else _prompted("private key (hexadecimal, not shown): ")
+    text = read_passphrase(path) if path else _prompted("private key (hexadecimal, not shown): ")
     digits = text.strip().removeprefix("0x")
     if len(digits) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
         return bytes.fromhex(digits)

@@ -59,14 +59,12 @@ def build_chain(
     peer: str,
     folder: Path,
     stack: contextlib.ExitStack,
-    *,
     members: Path | None = None,
-    wallet: "Wallet | None" = None,
 ) -> ChainParts:
     """The chain that the config names; what holds a process, thread or file is closed by `stack`.
 
-    members: file to keep the registered peers in. wallet: the account; None: the config's. Raises ConfigError,
-    WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
+    members: file to keep the registered peers in. Raises ConfigError, WalletError, ForeignOwnerError, and ChainError
+    when the embedded chain does not start.
     """
     if config.kind == "clock":
         clock = ClockCoordinator(config.round_seconds)
@@ -74,7 +72,7 @@ def build_chain(
     from codezero.chain.devchain_process import Lock
     from codezero.chain.outbox import ChainOutbox
 
-    coordinator = connect(config, stack, wallet)
+    coordinator = connect(config, open_wallet(config), stack)
     usual_recursion_limit()
     try:
         coordinator.register(peer)
@@ -99,16 +97,15 @@ def build_chain(
     return ChainParts(coordinator, outbox)
 
 
-def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | None" = None) -> "ContractCoordinator":
+def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ContractCoordinator":
     """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
 
-    wallet: the account; None: the config's. Raises ConfigError, WalletError, ChainError.
+    Raises ConfigError, WalletError, ChainError.
     """
     from codezero.chain.contract import ContractCoordinator
     from codezero.chain.embedded import own_contract
     from codezero.chain.sender import Sender
 
-    wallet = wallet or open_wallet(config)
     client = chain_access(config, wallet, stack)
     contract = config.contract
     if config.kind == "embedded" and not contract:
@@ -120,8 +117,7 @@ def connect(config: ChainConfig, stack: contextlib.ExitStack, wallet: "Wallet | 
 
 
 def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
-    from codezero.chain.alchemy import Alchemy, api_key
-    from codezero.chain.sponsored import AlchemySender
+    from codezero.chain.sponsored import AlchemySender, api_key
     from codezero.chain.wallet import KeystoreWallet
 
     if not isinstance(wallet, KeystoreWallet):
@@ -129,10 +125,16 @@ def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", sta
             "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
             "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
         )
-    key = api_key(Path(config.alchemy_key_file) if config.alchemy_key_file else None, config.alchemy_key_variable)
-    alchemy = Alchemy(key, config.alchemy_policy, config.alchemy_url, config.alchemy_delegates)
-    stack.callback(alchemy.close)
-    return AlchemySender(client, wallet, alchemy)
+    sender = AlchemySender(
+        client,
+        wallet,
+        key=api_key(config.alchemy_key_file, config.alchemy_key_variable),
+        policy=config.alchemy_policy,
+        url=config.alchemy_url,
+        delegates=config.alchemy_delegates,
+    )
+    stack.callback(sender.close)
+    return sender
 
 
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
@@ -229,10 +231,7 @@ def is_ephemeral(config: ChainConfig) -> bool:
 
 def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
     """From a file, an environment variable or a prompt, which asks twice for a `new` one. Raises WalletError."""
-    from codezero.chain.wallet import passphrase_from_environment, passphrase_from_file, passphrase_from_prompt
+    from codezero.chain.wallet import read_passphrase
 
-    if config.passphrase_file:
-        return passphrase_from_file(Path(config.passphrase_file))
-    if config.passphrase_variable:
-        return passphrase_from_environment(config.passphrase_variable)
-    return passphrase_from_prompt(f"passphrase of {config.wallet}: ", confirm=new)
+    file = Path(config.passphrase_file) if config.passphrase_file else None
+    return read_passphrase(file, config.passphrase_variable, f"passphrase of {config.wallet}: ", confirm=new)

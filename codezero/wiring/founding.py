@@ -10,6 +10,7 @@ import logging
 import re
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from codezero.chain.contract import ContractCoordinator, deploy
@@ -26,17 +27,16 @@ from codezero.chain.invitation import (
     signed,
     write_invitation,
 )
-from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
-from codezero.config import NodeConfig
+from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.errors import ConfigError, InviteError
 from codezero.models.digest import weights_digest
 from codezero.nano import NANO, weights_directory
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
 from codezero.swarm.schema import VERSION as PROTOCOL
-from codezero.wiring.chain import chain_access, open_wallet, with_login
+from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 
 logger = logging.getLogger(__name__)
 
@@ -58,35 +58,33 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
     config = with_login(config)
     identity = Identity.load_or_create(Path(config.swarm.identity))
     bootnodes = _own_addresses(config, identity.peer_id)
-    judge = judge_of(config)
-    with contextlib.ExitStack() as stack:
-        wallet = open_wallet(config.chain)
-        if not isinstance(wallet, KeystoreWallet):
-            raise ConfigError(
-                "an invitation is signed with a keystore, and this account is kept by a signer or the login; name "
-                "a keystore of your own with chain.wallet=FILE"
-            )
-        client = chain_access(config.chain, wallet, chain)
-        sender = Sender(client, wallet)
-        contract = config.chain.contract or deploy(sender)
-        coordinator = ContractCoordinator(client, contract, sender)
-        stack.callback(coordinator.close)
-        if not coordinator.is_owner(wallet.address):
-            raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
-        coordinator.add_bootnodes(bootnodes)
-        name = config.swarm.name
-        invitation = signed(
-            Invitation(
-                version=VERSION,
-                founder=wallet.address,
-                chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds),
-                network=NetworkPart(
-                    f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name, PROTOCOL, bootnodes
-                ),
-                judge=judge,
-            ),
-            wallet.sign_message,
+    judge = judge_of(config.evaluator)
+    wallet = open_wallet(config.chain)
+    if not isinstance(wallet, KeystoreWallet):
+        raise ConfigError(
+            "an invitation is signed with a keystore, and this account is kept by a signer or the login; name "
+            "a keystore of your own with chain.wallet=FILE"
         )
+    client = chain_access(config.chain, wallet, chain)
+    sender = Sender(client, wallet)
+    contract = config.chain.contract or deploy(sender)
+    coordinator = ContractCoordinator(client, contract, sender)
+    if not coordinator.has_role("OWNER_ROLE", wallet.address):
+        raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
+    coordinator.send("addBootnodes", bootnodes)
+    name = config.swarm.name
+    invitation = signed(
+        Invitation(
+            version=VERSION,
+            founder=wallet.address,
+            chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds),
+            network=NetworkPart(
+                f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name, PROTOCOL, bootnodes
+            ),
+            judge=judge,
+        ),
+        wallet.sign_message,
+    )
     write_invitation(out, invitation)
     return invitation
 
@@ -104,7 +102,14 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
             f"the swarm speaks version {network.protocol} of the wire format and this node version {PROTOCOL}; "
             f"{'update this node' if network.protocol > PROTOCOL else 'use an older release'}"
         )
-    _check_judge(invitation.judge, config)
+    judge, digest = invitation.judge, ""
+    if judge.digest:
+        digest = judge_of(replace(config.evaluator, model=judge.model)).digest
+    if digest and digest != judge.digest:
+        raise InviteError(
+            f"the swarm's judge is {judge.model} with the digest {judge.digest[:12]}…, and what is here under that "
+            f"name has {digest[:12]}…; get the founder's revision, or rewards would not compare"
+        )
     bootnodes = [*network.bootnodes, *_check_chain(invitation, config)]
     me = Identity.load_or_create(Path(config.swarm.identity)).peer_id
     own = [address for address in network.bootnodes if address.endswith(f"/p2p/{me}")]
@@ -134,43 +139,24 @@ def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
     ]
 
 
-def judge_of(config: NodeConfig) -> JudgePart:
+def judge_of(config: EvaluatorConfig) -> JudgePart:
     """The judge that the config names, by name and content. Raises ModelError."""
-    model = config.evaluator.model
-    return JudgePart(model, _judge_digest(model) if config.evaluator.kind == "local" else "")
-
-
-def _judge_digest(model: str) -> str:
-    return weights_digest(str(weights_directory("judge")) if model == NANO else model)
-
-
-def _check_judge(wanted: JudgePart, config: NodeConfig) -> None:
-    if not wanted.digest or config.evaluator.kind != "local":
-        return
-    if (digest := _judge_digest(wanted.model)) != wanted.digest:
-        raise InviteError(
-            f"the swarm's judge is {wanted.model} with the digest {wanted.digest[:12]}…, and what is here under that "
-            f"name has {digest[:12]}…; get the founder's revision, or rewards would not compare"
-        )
+    place = str(weights_directory("judge")) if config.model == NANO else config.model
+    return JudgePart(config.model, weights_digest(place) if config.kind == "local" else "")
 
 
 def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
     """Whose contract is it? Returns the ways in that it names; none while the chain does not answer."""
-    chain = invitation.chain
+    chain, founder = invitation.chain, invitation.founder
+    kind = "embedded" if _serves(config, chain.id) else "rpc"
+    place = replace(config.chain, kind=kind, rpc_urls=chain.rpc, chain_id=chain.id, contract=chain.contract)
     with contextlib.ExitStack() as stack:
-        if _serves(config, chain.id):
-            from codezero.chain.devchain_process import start
-
-            stack.enter_context(start(Path(config.chain.directory), port=config.chain.port))
-        client = ChainClient(chain.rpc, chain.id, plain_http=config.chain.plain_http)
-        stack.callback(client.close)
-        coordinator = ContractCoordinator(client, chain.contract)
-        stack.callback(coordinator.close)
+        coordinator = read_only(place, stack)
         try:
-            if not coordinator.is_owner(invitation.founder):
+            if not coordinator.has_role("OWNER_ROLE", founder):
                 raise InviteError(
-                    f"the contract {chain.contract} does not belong to {invitation.founder}, who signed the "
-                    "invitation; do not join with it"
+                    f"the contract {chain.contract} does not belong to {founder}, who signed the invitation; do not "
+                    "join with it"
                 )
             listed = coordinator.bootnodes()
         except ChainUnreachableError as error:

@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from codezero.config import ChainConfig
-from codezero.errors import ChainError
 from codezero.monitor.run_state import MAX_WHOLE
 from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard
@@ -63,6 +62,7 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
         coordinator = read_only(config, stack)
         chain_id, contract = coordinator.client.chain_id, coordinator.contract
         path = folder / f"leaderboard-{chain_id}-{contract[2:10].lower()}.json"
+        folder.mkdir(parents=True, exist_ok=True)
         board = _remembered(path, chain_id, contract)
         first = board.cursor
         try:
@@ -72,12 +72,12 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
                 board.cursor = page.cursor
                 progress((page.cursor - first) / max(1, page.head + 1 - first))
         finally:
-            _remember(path, board)
+            with contextlib.suppress(OSError):  # the next look reads everything again
+                write_atomic(path, msgspec.json.encode(board))
     return board
 
 
 def print_board(board: PointsBoard, most: int = 50) -> None:
-    """A row for each peer, those with most points first."""
     console = Console(file=sys.stdout)
     console.print(Text(f"round {board.round} · contract {board.contract} on chain {board.chain_id}", "dim"))
     table = Table(box=box.SIMPLE, padding=(0, 1))
@@ -145,11 +145,3 @@ def _remembered(path: Path, chain_id: int, contract: str) -> PointsBoard:
         if (board.chain_id, board.contract) == (chain_id, contract):
             return board
     return PointsBoard(chain_id, contract)
-
-
-def _remember(path: Path, board: PointsBoard) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, msgspec.json.encode(board))
-    except OSError as error:
-        raise ChainError(f"{path} cannot be written: {error.strerror}") from error

@@ -37,7 +37,7 @@ from codezero.swarm.proposals import LocalSwarm
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import Problem
-from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, open_wallet, with_login
+from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, with_login
 from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
@@ -110,7 +110,7 @@ def start_chain(
             return build_chain(config.chain, peer_id, folder.path, parts)
         importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
         place = with_login(config).chain
-        return build_chain(place, peer_id, folder.path, parts, members=members, wallet=open_wallet(place))
+        return build_chain(place, peer_id, folder.path, parts, members)
 
     if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
         late = LateChain(build, known_round)

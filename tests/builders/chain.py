@@ -35,7 +35,7 @@ class Swarm:
     def open_round(self, number: int) -> None:
         """Advance until `number` is open."""
         while self.owner.read_round() < number:
-            self.owner.advance()
+            self.owner.send("updateStageAndRound")
 
 
 def fund(client: ChainClient, address: str) -> None:

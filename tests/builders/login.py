@@ -14,7 +14,7 @@ from typing import Any
 from eth_account import Account
 from fakes.authenticator import Authenticator
 
-from codezero.chain.wallet import KeystoreWallet, passphrase_from_file
+from codezero.chain.wallet import KeystoreWallet, read_passphrase
 from codezero.login.guard import COOKIE, Routes
 from codezero.login.login import Accounts, Login
 from codezero.login.server import Entry, build_app, serving
@@ -176,7 +176,7 @@ class ThrowAway:
     def adopt(self) -> bytes | None:
         if not self.passphrase.exists():
             return None
-        return bytes(Account.decrypt(json.loads(read_private(self.path, 4096)), passphrase_from_file(self.passphrase)))
+        return bytes(Account.decrypt(json.loads(read_private(self.path, 4096)), read_passphrase(self.passphrase)))
 
     def adopted(self) -> None:
         self.passphrase.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from builders.alchemy import CONTRACT, DELEGATE, KEY, POLICY, Json, Service, Wallet, served
 
-from codezero.chain.alchemy import Alchemy, UserOperation
+from codezero.chain.alchemy import UserOperation
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
@@ -31,10 +31,14 @@ CALL = encode_function("registerPeer", "QmX")
 class Bench:
     """A sender over a service. `recorded`: what it made durable."""
 
-    def __init__(self, service: Service, client: ChainClient, alchemy: Alchemy) -> None:
+    def __init__(self, service: Service, client: ChainClient) -> None:
         self.service, self.client, self.wallet = service, client, Wallet()
         self.recorded: list[SignedTransaction] = []
-        self.sender = AlchemySender(client, self.wallet, alchemy)
+        self.sender = self.new_sender()
+
+    def new_sender(self) -> AlchemySender:
+        url = self.service.url + "/v2"
+        return AlchemySender(self.client, self.wallet, key=KEY, policy=POLICY, url=url, delegates=[DELEGATE])
 
     def transact(self, seconds: float = 60.0, earlier: list[SignedTransaction] | None = None) -> str:
         receipt = self.sender.transact(
@@ -47,11 +51,11 @@ class Bench:
 def bench(service: Service | None = None, **changes: Any) -> Generator[Bench]:
     with served(service or Service(**changes)) as service:
         client = ChainClient([service.url + "/rpc"], service.chain_id)
-        alchemy = Alchemy(KEY, POLICY, service.url + "/v2", [DELEGATE])
+        here = Bench(service, client)
         try:
-            yield Bench(service, client, alchemy)
+            yield here
         finally:
-            alchemy.close()
+            here.sender.close()
             client.close()
 
 

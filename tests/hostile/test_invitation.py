@@ -103,7 +103,7 @@ def test_of_the_contracts_list_only_plain_addresses_are_dialled(
     monkeypatch.setenv("HF_TOKEN", SECRET)
     plain = f"/ip4/203.0.113.5/tcp/38331/p2p/{PEER}"
     with found(tmp_path) as swarm:
-        swarm.owner.add_bootnodes([f"/dns4/{LEAK}/tcp/1/p2p/{PEER}", plain])
+        swarm.owner.send("addBootnodes", [f"/dns4/{LEAK}/tcp/1/p2p/{PEER}", plain])
         bare = Invitation(
             version=1,
             founder=swarm.owner.account,

@@ -13,7 +13,7 @@ from builders.anvil import BACKENDS
 from builders.chain import Swarm, found
 
 from codezero.chain.bounded_http import check_url
-from codezero.chain.contract import ContractCoordinator
+from codezero.chain.contract import NOBODY, ContractCoordinator
 from codezero.chain.errors import (
     TEXTS,
     ChainUnreachableError,
@@ -52,9 +52,10 @@ def test_rounds_move_and_only_their_manager_moves_them(swarm: Swarm, member: Con
     before = swarm.owner.read_round()
     swarm.open_round(before + 1)
     assert swarm.owner.read_round() == before + 1
-    assert swarm.owner.is_owner(swarm.owner.account) and not swarm.owner.is_stage_manager(member.account)
+    assert swarm.owner.has_role("OWNER_ROLE", swarm.owner.account)
+    assert not swarm.owner.has_role("STAGE_MANAGER_ROLE", member.account)
     with refused("OnlyStageManager"):
-        member.advance()
+        member.send("updateStageAndRound")
 
 
 def test_a_peer_is_registered_once_and_for_all(swarm: Swarm, member: ContractCoordinator) -> None:
@@ -74,24 +75,24 @@ def test_another_accounts_peer_is_refused_with_the_remedy(swarm: Swarm, member: 
 def test_a_reward_counts_once(swarm: Swarm, member: ContractCoordinator) -> None:
     member.register("QmReward")
     assert member.reward_of(0, "QmReward") is None
-    member.submit_reward(0, -5, "QmReward")
+    member.send("submitReward", 0, 0, -5, "QmReward")
     assert member.reward_of(0, "QmReward") == -5
     with refused("RewardAlreadySubmitted"):
-        member.submit_reward(0, 7, "QmReward")
+        member.send("submitReward", 0, 0, 7, "QmReward")
     with refused("InvalidRoundNumber"):
-        member.submit_reward(10**6, 7, "QmReward")
+        member.send("submitReward", 10**6, 0, 7, "QmReward")
     with refused("InvalidVoterPeerId"):
-        swarm.owner.submit_reward(0, 7, "QmMineNot")
+        swarm.owner.send("submitReward", 0, 0, 7, "QmMineNot")
 
 
 def test_a_vote_counts_once(member: ContractCoordinator) -> None:
     member.register("QmVoter")
     with refused("InvalidVote"):
-        member.submit_winners(0, ["QmVoter"], "QmVoter")
-    member.submit_winners(0, ["QmBest"], "QmVoter")
+        member.send("submitWinners", 0, ["QmVoter"], "QmVoter")
+    member.send("submitWinners", 0, ["QmBest"], "QmVoter")
     assert member.ballot_of(0, "QmVoter") == ["QmBest"]
     with refused("WinnerAlreadyVoted"):
-        member.submit_winners(0, ["QmOther"], "QmVoter")
+        member.send("submitWinners", 0, ["QmOther"], "QmVoter")
 
 
 def test_the_contracts_own_words_arrive(member: ContractCoordinator) -> None:
@@ -100,10 +101,10 @@ def test_the_contracts_own_words_arrive(member: ContractCoordinator) -> None:
 
 
 def test_bootnodes_are_told(swarm: Swarm, member: ContractCoordinator) -> None:
-    swarm.owner.add_bootnodes(["/ip4/127.0.0.1/tcp/1/p2p/Qm"])
+    swarm.owner.send("addBootnodes", ["/ip4/127.0.0.1/tcp/1/p2p/Qm"])
     assert member.bootnodes() == ["/ip4/127.0.0.1/tcp/1/p2p/Qm"]
     with refused("OnlyBootnodeManager"):
-        member.add_bootnodes(["/ip4/127.0.0.1/tcp/2/p2p/Qm"])
+        member.send("addBootnodes", ["/ip4/127.0.0.1/tcp/2/p2p/Qm"])
 
 
 def test_names_that_are_no_text_do_not_break_the_leaderboard(member: ContractCoordinator) -> None:
@@ -333,6 +334,14 @@ def test_a_block_of_another_shape_is_not_believed(block: object) -> None:
         client.close()
 
 
+def test_a_nonce_that_no_account_reaches_is_not_believed() -> None:
+    with endpoint(honest_then_result(hex(1 << 64))) as url:
+        client = ChainClient([url], 1, seconds=1.0)
+        with pytest.raises(ChainUnreachableError, match="in a form that is not known here"):
+            client.eth.get_transaction_count(NOBODY)  # pyright: ignore[reportArgumentType]
+        client.close()
+
+
 def pointing(entries: int, text: int) -> str:
     """A list whose entries all point to the same long text."""
     words = [32, entries, *[32 * entries] * entries, text]
@@ -412,8 +421,8 @@ def test_absurd_fees_are_not_signed(swarm: Swarm, tmp_path: Path) -> None:
         ("http://user:secret@127.0.0.1", "no password"),
         ("ftp://127.0.0.1", "no http"),
         ("127.0.0.1:8545", "no http"),
-        ("http://127.0.0.1:99999", "no address"),
-        ("http://[::1", "no address"),
+        ("http://127.0.0.1:99999", "no http"),
+        ("http://[::1", "no http"),
         ("http://127.0.0.1/\n", "no http"),
         ("", "no http"),
     ],

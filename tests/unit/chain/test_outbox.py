@@ -60,10 +60,9 @@ def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: 
     assert isinstance(box, ChainOutbox) and box.close(60)
 
 
-def test_nobody_votes_for_themselves_or_for_nobody(tmp_path: Path, member: ContractCoordinator) -> None:
+def test_nobody_votes_for_themselves(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmSelf")
-    for vote in ("QmSelf", "", "x" * 129):
-        box.add(0, 0.5, vote)
+    box.add(0, 0.5, "QmSelf")
     assert box.close(60)
     assert (member.reward_of(0, "QmSelf"), member.ballot_of(0, "QmSelf")) == (500, [])
 
@@ -138,8 +137,8 @@ def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplo
 def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
     """Everything was sent by a process that heard of nothing, not even the hash."""
     member.register("QmAgain")
-    member.submit_reward(0, 500, "QmAgain")
-    member.submit_winners(0, ["QmA"], "QmAgain")
+    member.send("submitReward", 0, 0, 500, "QmAgain")
+    member.send("submitWinners", 0, ["QmA"], "QmAgain")
     box = outbox(tmp_path, member, "QmAgain")
     box.add(0, 0.5, "QmA")
     status = until(tmp_path / "outbox.db", accepted=2)
@@ -256,12 +255,12 @@ def test_the_same_bytes_are_sent_again(swarm: Swarm, member: ContractCoordinator
         raise Killed
 
     with pytest.raises(Killed):
-        member.submit_reward(0, 1, "QmBytes", record=die)
+        member.send("submitReward", 0, 0, 1, "QmBytes", record=die)
     assert member.reward_of(0, "QmBytes") is None
     again: list[SignedTransaction] = []
-    receipt = member.submit_reward(0, 1, "QmBytes", earlier=recorded, record=again.append)
+    receipt = member.send("submitReward", 0, 0, 1, "QmBytes", earlier=recorded, record=again.append)
     assert (receipt["transactionHash"].to_0x_hex(), again) == (recorded[0].hash, [])
-    assert member.submit_reward(0, 1, "QmBytes", earlier=recorded, record=again.append) == receipt
+    assert member.send("submitReward", 0, 0, 1, "QmBytes", earlier=recorded, record=again.append) == receipt
     assert again == []
 
 
@@ -275,7 +274,7 @@ def test_a_used_nonce_is_signed_anew(swarm: Swarm, member: ContractCoordinator) 
         if len(stale) == 1:
             member.register("QmFaster")
 
-    receipt = member.submit_reward(0, 1, "QmNonce", record=overtake)
+    receipt = member.send("submitReward", 0, 0, 1, "QmNonce", record=overtake)
     assert len(stale) == 2 and receipt["transactionHash"].to_0x_hex() == stale[1].hash
     assert stale[1].nonce == stale[0].nonce + 1
 
@@ -283,10 +282,10 @@ def test_a_used_nonce_is_signed_anew(swarm: Swarm, member: ContractCoordinator) 
 def test_a_receipt_for_another_transaction_is_not_believed(swarm: Swarm, member: ContractCoordinator) -> None:
     member.register("QmReceipt")
     first: list[SignedTransaction] = []
-    member.submit_reward(0, 1, "QmReceipt", record=first.append)
+    member.send("submitReward", 0, 0, 1, "QmReceipt", record=first.append)
     forged = replace(first[0], hash="0x" + "ab" * 32)
     second: list[SignedTransaction] = []
-    member.submit_reward(1, 1, "QmReceipt", earlier=[forged], record=second.append)
+    member.send("submitReward", 1, 0, 1, "QmReceipt", earlier=[forged], record=second.append)
     assert len(second) == 1 and member.reward_of(1, "QmReceipt") == 1
 
 

@@ -62,14 +62,14 @@ def test_a_round_lasts_as_long_as_it_should(swarm: Swarm) -> None:
 
 def test_a_round_ends_early_when_everybody_has_submitted(swarm: Swarm) -> None:
     for peer in PEERS[:2]:
-        swarm.owner.submit_reward(opened(swarm), 1, peer)
+        swarm.owner.send("submitReward", opened(swarm), 0, 1, peer)
     swarm.open_round(opened(swarm) + 1)
     (manager, clock), before = managed(swarm), opened(swarm)
     clock.now += SHORTEST * ROUND + 1
-    swarm.owner.submit_reward(before, 1, PEERS[0])
+    swarm.owner.send("submitReward", before, 0, 1, PEERS[0])
     manager.tick()
     assert opened(swarm) == before
-    swarm.owner.submit_reward(before, 1, PEERS[1])
+    swarm.owner.send("submitReward", before, 0, 1, PEERS[1])
     manager.tick()
     assert opened(swarm) == before + 1
 
@@ -124,8 +124,8 @@ def test_the_leaderboard_adds_up_and_goes_on_where_it_stopped(swarm: Swarm, tmp_
     swarm.open_round(opened(swarm) + 1)
     before = read_board(config, tmp_path, lambda _share: None)
     points = {peer: one.points for peer, one in before.peers.items()}
-    swarm.owner.submit_reward(opened(swarm), 700, PEERS[2])
-    swarm.owner.submit_winners(opened(swarm), [PEERS[1]], PEERS[2])
+    swarm.owner.send("submitReward", opened(swarm), 0, 700, PEERS[2])
+    swarm.owner.send("submitWinners", opened(swarm), [PEERS[1]], PEERS[2])
     shares: list[float] = []
     after = read_board(config, tmp_path, shares.append)
     assert shares[-1] == 1.0 and after.cursor > before.cursor and after.round == opened(swarm)

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.alchemy import ACCOUNT, CONTRACT, DELEGATE, KEY, POLICY, Json, Service
+from builders.alchemy import ACCOUNT, CONTRACT, DELEGATE, KEY, POLICY, Json, Service, Wallet
 from builders.node_api import contract
 from fakes.alchemy_service import CALL, WIRE, Bench, bench, encode_function, rehashed
 
-from codezero.chain.alchemy import Alchemy, Prepared, UnsponsoredError, api_key
+from codezero.chain.alchemy import Prepared
 from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.embedded import fund
 from codezero.chain.errors import (
@@ -23,8 +23,9 @@ from codezero.chain.errors import (
     UnknownOutcomeError,
 )
 from codezero.chain.outbox_db import SignedTransaction
+from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
-from codezero.chain.sponsored import AlchemySender
+from codezero.chain.sponsored import AlchemySender, UnsponsoredError, api_key
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError, WalletError
 
@@ -47,8 +48,8 @@ def test_a_sponsored_account_registers_earns_and_votes(real: tuple[Bench, Contra
     coordinator.register("QmS")
     assert coordinator.owners(["QmS"]) == {"QmS": ACCOUNT.address} and coordinator.account == ACCOUNT.address
     sponsored.service.batch = True
-    coordinator.submit_reward(0, 5, "QmS")
-    coordinator.submit_winners(0, ["QmY"], "QmS")
+    coordinator.send("submitReward", 0, 0, 5, "QmS")
+    coordinator.send("submitWinners", 0, ["QmY"], "QmS")
     assert coordinator.reward_of(0, "QmS") == 5 and coordinator.ballot_of(0, "QmS") == ["QmY"]
     assert [sent["type"] for sent in sponsored.service.sent] == ["array", *2 * ["user-operation-v070"]]
     assert sponsored.wallet.signed == 4  # the authorization once, and three operations
@@ -57,15 +58,15 @@ def test_a_sponsored_account_registers_earns_and_votes(real: tuple[Bench, Contra
 def test_refusals_of_the_contract_cost_no_question_to_the_service(real: tuple[Bench, ContractCoordinator]) -> None:
     sponsored, coordinator = real
     coordinator.register("QmT")
-    coordinator.submit_reward(0, 1, "QmT")
-    coordinator.submit_winners(0, ["QmY"], "QmT")
+    coordinator.send("submitReward", 0, 0, 1, "QmT")
+    coordinator.send("submitWinners", 0, ["QmY"], "QmT")
     asked = len(sponsored.service.asked)
     with pytest.raises(ContractError, match="already registered"):
         coordinator.send("registerPeer", "QmT")
     with pytest.raises(ContractError, match="already submitted"):
-        coordinator.submit_reward(0, 1, "QmT")
+        coordinator.send("submitReward", 0, 0, 1, "QmT")
     with pytest.raises(ContractError, match="already voted"):
-        coordinator.submit_winners(0, ["QmY"], "QmT")
+        coordinator.send("submitWinners", 0, ["QmY"], "QmT")
     assert len(sponsored.service.asked) == asked
 
 
@@ -116,8 +117,9 @@ def test_what_ran_is_found_whatever_the_endpoint_allows() -> None:
     with bench(span=3) as here:
         transaction = here.transact()
         here.service.block = 40
-        again = AlchemySender(here.client, here.wallet, here.sender._alchemy)
+        again = here.new_sender()
         receipt = again.transact(CONTRACT, CALL, seconds=60, earlier=here.recorded)
+        again.close()
         assert receipt["transactionHash"].to_0x_hex() == transaction and len(here.service.sent) == 1
 
 
@@ -216,7 +218,7 @@ def test_the_key_goes_into_one_header_and_nowhere_else(caplog: pytest.LogCapture
     with bench() as here:
         here.transact()
         assert {authorization for _, _, authorization in here.service.asked} == {f"Bearer {KEY}"}
-        assert KEY not in repr(here.sender._alchemy) and KEY not in repr(here.service.asked[0][1])
+        assert KEY not in repr(here.sender) and KEY not in repr(here.service.asked[0][1])
         here.service.answer = lambda *_: (401, b"{}")
         with pytest.raises(UnsponsoredError) as caught:
             here.sender.transact(CONTRACT, CALL + bytes(32), seconds=5)
@@ -230,20 +232,20 @@ def test_the_key_comes_from_a_private_file_or_once_from_the_environment(
     path.write_text(f"{KEY}\n")
     path.chmod(0o644)
     with pytest.raises(WalletError, match="open to other users"):
-        api_key(path)
+        api_key(str(path))
     path.chmod(0o600)
-    assert api_key(path) == KEY
+    assert api_key(str(path)) == KEY
     monkeypatch.setenv("ALCHEMY", KEY)
-    assert api_key(None, "ALCHEMY") == KEY and "ALCHEMY" not in os.environ
+    assert api_key("", "ALCHEMY") == KEY and "ALCHEMY" not in os.environ
     with pytest.raises(ConfigError, match="ALCHEMY holds no API key"):
-        api_key(None, "ALCHEMY")
+        api_key("", "ALCHEMY")
 
 
 @pytest.mark.parametrize("text", ["", " ", "two words", "line\nline", "ünïcode", "x" * 300])
 def test_what_is_no_key_is_not_put_into_a_header(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ALCHEMY", text)
     with pytest.raises(ConfigError) as caught:
-        api_key(None, "ALCHEMY")
+        api_key("", "ALCHEMY")
     assert not text.strip() or text.strip() not in str(caught.value)
 
 
@@ -257,4 +259,5 @@ def test_what_is_no_key_is_not_put_into_a_header(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_wrong_setting_is_named(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        Alchemy(**{"key": KEY, "policy": POLICY, "url": "https://example.org", "delegates": [DELEGATE]} | changes)
+        settings = {"key": KEY, "policy": POLICY, "url": "https://example.org", "delegates": [DELEGATE]} | changes
+        AlchemySender(ChainClient(["http://127.0.0.1:9"], 1), Wallet(), **settings)

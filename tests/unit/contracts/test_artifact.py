@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builders.evm import ABI, Contract, Evm, account, deployed, hash_of, type_of
 
-from codezero.chain.contract import coordinator_artifact
+from codezero.chain.contract import ARTIFACT
 
 ROOT = Path(__file__).parents[3]
 CONTRACTS = ROOT / "contracts"
@@ -54,7 +54,7 @@ def entries(kind: str) -> list[dict[str, Any]]:
 
 
 def test_the_artifact_is_of_this_source() -> None:
-    assert hashlib.sha256(SOURCE.read_bytes()).hexdigest() == coordinator_artifact().source_sha256, (
+    assert hashlib.sha256(SOURCE.read_bytes()).hexdigest() == json.loads(ARTIFACT.read_bytes())["sourceSha256"], (
         "the contract was changed and not compiled: run `npm ci && npm run compile` in contracts/"
     )
 
@@ -64,7 +64,7 @@ def test_the_compiler_is_the_pinned_one() -> None:
     lock = json.loads((CONTRACTS / "package-lock.json").read_text())
     version = package["devDependencies"]["solc"]
     assert lock["packages"]["node_modules/solc"]["version"] == version == "0.8.29"
-    assert coordinator_artifact().compiler.startswith(f"{version}+")
+    assert json.loads(ARTIFACT.read_bytes())["compiler"].startswith(f"{version}+")
     assert not [name for name, entry in lock["packages"].items() if "resolved" in entry]
     assert all("integrity" in entry for name, entry in lock["packages"].items() if name)
 

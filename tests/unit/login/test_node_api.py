@@ -141,8 +141,8 @@ def test_calls_made_at_once_all_take_effect(members: list[Member]) -> None:
     ("error", "status"),
     [
         (ChainUnreachableError("the chain cannot be reached"), 503),
-        (InsufficientFundsError(ADDRESS, 0, 1), 503),
-        (UnknownOutcomeError("it was sent and not seen", HASH), 504),
+        (InsufficientFundsError("send it some"), 503),
+        (UnknownOutcomeError("it was sent and not seen"), 504),
         (WalletError("nobody is logged in"), 409),
         (ContractError("Reverted", "the contract refused: no"), 400),
     ],
