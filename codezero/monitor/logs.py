@@ -1,28 +1,79 @@
 """`swarm.log` and the warnings a person sees. Foreign text in a message cannot forge a line or drive the terminal.
 
-The file is rotated: it and its backups stay below 40 MiB. Secrets of this process are hidden in both.
+The file is rotated: it and its backups stay below 40 MiB. Passphrases, keys and tokens are hidden in both, wherever a
+message has them from: what is known to be secret by its value, what only looks secret by its form. A secret that is
+neither known nor looks like one is not found.
 """
 
-import json
+import contextlib
 import logging
+import os
+import re
 import sys
-import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from codezero.monitor.secrets import Secrets
+import msgspec
+
 from codezero.monitor.text import clean
 
 FILE_NAME = "swarm.log"
-MAX_BYTES = 10 << 20
+MAX_BYTES, BACKUPS = 10 << 20, 3
 """Of one log file; with its backups a node keeps four times that."""
-BACKUPS = 3
-MAX_MESSAGE = 4_000
-"""Characters."""
-MAX_TRACEBACK = 40_000
+MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000
 """Characters."""
 MARK = "codezero"
 """Name of the handlers set up here, by which a second call finds them."""
+HIDDEN = "[hidden]"
+MAX_SECRET = 1 << 16
+"""Characters read of a file that holds one."""
+SHORTEST = 8
+"""Characters; what is shorter would hide words of the language."""
+NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)$", re.IGNORECASE)
+"""Of variables whose values are secret."""
+SHORTEST_KEY = 16
+"""Characters from which a part of an address that a provider gave is taken for its key."""
+FORMS = (r"(?<=://)[^/\s@]{1,200}@", r"(?<=\bBearer )[\w.~+/=-]{8,}", r"\bhf_[A-Za-z0-9]{16,}")
+"""user:password@, a bearer token, a token of the hub."""
+
+
+class Secrets:
+    """Values to be hidden. Nothing of them is ever shown by `repr`."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {part for value in values for part in (value, value.strip()) if len(part) >= SHORTEST}
+        longest_first = sorted(known, key=len, reverse=True)
+        self._pattern = re.compile("|".join([*map(re.escape, longest_first), *FORMS]))
+
+    def hide(self, text: str) -> str:
+        return self._pattern.sub(HIDDEN, text)
+
+
+def known_secrets(
+    environment: Mapping[str, str] = os.environ,
+    *,
+    variables: Iterable[str] = (),
+    files: Iterable[str | Path] = (),
+    addresses: Iterable[str] = (),
+) -> Secrets:
+    """Of the environment by the names, and what the settings name: variables, files that hold one, providers' URLs.
+
+    A file that is not there or cannot be read holds nothing that could be logged.
+    """
+    named = {name for name in variables if name}
+    values = [value for name, value in environment.items() if NAMES.search(name) or name in named]
+    for file in filter(None, files):
+        with contextlib.suppress(OSError), Path(file).open(encoding="utf-8", errors="replace") as stream:
+            values.append(stream.read(MAX_SECRET))
+    for address in addresses:
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(address)
+            words = re.split(r"[/&=]", f"{parts.path}&{parts.query}")
+            values += [parts.password or "", *(word for word in words if len(word) >= SHORTEST_KEY)]
+    return Secrets(values)
 
 
 class CleanFormatter(logging.Formatter):
@@ -54,21 +105,20 @@ class JsonFormatter(CleanFormatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
         entry: dict[str, str | int] = {
-            "time": f"{seconds}.{int(record.msecs):03}Z",
+            "time": f"{moment.isoformat(timespec='milliseconds')}Z",
             "level": record.levelname,
             "logger": clean(record.name),
             "message": clean(self._secrets.hide(record.getMessage()), MAX_MESSAGE),
             "process": record.process or 0,
         }
         raised = record.exc_info[0] if record.exc_info else None
-        kind = str(getattr(record, "error_kind", "") or (raised.__name__ if raised else ""))
-        if kind:
+        if kind := str(getattr(record, "error_kind", "") or (raised.__name__ if raised else "")):
             entry["error"] = clean(kind)
         if trace := self.trace(record):
             entry["trace"] = trace
-        return json.dumps(entry, ensure_ascii=False)
+        return msgspec.json.encode(entry).decode()
 
 
 class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]
@@ -127,11 +177,8 @@ def quiet_libraries() -> None:
     Does nothing when `setup_logging` was not called. Libraries imported later are not covered.
     """
     root = logging.getLogger()
-    if not any(handler.get_name() == MARK for handler in root.handlers):
-        return
-    for library in list(root.manager.loggerDict.values()):
-        if not isinstance(library, logging.Logger):
-            continue
+    libraries = root.manager.loggerDict.values() if any(handler.get_name() == MARK for handler in root.handlers) else ()
+    for library in [library for library in libraries if isinstance(library, logging.Logger)]:
         for handler in list(library.handlers):
             if type(handler) is logging.StreamHandler:  # no file handler and none of anybody's own kind
                 library.removeHandler(handler)  # pyright: ignore[reportUnknownArgumentType]

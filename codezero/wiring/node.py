@@ -17,11 +17,9 @@ from codezero.chain.rounds import LateChain
 from codezero.config import MonitorConfig, NodeConfig
 from codezero.config_learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted
-from codezero.monitor.logs import setup_logging
+from codezero.monitor.logs import Secrets, known_secrets, setup_logging
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.secrets import Secrets, known_secrets
-from codezero.monitor.sink_wandb import WandbSink
-from codezero.monitor.sinks import BackgroundSink, TensorBoardSink, need
+from codezero.monitor.sinks import BackgroundSink, TensorBoardSink, WandbSink, need
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node

@@ -17,8 +17,7 @@ import pytest
 
 from codezero.cli import main
 from codezero.errors import SwarmError
-from codezero.monitor.logs import BACKUPS, MARK, MAX_BYTES, setup_logging
-from codezero.monitor.secrets import HIDDEN, Secrets, known_secrets
+from codezero.monitor.logs import BACKUPS, HIDDEN, MARK, MAX_BYTES, Secrets, known_secrets, setup_logging
 from codezero.runner import log_survived
 from codezero.settings import compose
 from codezero.system.files import set_aside

@@ -17,8 +17,15 @@ from codezero.config import MonitorConfig
 from codezero.errors import ConfigError
 from codezero.monitor.metrics_file import read_metrics
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.sink_wandb import WandbSink
-from codezero.monitor.sinks import MOST_WAITING, TENSORBOARD_FOLDER, BackgroundSink, Sink, TensorBoardSink, close_all
+from codezero.monitor.sinks import (
+    MOST_WAITING,
+    TENSORBOARD_FOLDER,
+    BackgroundSink,
+    Sink,
+    TensorBoardSink,
+    WandbSink,
+    close_all,
+)
 from codezero.types import Metrics
 from codezero.wiring.node import check_sinks
 
@@ -107,7 +114,7 @@ def test_a_sink_that_hangs_drops_rows_and_delays_nothing(caplog: pytest.LogCaptu
         sink.observe(ROW)
     assert sink.dropped == 7
     thread = next(one for one in threading.enumerate() if one.name == "sink-Slow")
-    sink.close(0.1)
+    close_all([sink], 0.1)
     assert sum("is too slow" in one.getMessage() for one in caplog.records) == 1
     assert sum("did not take everything" in one.getMessage() for one in caplog.records) == 1
     released.set()
@@ -149,7 +156,7 @@ def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, mo
     sink = BackgroundSink("W&B", lambda _: WandbSink("team/project", FACTS, folder, tmp_path / "logs"))
     sink.start(0)
     sink.observe(ROW)
-    sink.close(300.0)
+    close_all([sink], 300.0)
     (kept,) = (tmp_path / "logs" / "wandb").glob("offline-run-*/run-*.wandb")
     data = kept.read_bytes()
     assert all(word in data for word in (b"reward/mean", b"QmPeer", b"mine", b"nano"))
@@ -167,7 +174,7 @@ def test_a_wandb_process_that_dies_is_one_warning(
     sink.start(0)
     for _ in range(100):
         sink.observe(ROW)
-    sink.close(60.0)
+    close_all([sink], 60.0)
     (warned,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert "EndpointError: its process ended with 1; see" in warned
     assert "no wandb today" in (tmp_path / "logs" / "wandb.log").read_text()
