@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 from codezero.commands.common import (
@@ -104,17 +105,17 @@ def evaluate_policy(options: argparse.Namespace) -> int:
 def judge_attempts(options: argparse.Namespace) -> int:
     config = composed(options)
     from codezero.commands.evaluate import evaluate
-    from codezero.monitor.verdict_card import Contradictions, print_marked
+    from codezero.monitor.verdict_card import mistakes, print_marked
 
     marked = evaluate(config, options.file, audit=options.audit, say=say)
     if not options.json:
         print_marked(marked)
         return DONE
-    total = Contradictions()
+    contradictions = Counter[str]()
     for item, known in marked:
-        total += item.contradictions()
+        contradictions += item.contradictions()
         print(json.dumps(item.to_json(known)), flush=True)
-    for line in total.lines():
+    for line in mistakes(contradictions):
         print(f"codezero: {line}", file=sys.stderr)
     return DONE
 

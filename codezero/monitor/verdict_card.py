@@ -1,20 +1,21 @@
 """The report card of `codezero evaluate`: attempts and verdicts as a person reads them. Foreign text is cleaned."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from codezero.monitor.metrics_file import number
+from codezero.monitor.terminal import framed
 from codezero.monitor.text import clean, count, percent
 from codezero.sandbox.base import TRUTH, Execution, Outcome
-from codezero.types import BELIEF, Metrics, ScoredGroup, Status, Verdict
+from codezero.types import BELIEF, Metrics, ScoredGroup, Status
 
 STYLES = {
     Status.JUDGED: "default",
@@ -24,41 +25,7 @@ STYLES = {
 }
 GOOD, POOR = 0.7, 0.4
 """Rewards from which, and below which, the figure is coloured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contradictions:
-    """How often execution and the judge say different things, of the attempts on which both say something."""
-
-    failing: int = 0
-    failing_believed: int = 0
-    passing: int = 0
-    passing_not_believed: int = 0
-
-    def __add__(self, more: "Contradictions") -> "Contradictions":
-        return Contradictions(
-            self.failing + more.failing,
-            self.failing_believed + more.failing_believed,
-            self.passing + more.passing,
-            self.passing_not_believed + more.passing_not_believed,
-        )
-
-    def lines(self) -> list[str]:
-        """What to say aloud; nothing where they agree."""
-        kinds = (
-            (self.failing_believed, "believed", self.failing, "fail"),
-            (self.passing_not_believed, "did not believe", self.passing, "pass"),
-        )
-        return [
-            f"THE JUDGE IS MISTAKEN: it {held} {wrong} of {count(of, 'attempt')} that {do} when executed"
-            for wrong, held, of, do in kinds
-            if wrong
-        ]
-
-
-def believes(verdict: Verdict) -> bool | None:
-    """None where the verdict is none on correctness."""
-    return verdict.correctness >= BELIEF if verdict.status in (Status.JUDGED, Status.CERTAIN_FAILURE) else None
+LOUD = "bold white on red"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +40,22 @@ class JudgedProblem:
 
     def mistaken(self) -> list[bool | None]:
         """[G] Does the judge say something else than execution? None where either says nothing, or nothing was run."""
-        shown = (
-            [None] * len(self.scored.verdicts) if self.executed is None else [TRUTH[e.outcome] for e in self.executed]
-        )
+        verdicts = self.scored.verdicts
+        truth = [None] * len(verdicts) if self.executed is None else [TRUTH[run.outcome] for run in self.executed]
         return [
-            None if passed is None or (held := believes(verdict)) is None else held != passed
-            for verdict, passed in zip(self.scored.verdicts, shown, strict=True)
+            (verdict.correctness >= BELIEF) != passed if verdict.trainable and passed is not None else None
+            for verdict, passed in zip(verdicts, truth, strict=True)
         ]
 
-    def contradictions(self) -> Contradictions:
-        pairs = [
-            (verdict.correctness >= BELIEF, mistaken)
-            for verdict, mistaken in zip(self.scored.verdicts, self.mistaken(), strict=True)
-            if mistaken is not None
-        ]
-        passing = [mistaken for held, mistaken in pairs if held != mistaken]
-        failing = [mistaken for held, mistaken in pairs if held == mistaken]
-        return Contradictions(len(failing), sum(failing), len(passing), sum(passing))
+    def contradictions(self) -> Counter[str]:
+        """How often they say different things, of the attempts on which both say something."""
+        kinds = Counter(failing=0, failing_believed=0, passing=0, passing_not_believed=0)
+        for run, mistaken in zip(self.executed or (), self.mistaken(), strict=False):
+            if mistaken is not None:
+                passing = run.outcome is Outcome.PASS
+                kinds["passing" if passing else "failing"] += 1
+                kinds["passing_not_believed" if passing else "failing_believed"] += mistaken
+        return kinds
 
     def to_json(self, known: Metrics) -> dict[str, object]:
         """As `--json` prints it. `known`: of the judge."""
@@ -100,52 +66,48 @@ class JudgedProblem:
             "same_family": self.same_family,
         }
         if self.executed is not None:
-            for verdict, execution, mistaken in zip(verdicts, self.executed, self.mistaken(), strict=True):
-                verdict["executed"] = execution.outcome.value
-                verdict["executed_reason"] = execution.reason
-                verdict["judge_mistaken"] = mistaken
-            line["audit"] = msgspec.to_builtins(self.contradictions())
+            for verdict, run, mistaken in zip(verdicts, self.executed, self.mistaken(), strict=True):
+                verdict |= {"executed": run.outcome.value, "executed_reason": run.reason, "judge_mistaken": mistaken}
+            line["audit"] = dict(self.contradictions())
         return line
+
+
+def mistakes(kinds: Counter[str]) -> list[str]:
+    """What to say aloud of contradictions; nothing where there are none."""
+    wrong = (
+        ("failing_believed", "believed", "failing", "fail"),
+        ("passing_not_believed", "did not believe", "passing", "pass"),
+    )
+    return [
+        f"THE JUDGE IS MISTAKEN: it {held} {kinds[kind]} of {count(kinds[of], 'attempt')} that {do} when executed"
+        for kind, held, of, do in wrong
+        if kinds[kind]
+    ]
 
 
 def card(marked: JudgedProblem) -> RenderableType:
     """One problem with a row for each attempt."""
-    scored, executed, mistaken = marked.scored, marked.executed, marked.mistaken()
+    problem, mistaken = marked.scored.group.problem, marked.mistaken()
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
     table.add_column("#", justify="right", style="dim")
     table.add_column("reward", justify="right")
     table.add_column("status", no_wrap=True)
-    if executed is not None:
+    if marked.executed is not None:
         table.add_column("executed", no_wrap=True)
     table.add_column("why", ratio=1, overflow="fold")
-    for index, verdict in enumerate(scored.verdicts):
-        shown = [] if executed is None else [_shown(executed[index], mistaken[index])]
-        reward = (
-            Text("—", "yellow")
-            if verdict.status is Status.UNAVAILABLE
-            else Text(f"{verdict.reward:.2f}", colour(verdict.reward))
-        )
+    for index, verdict in enumerate(marked.scored.verdicts):
+        reward = Text(f"{verdict.reward:.2f}", colour(verdict.reward))
+        if verdict.status is Status.UNAVAILABLE:
+            reward = Text("—", "yellow")
+        status = Text(verdict.status.value.replace("_", " "), STYLES[verdict.status])
+        shown = [] if marked.executed is None else [_shown(marked.executed[index], mistaken[index])]
         why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
-        table.add_row(
-            str(index + 1),
-            reward,
-            Text(verdict.status.value.replace("_", " "), STYLES[verdict.status]),
-            *shown,
-            Text(why),
-        )
-    problem = scored.group.problem
+        table.add_row(str(index + 1), reward, status, *shown, Text(why))
     title = clean(" ".join(problem.question.split()), 90)
     level = "" if problem.level is None else f"level {problem.level}"
     foreign = "" if marked.same_family else "not of the family the judge was calibrated on"
-    return Panel(
-        table,
-        title=Text(title, "bold"),
-        title_align="left",
-        subtitle=Text(" · ".join(filter(None, (foreign, level))), "yellow" if foreign else ""),
-        subtitle_align="right",
-        box=box.ROUNDED,
-        border_style="dim",
-    )
+    note = Text(" · ".join(filter(None, (foreign, level))), "yellow" if foreign else "")
+    return framed(table, Text(title, "bold"), note=note)
 
 
 def _shown(execution: Execution, mistaken: bool | None) -> Text:
@@ -153,7 +115,7 @@ def _shown(execution: Execution, mistaken: bool | None) -> Text:
     if not mistaken:
         return Text(execution.outcome.value)
     passed = execution.outcome is Outcome.PASS
-    return Text("PASS, NOT BELIEVED" if passed else "FAIL, BUT BELIEVED", "bold white on red")
+    return Text("PASS, NOT BELIEVED" if passed else "FAIL, BUT BELIEVED", LOUD)
 
 
 def colour(reward: float) -> str:
@@ -166,27 +128,19 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
     trainable = [verdict for verdict in verdicts if verdict.trainable]
     lines = [Text(f"{count(len(marked), 'problem')}, {count(len(verdicts), 'attempt')}", "bold")]
     if trainable:
-        believed = sum(verdict.correctness for verdict in trainable) / len(trainable)
-        lines.append(
-            Text(
-                f"judged {percent(believed)} right; mean reward {sum(v.reward for v in trainable) / len(trainable):.2f}"
-            )
-        )
-    masked = len(verdicts) - len(trainable)
-    if masked:
+        believed = percent(sum(verdict.correctness for verdict in trainable) / len(trainable))
+        reward = sum(verdict.reward for verdict in trainable) / len(trainable)
+        lines.append(Text(f"judged {believed} right; mean reward {reward:.2f}"))
+    if masked := len(verdicts) - len(trainable):
         lines.append(Text(f"{count(masked, 'attempt')} quarantined or not to be told, in no figure", "yellow"))
     if any(problem.executed is not None for problem in marked):
-        executed = [TRUTH[execution.outcome] for problem in marked for execution in problem.executed or ()]
+        executed = [TRUTH[run.outcome] for problem in marked for run in problem.executed or ()]
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
         lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
-    lines += [
-        Text(line, "bold white on red")
-        for line in sum((problem.contradictions() for problem in marked), Contradictions()).lines()
-    ]
-    lines.append(Text(skill_line(known), "dim"))
-    lines += _family_lines(marked, known)
-    return Group(*lines)
+    kinds = sum((problem.contradictions() for problem in marked), Counter[str]())
+    lines += [Text(line, LOUD) for line in mistakes(kinds)]
+    return Group(*lines, Text(skill_line(known), "dim"), *_family_lines(marked, known))
 
 
 def _family_lines(marked: Sequence[JudgedProblem], known: Metrics) -> list[Text]:
