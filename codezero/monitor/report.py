@@ -3,20 +3,22 @@
 It claims only what was executed, and says "not measured" where nothing was.
 """
 
+# pyright: reportUnknownMemberType=false
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from codezero.monitor.run_state import Fold
-from codezero.monitor.run_types import ExamResult
-from codezero.monitor.summaries import RunState, ShownAttempt, audit_line, code_of, proposal_lines
+from codezero.monitor.run_types import ExamResult, Series
+from codezero.monitor.summaries import RunState, audit_line, code_of, proposal_lines
 from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
-from codezero.system.files import write_atomic
+from codezero.system.files import replacing, write_atomic
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
 REAL_MODELS = "./run_swarm.sh model=qwen"
 NOT_MEASURED = "not measured"
 CURVE = "curve.png"
+TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
 
 
 def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, picture: bool = True) -> Path:
@@ -26,14 +28,41 @@ def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, pict
     """
     curve = folder / CURVE
     if picture:
-        from codezero.monitor.curve import draw_curve  # matplotlib takes a second; only the end of a run needs it
-
         draw_curve(curve, fold.exams.items, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
     page = folder / "report.md"
     write_atomic(page, "\n".join(_page(folder.resolve().name, fold, state, reason, picture)) + "\n")
     return page
+
+
+def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Series) -> None:
+    """Executed average@n with its 95 % band, and the reward, over iterations; atomically. Both may be empty."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # takes a second; only the end of a run needs it
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.2), dpi=140, layout="constrained")
+    axes = figure.add_subplot()
+    if rewards:
+        axes.plot(*zip(*rewards, strict=True), color=REWARD, linewidth=1.2, label=f"reward, {rewards[-1][1]:.2f}")
+    if exams:
+        steps, averages = [exam.iteration for exam in exams], [exam.average for exam in exams]
+        low = [exam.average if exam.low is None else exam.low for exam in exams]
+        high = [exam.average if exam.high is None else exam.high for exam in exams]
+        axes.fill_between(steps, low, high, color=TRUTH, alpha=0.18, linewidth=0)
+        label = f"{exams[-1].label}, {percent(averages[0])} to {percent(averages[-1])}"
+        axes.plot(steps, averages, color=TRUTH, linewidth=2.2, marker="o", markersize=3.5, label=label)
+    else:
+        axes.plot([], [], color=TRUTH, label=f"executed truth: {NOT_MEASURED}")
+    axes.legend(loc="best", frameon=False, labelcolor=INK)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("iteration", color=INK)
+    axes.set_ylabel("share of attempts · reward", color=INK)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(colors=INK, length=0)
+    with replacing(path) as stream:
+        FigureCanvasAgg(figure).print_png(stream)
 
 
 def headline(exams: Sequence[ExamResult]) -> str:
@@ -72,10 +101,15 @@ def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) ->
     yield from start_and_end(exams)
     yield from _levels(exams)
     yield from _judge(fold, exams)
-    yield from _proposals(fold)
+    if lines := proposal_lines(fold.last):
+        yield "\n## Problems\n"
+        yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
     yield from _run(fold, state)
     yield from _attempts(state)
-    yield from _next(state)
+    yield "\n## What next\n"
+    yield "- the same command goes on from where this run stopped"
+    yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{MORE_PEERS}`"
+    yield f"- real models: `{REAL_MODELS}`"
 
 
 def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
@@ -85,25 +119,24 @@ def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
         yield f"Executed truth: {NOT_MEASURED}; no exam was sat (`evals.every`)."
         return
     shown, last = _ends(exams), exams[-1]
-    yield _table_row("", *(f"iteration {exam.iteration}" for exam in shown))
-    yield _table_row("---", *("---" for _ in shown))
-    yield _table_row(_inline(last.label), *map(_average, shown))
-    passes = (measured(exam.passed, exam.pass_low, exam.pass_high) for exam in shown)
-    yield _table_row(_inline(f"{last.source} pass@{last.samples}"), *passes)
-    yield _table_row("undecided executions, left out", *(percent(exam.unknown_share) for exam in shown))
+    iterations = [f"iteration {exam.iteration}" for exam in shown]
+    passes = [measured(exam.passed, exam.pass_low, exam.pass_high) for exam in shown]
+    yield from _table(
+        ["", *iterations],
+        [_inline(last.label), *map(_average, shown)],
+        [_inline(f"{last.source} pass@{last.samples}"), *passes],
+        ["undecided executions, left out", *(percent(exam.unknown_share) for exam in shown)],
+    )
     problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "
     yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
 
 
 def _levels(exams: Sequence[ExamResult]) -> Iterator[str]:
     shown = _ends(exams)
-    levels = sorted({level for exam in shown for level in exam.levels})
-    if not levels:
-        return
-    yield "\n" + _table_row("level", *(f"iteration {exam.iteration}" for exam in shown))
-    yield _table_row("---", *("---" for _ in shown))
-    for level in levels:
-        yield _table_row(str(level), *(percent(exam.levels.get(level)) for exam in shown))
+    if levels := sorted({level for exam in shown for level in exam.levels}):
+        yield ""
+        rows = [[str(level), *(percent(exam.levels.get(level)) for exam in shown)] for level in levels]
+        yield from _table(["level", *(f"iteration {exam.iteration}" for exam in shown)], *rows)
 
 
 def _ends(exams: Sequence[ExamResult]) -> Sequence[ExamResult]:
@@ -111,8 +144,10 @@ def _ends(exams: Sequence[ExamResult]) -> Sequence[ExamResult]:
     return exams if len(exams) < 2 else (exams[0], exams[-1])
 
 
-def _table_row(*cells: str) -> str:
-    return f"| {' | '.join(cell.strip() for cell in cells)} |"
+def _table(*rows: Sequence[str]) -> Iterator[str]:
+    """Markdown; the first row is the head."""
+    for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]):
+        yield f"| {' | '.join(row)} |"
 
 
 def _judge(fold: Fold, exams: Sequence[ExamResult]) -> Iterator[str]:
@@ -120,29 +155,26 @@ def _judge(fold: Fold, exams: Sequence[ExamResult]) -> Iterator[str]:
     yield "\n## Can the judge be believed?\n"
     for iteration, trouble in fold.troubles:
         yield f"- iteration {iteration}: {_inline(trouble, 500)}"
-    audit = audit_line(fold.judge)
-    if audit:
+    if audit := audit_line(fold.judge):
         yield f"- {audit}\n"
     known = [exam for exam in exams if exam.believed is not None]
     if not known:
         yield f"Against executed truth: {NOT_MEASURED}."
         return
     yield "The judge never runs code; here it is held against the execution of the same attempts.\n"
-    yield "| iteration | judge believes | executed truth | AUROC | wrong but believed | right but not believed |"
-    yield "|---|---|---|---|---|---|"
-    for exam in _ends(known):
-        ranking = "—" if exam.auroc is None else f"{exam.auroc:.3f}"
-        yield (
-            f"| {exam.iteration} | {percent(exam.believed)} | {percent(exam.average)} | {ranking} "
-            f"| {percent(exam.false_positive_share)} | {percent(exam.false_negative_share)} |"
-        )
-
-
-def _proposals(fold: Fold) -> Iterator[str]:
-    lines = proposal_lines(fold.last)
-    if lines:
-        yield "\n## Problems\n"
-        yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
+    head = ["iteration", "judge believes", "executed truth", "AUROC", "wrong but believed", "right but not believed"]
+    rows = [
+        [
+            str(exam.iteration),
+            percent(exam.believed),
+            percent(exam.average),
+            "—" if exam.auroc is None else f"{exam.auroc:.3f}",
+            percent(exam.false_positive_share),
+            percent(exam.false_negative_share),
+        ]
+        for exam in _ends(known)
+    ]
+    yield from _table(head, *rows)
 
 
 def _run(fold: Fold, state: RunState) -> Iterator[str]:
@@ -168,20 +200,9 @@ def _attempts(state: RunState) -> Iterator[str]:
     yield "\n## The last problem, its best and its worst attempt\n"
     yield _fenced(" ".join(state.problem.question.split()), "text", lines=False)
     for which, attempt in (("Best", state.problem.best), ("Worst", state.problem.worst)):
-        yield f"\n{which}, reward {attempt.reward:.2f}{_because(attempt)}\n"
+        why = _inline("; ".join(attempt.reasons[:8]), 300)
+        yield f"\n{which}, reward {attempt.reward:.2f}{f': `{why}`' if why else ''}\n"
         yield _fenced(code_of(attempt.text), "python", lines=True)
-
-
-def _because(attempt: ShownAttempt) -> str:
-    why = _inline("; ".join(attempt.reasons[:8]), 300)
-    return f": `{why}`" if why else ""
-
-
-def _next(state: RunState) -> Iterator[str]:
-    yield "\n## What next\n"
-    yield "- the same command goes on from where this run stopped"
-    yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{MORE_PEERS}`"
-    yield f"- real models: `{REAL_MODELS}`"
 
 
 def _inline(text: str, limit: int = 120) -> str:
