@@ -1,7 +1,7 @@
 """What the page shows of a run: frozen values that become JSON as they are, bounded whatever the run did.
 
-None: not measured, or unknown. Shares and success rates are in [0, 1]; times are seconds since 1970. Text of peers and
-models is as it came: whoever shows it shows it as text.
+None: not measured, or unknown. An empty problem or reason: there is none. Shares and success rates are in [0, 1]; times
+are seconds since 1970. Text of peers and models is as it came: whoever shows it shows it as text.
 """
 
 from typing import Literal
@@ -25,13 +25,11 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """How it was measured: executed, audited(n) or judged."""
     samples: int
-    """k of average@k and pass@k."""
+    """k of average@k and pass@k; low and high are 95 % intervals."""
     average: float
     low: float | None
     high: float | None
-    """95 % interval of `average`."""
     passed: float | None
-    """pass@k."""
     pass_low: float | None
     pass_high: float | None
     believed: float | None
@@ -46,7 +44,7 @@ class ExamResult(ExamView, frozen=True, kw_only=True):
     problems: float | None
     unknown_share: float | None
     auroc: float | None
-    """How well the judge ranks the same attempts."""
+    """Of the judge on the same attempts, as the shares."""
     false_positive_share: float | None
     false_negative_share: float | None
 
@@ -56,33 +54,30 @@ class ExamResult(ExamView, frozen=True, kw_only=True):
 
 
 class LevelSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What the difficulty rule believes of one level."""
+    """Mean and 95 % interval of what the difficulty rule believes of the success rate at one level."""
 
     level: int
     mean: float
-    """Of the posterior of the success rate."""
     low: float
     high: float
-    """95 % interval of the posterior."""
     weight: float
     """Share of the next requests for problems that would ask for this level."""
 
 
 class JudgeBelief(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the judge can be believed."""
+    """How far the judge can be believed, from its canaries: answers whose truth is known."""
 
     weight: float | None
     """0: without proven skill, it decides nothing."""
     auroc: float | None
     auroc_low: float | None
     false_positive_share: float | None
-    """Of wrong canaries, those it believes."""
     false_positive_low: float | None
     false_positive_high: float | None
     false_negative_share: float | None
     canaries: int | None
     alarm: str
-    """What is wrong with it just now; empty: nothing."""
+    """Empty: nothing is wrong with it now."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,16 +87,13 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     last_seen: float
     groups: int
-    """Groups of attempts received."""
+    """Received; of these are judged some, and a share of those is used in an update."""
     judged: int
-    """Of its groups, those that this node's judge looked at."""
     share_used: float | None
-    """Of those judged, the share that entered an update; None: none was judged."""
     penalty: float
-    """Of its offences, decaying; it is kept away from when that is too much."""
+    """Of its offences, decaying."""
     state: Literal["ok", "quarantined"]
     reason: str
-    """Why it is kept away from; empty when it is not."""
 
 
 class OutboxView(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +105,6 @@ class OutboxView(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     reasons: dict[str, int]
     problem: str
-    """What keeps points back now; empty: nothing."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +114,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     began: float
     iterations: int
     reward: float | None
-    """Mean of its iterations' rewards."""
 
 
 class NetworkView(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +122,6 @@ class NetworkView(msgspec.Struct, frozen=True, kw_only=True):
     neighbours: int
     reachable: bool | None
     reachability: str
-    """In words, with what to do about it."""
     addresses: list[str]
 
 
@@ -142,7 +131,6 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     """Its key in the API."""
     name: str
-    """Readable name of the peer id."""
     peer_id: str
     account: str
     """Address on the chain; empty: none."""
@@ -150,7 +138,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str
     """Why it ended; empty: it runs, or was killed."""
     supervisor: str
-    """What keeps it alive said after it began: when it is started again, or that it is given up. Empty: nothing."""
+    """Words of what keeps it alive: when it is started again, or that it is given up. Empty: nothing."""
     began: float | None
     updated: float | None
     """When its last step was recorded."""
@@ -166,11 +154,9 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, str]
     """What stays the same: models, device, the kind of swarm."""
     series: dict[str, Series]
-    """reward, loss, entropy, zero_spread_share, level, judge_auroc, judge_false_positive_share, peers, external_share,
-    wrong_value_share (of own proposals' expected values, where they are executed),
-    and success_1 ... success_5: the mean posterior of each level; only those with values."""
+    """Those of run_state.CURVES that have values."""
     latest: dict[str, float]
-    """The value of each series that was measured last, not averaged."""
+    """The newest value of each series, not averaged."""
     exams: list[ExamView]
     difficulty: list[LevelSkill]
     judge: JudgeBelief
@@ -209,13 +195,11 @@ class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):
     iteration: int
     round: int
     peer_id: str
-    """Who attempted it."""
     peer_name: str
     own: bool = msgspec.field(name="mine")
     question: str
-    """Its first 200 characters."""
+    """Its beginning."""
     source: str
-    """mbpp, code_contests, synthetic or proposer."""
     level: int | None
     rewards: list[float | None]
     """One per attempt; None: could not be judged."""
@@ -234,7 +218,6 @@ class ShownVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     status: str
-    """judged, certain_failure, quarantined or unavailable."""
     reward: float | None
     correctness: float | None
     structure: float | None
@@ -243,7 +226,7 @@ class ShownVerdict(msgspec.Struct, frozen=True, kw_only=True):
     cap: float | None
     reasons: list[str]
     finished: bool
-    """It ended by itself and was not cut off."""
+    """It ended by itself."""
     cut: bool
     """`text` is only its beginning."""
 
@@ -280,7 +263,6 @@ class Leaderboard(msgspec.Struct, frozen=True, kw_only=True):
     peers: list[BoardLine]
     """Most points first, at most MAX_PEERS."""
     problem: str
-    """Why it cannot be read; empty: it can."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +274,4 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     iteration: int | None
     seconds_since_step: float | None
     limit_seconds: float
-    """A step older than this counts as a stall."""
     problem: str
-    """What is wrong; empty: nothing."""
