@@ -2,29 +2,49 @@
 
 import secrets
 import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
-import rlp
-from eth.abc import ComputationAPI, ReceiptAPI, SignedTransactionAPI
-from eth.constants import BLANK_ROOT_HASH, ZERO_HASH32
+from eth.abc import ComputationAPI, MessageAPI, SignedTransactionAPI
+from eth.constants import BLANK_ROOT_HASH, SECPK1_N, ZERO_HASH32
 from eth.db.account import AccountDB
 from eth.db.trie import make_trie_root_and_nodes
+from eth.exceptions import Revert, UnrecognizedTransactionType
 from eth.vm.chain_context import ChainContext
+from eth.vm.code_stream import CodeStream
+from eth.vm.forks.cancun.constants import BLOB_TX_TYPE
 from eth.vm.forks.london.transactions import UnsignedDynamicFeeTransaction
 from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.blocks import PragueBlockHeader
+from eth.vm.forks.prague.computation import PragueComputation
+from eth.vm.forks.prague.constants import SET_CODE_TRANSACTION_TYPE
+from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
+from eth.vm.forks.prague.transactions import PragueTransactionBuilder
+from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from eth.vm.spoof import SpoofTransaction
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
+from eth_keys.exceptions import BadSignature
 from eth_typing import Address, Hash32
 from eth_utils.exceptions import ValidationError
+from rlp.exceptions import RLPException
 
-from codezero.chain.devchain_state import BLOCK_GAS, CheckingExecutor, TimedState, decode, fail
-from codezero.chain.devchain_store import Head, Json, Store
+from codezero.chain.devchain_store import Head, Mined, Store
 from codezero.errors import ChainError
 from codezero.system.files import read_private, write_new
 
+BLOCK_GAS = 30_000_000
+"""Gas of a block, and so of its one transaction."""
+RUN_SECONDS = 20.0
+"""The longest that one call, estimate or transaction may run."""
+CLOCK_EVERY = 1024
+"""Instructions between two looks at the clock."""
+REFUSED, REVERTED = -32000, 3
+"""JSON-RPC's codes for a transaction or call that cannot be, and for one that the contract refused."""
+ERROR_STRING = bytes.fromhex("08c379a0")
+"""Solidity's Error(string)."""
 BASE_FEE, TIP = 1_000_000, 1_000_000
 """wei per gas, for ever, and what is suggested on top: a transaction of 100,000 gas costs 2e-7 ETH."""
 ESTIMATE_WITHIN = 200
@@ -33,13 +53,82 @@ RICHES, FULL = 10**27, 10**19
 """wei: what the faucet owns at the start, and up to what it fills an account that has less than half of it."""
 FUND_GAS = 100_000
 """More than a plain transfer needs, for accounts that are contracts."""
-NAMES = {
-    "account": "address", "block_number": "number", "bloom": "logsBloom", "coinbase": "miner",
-    "receipt_root": "receiptsRoot", "transaction_root": "transactionsRoot", "uncles_hash": "sha3Uncles",
-}  # fmt: skip
-"""JSON's names for fields of py-evm, where they differ by more than camel case."""
-WIDTHS = {"bloom": 512, "storage_keys": 64, "topics": 64}
-"""Digits of numbers that are written in full."""
+
+# Given each time that a contract destroys itself; where warnings are errors it would break the contract's execution.
+warnings.filterwarnings("ignore", "SELFDESTRUCT opcode", DeprecationWarning)
+
+
+class RpcRefusal(ChainError):
+    """A JSON-RPC error. `data` is a 0x string, never an object: web3 reads custom errors from it."""
+
+    def __init__(self, code: int, message: str, data: str | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+class TimedCode(CodeStream):
+    """Bytecode that is refused after a deadline (monotonic seconds)."""
+
+    def __init__(self, code: bytes, deadline: float) -> None:
+        super().__init__(code)
+        self._deadline = deadline
+
+    def __iter__(self) -> Iterator[int]:
+        for number, opcode in enumerate(super().__iter__()):
+            if number % CLOCK_EVERY == 0:
+                _check_time(self._deadline)
+            yield opcode
+
+
+class TimedComputation(PragueComputation):
+    """Prague's rules, within the time that the state allows."""
+
+    def __init__(self, state: "TimedState", message: MessageAPI, transaction_context: Any) -> None:
+        _check_time(state.deadline)
+        super().__init__(state, message, transaction_context)
+        self.code = TimedCode(message.code, state.deadline)
+
+
+class CheckingExecutor(PragueTransactionExecutor):
+    """Prague's, which refuses in the words that clients know, and by the rules that py-evm leaves to others."""
+
+    def validate_transaction(self, transaction: SignedTransactionAPI) -> None:
+        """Raises RpcRefusal."""
+        tx, state, sender = transaction, self.vm_state, transaction.sender
+        chain_id = state.execution_context.chain_id
+        have, want = state.get_balance(sender), tx.gas * tx.max_fee_per_gas + tx.value
+        nonce, least = state.get_nonce(sender), max(tx.intrinsic_gas, self.calc_data_floor_gas(tx, 0, 0))
+        fees = f"maxFeePerGas: {tx.max_fee_per_gas}, maxPriorityFeePerGas: {tx.max_priority_fee_per_gas}"
+        who = f"address 0x{sender.hex()}, tx: {tx.nonce} state: {nonce}"
+        for wrong, message in (
+            (tx.type_id == BLOB_TX_TYPE, "transaction type not supported: blobs"),
+            (tx.chain_id is None, "only replay-protected (EIP-155) transactions allowed over RPC"),
+            (tx.chain_id != chain_id, f"invalid chain id for signer: have {tx.chain_id} want {chain_id}"),
+            (tx.gas > BLOCK_GAS, f"exceeds block gas limit: {tx.gas} > {BLOCK_GAS}"),
+            (not tx.to and len(tx.data) > MAX_INITCODE_SIZE, f"max initcode size exceeded: {len(tx.data)}"),
+            (tx.gas < least, f"intrinsic gas too low: gas {tx.gas}, minimum needed {least}"),
+            (tx.max_priority_fee_per_gas > tx.max_fee_per_gas, f"max priority fee per gas higher than max fee: {fees}"),
+            (tx.max_fee_per_gas < state.base_fee, f"max fee per gas less than block base fee: {fees}"),
+            (tx.nonce < nonce, f"nonce too low: {who}"),
+            (tx.nonce > nonce, f"nonce too high: {who}; this chain does not queue transactions"),
+            (have < want, f"insufficient funds for gas * price + value: address 0x{sender.hex()} {have=} {want=}"),
+        ):
+            if wrong:
+                raise RpcRefusal(REFUSED, message)
+
+
+class TimedState(PragueState):
+    """Prague's state after a block, for as long as all that is run on it may take."""
+
+    computation_class = TimedComputation
+    transaction_executor_class = CheckingExecutor
+
+    def __init__(self, *arguments: Any) -> None:
+        self.deadline = time.monotonic() + RUN_SECONDS
+        super().__init__(*arguments)
+
+    def set_system_contracts(self) -> None:
+        """None: they are for beacon blocks, which this chain has not."""
 
 
 class SimulatedCall(NamedTuple):
@@ -61,7 +150,7 @@ class Evm:
             write_new(faucet_key, secrets.token_bytes(32).hex().encode())
             state = AccountDB(store.state_db, BLANK_ROOT_HASH)
             state.set_balance(Address(_key(faucet_key).public_key.to_canonical_address()), RICHES)
-            self._add(_header(None).copy(state_root=state.make_state_root()), None, {}, state)
+            store.add(_header(None).copy(state_root=state.make_state_root()), None, state.persist)
 
     @property
     def head(self) -> Head:
@@ -75,14 +164,14 @@ class Evm:
     def call(self, call: SimulatedCall, at: Head) -> bytes:
         """What the code returns in the block after `at`. Raises RpcRefusal."""
         done = self._try(call, self._state(at, _header(at, base_fee=0)), min(call.gas or BLOCK_GAS, BLOCK_GAS))
-        return bytes(done.output) if done.is_success else fail(done)
+        return bytes(done.output) if done.is_success else _fail(done)
 
     def estimate(self, call: SimulatedCall, at: Head) -> int:
         """Gas that is enough, by bisection from the gas used: calls keep back more than they use. Raises RpcRefusal."""
         state, high = self._state(at, _header(at, base_fee=0)), min(call.gas or BLOCK_GAS, BLOCK_GAS)
         done = self._try(call, state, high)
         if done.is_error:
-            fail(done)
+            _fail(done)
         guess = min(high - done.get_gas_remaining() + cast(Any, done).data_floor_gas, high)
         low = guess - 1
         while (high - low) * ESTIMATE_WITHIN > high:
@@ -95,7 +184,7 @@ class Evm:
         tx_hash = keccak(raw)
         if self._store.json("json FROM tx WHERE hash", tx_hash) is not None:
             return tx_hash
-        tx = decode(raw)
+        tx = _decode(raw)
         header = _header(self.head)
         state = self._state(self.head, header)
         done = state.apply_transaction(tx)
@@ -109,7 +198,7 @@ class Evm:
             receipt_root=make_trie_root_and_nodes((receipt,))[0],
             bloom=receipt.bloom,
         )
-        self._add(header, *_mined_json(header, tx, receipt, done, state.get_gas_price(tx)), state)
+        self._store.add(header, Mined(tx, receipt, done, state.get_gas_price(tx)), state.persist)
         return tx_hash
 
     def fund(self, address: bytes) -> bytes | None:
@@ -143,17 +232,6 @@ class Evm:
         context = PragueVM.create_execution_context(header, ancestors, ChainContext(self._chain_id))
         return TimedState(self._store.state_db, context, at.state_root)
 
-    def _add(self, header: Any, transaction: Json | None, receipt: Json, state: AccountDB | TimedState) -> None:
-        block = _json(header) | {
-            "hash": _json(header.hash),
-            "size": _json(len(cast(Any, rlp).encode(header))),
-            "uncles": [],
-            "withdrawals": [],
-            "transactions": [] if transaction is None else [transaction["hash"]],
-        }
-        head = Head(header.block_number, header.hash, header.timestamp, header.mix_hash, header.state_root)
-        self._store.add(head, block, transaction, receipt, state.persist)
-
 
 def _key(path: Path) -> PrivateKey:
     """The faucet's. Raises ChainError."""
@@ -181,45 +259,37 @@ def _header(parent: Head | None, base_fee: int = BASE_FEE) -> Any:
     )
 
 
-def _mined_json(
-    header: Any, tx: SignedTransactionAPI, receipt: ReceiptAPI, done: ComputationAPI, price: int
-) -> tuple[Json, Json]:
-    """The transaction and its receipt. price: wei per gas."""
-    kind, tx_hash = _json(tx.type_id or 0), _json(keccak(tx.encode()))
-    place = {"blockHash": _json(header.hash), "blockNumber": _json(header.block_number), "transactionIndex": "0x0"}
-    both = place | {"type": kind, "from": _json(tx.sender), "to": _json(tx.to) if tx.to else None}
-    transaction = _json(getattr(tx, "_inner", tx)) | both
-    transaction |= {"hash": tx_hash, "chainId": _json(tx.chain_id), "gasPrice": _json(price)}
-    transaction["input"] = transaction.pop("data")
-    transaction.setdefault("v", transaction.get("yParity"))
-    logs = [
-        _json(log) | place | {"transactionHash": tx_hash, "logIndex": hex(number), "removed": False}
-        for number, log in enumerate(receipt.logs)
-    ]
-    return transaction, both | {
-        "transactionHash": tx_hash,
-        "status": "0x0" if done.is_error else "0x1",
-        "contractAddress": None if tx.to else _json(done.msg.storage_address),
-        "gasUsed": _json(header.gas_used),
-        "cumulativeGasUsed": _json(header.gas_used),
-        "effectiveGasPrice": _json(price),
-        "logsBloom": _json(header.bloom, WIDTHS["bloom"]),
-        "logs": logs,
-    }
+def _check_time(deadline: float) -> None:
+    """Raises RpcRefusal. Not a VMError, which py-evm would swallow."""
+    if time.monotonic() > deadline:
+        raise RpcRefusal(REFUSED, f"execution aborted (timeout = {RUN_SECONDS:g}s)")
 
 
-def _json(value: Any, width: int = 0) -> Any:
-    """As JSON-RPC writes it. width: least digits of a number."""
-    if isinstance(value, int):
-        return f"{value:#0{width + 2}x}"
-    if isinstance(value, bytes):
-        return f"0x{value.hex()}"
-    if isinstance(value, rlp.Serializable):
-        fields: dict[str, Any] = cast(Any, value).as_dict()
-        return {NAMES.get(name, _camel(name)): _json(field, WIDTHS.get(name, 0)) for name, field in fields.items()}
-    return [_json(item, width) for item in value]
+def _decode(raw: bytes) -> SignedTransactionAPI:
+    """A well-formed transaction, its signature checked. Raises RpcRefusal."""
+    try:
+        tx = PragueTransactionBuilder.decode(raw)
+        if tx.encode() != raw:
+            raise RLPException("not the canonical encoding")
+        if not 0 < tx.s <= SECPK1_N // 2 or not 0 < tx.r < SECPK1_N:
+            raise BadSignature("out of range")
+        if tx.type_id == SET_CODE_TRANSACTION_TYPE:
+            cast(Any, tx)._inner.validate()
+        _ = tx.sender  # recovered once and kept
+    except (UnrecognizedTransactionType, ValidationError, RLPException, RecursionError, BadSignature) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RpcRefusal(REFUSED, f"not a signed transaction: {type(error).__name__}: {reason}") from error
+    return tx
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))
+def _fail(done: ComputationAPI) -> NoReturn:
+    """Raises RpcRefusal: the contract's with its bytes, or what went wrong inside."""
+    if not isinstance(done.error, Revert):
+        name = type(done.error).__name__
+        text = "out of gas" if name == "OutOfGas" else f"execution failed: {name}: {done.error}"
+        raise RpcRefusal(REFUSED, text[:300])
+    output, reason = bytes(done.output), ""
+    if output[:4] == ERROR_STRING and len(output) >= 68:  # its words, which other nodes put into the message
+        length = min(int.from_bytes(output[36:68], "big"), 1024)
+        reason = f": {output[68 : 68 + length].decode('utf-8', 'replace')}"
+    raise RpcRefusal(REVERTED, f"execution reverted{reason}", f"0x{output.hex()}")

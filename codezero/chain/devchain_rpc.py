@@ -15,9 +15,8 @@ from eth.db.account import AccountDB
 from eth_typing import Address as RawAddress
 from msgspec import Meta
 
-from codezero.chain.devchain import BASE_FEE, TIP, Evm, SimulatedCall
-from codezero.chain.devchain_state import REFUSED, RpcRefusal
-from codezero.chain.devchain_store import Head, Store, from_hex
+from codezero.chain.devchain import BASE_FEE, REFUSED, TIP, Evm, RpcRefusal, SimulatedCall
+from codezero.chain.devchain_store import Head, Store
 
 INVALID_PARAMS, OVER_LIMIT = -32602, -32005
 LOG_BLOCKS, LOG_BYTES = 100_000, 16 << 20
@@ -50,7 +49,7 @@ class CallFields(msgspec.Struct, frozen=True, rename="camel"):
     def simulated(self) -> SimulatedCall:
         sender, to, data = self.sender or NOBODY, self.to or "0x", self.input or self.data or "0x"
         gas = None if self.gas is None else int(self.gas, 16)
-        return SimulatedCall(from_hex(sender), from_hex(to), int(self.value or "0x0", 16), from_hex(data), gas)
+        return SimulatedCall(_bytes(sender), _bytes(to), int(self.value or "0x0", 16), _bytes(data), gas)
 
 
 class LogFilter(msgspec.Struct, frozen=True, rename="camel"):
@@ -88,16 +87,16 @@ class Methods:
         return hex(self._evm.head.number)
 
     def eth_getBalance(self, address: Address, block: At = None) -> str:
-        return hex(self._accounts(block).get_balance(RawAddress(from_hex(address))))
+        return hex(self._accounts(block).get_balance(RawAddress(_bytes(address))))
 
     def eth_getTransactionCount(self, address: Address, block: At = None) -> str:
-        return hex(self._accounts(block).get_nonce(RawAddress(from_hex(address))))
+        return hex(self._accounts(block).get_nonce(RawAddress(_bytes(address))))
 
     def eth_getCode(self, address: Address, block: At = None) -> str:
-        return f"0x{self._accounts(block).get_code(RawAddress(from_hex(address))).hex()}"
+        return f"0x{self._accounts(block).get_code(RawAddress(_bytes(address))).hex()}"
 
     def eth_getStorageAt(self, address: Address, slot: Quantity, block: At = None) -> str:
-        return f"0x{self._accounts(block).get_storage(RawAddress(from_hex(address)), int(slot, 16)):064x}"
+        return f"0x{self._accounts(block).get_storage(RawAddress(_bytes(address)), int(slot, 16)):064x}"
 
     def eth_call(self, call: CallFields, block: At = None) -> str:
         """In the block after the one named."""
@@ -107,11 +106,11 @@ class Methods:
         return hex(self._evm.estimate(call.simulated(), self._at(block)))
 
     def eth_sendRawTransaction(self, raw: Data) -> str:
-        return f"0x{self._evm.send(from_hex(raw)).hex()}"
+        return f"0x{self._evm.send(_bytes(raw)).hex()}"
 
     def codezero_fund(self, address: Address) -> str | None:
         """The hash of the faucet's transaction; null when the account has enough."""
-        tx_hash = self._evm.fund(from_hex(address))
+        tx_hash = self._evm.fund(_bytes(address))
         return None if tx_hash is None else f"0x{tx_hash.hex()}"
 
     def eth_getBlockByNumber(self, block: At, full: bool = False) -> Result:
@@ -127,11 +126,11 @@ class Methods:
     eth_getBlockByHash = eth_getBlockByNumber
 
     def eth_getTransactionByHash(self, tx_hash: Hash) -> Result:
-        json = self._store.json("json FROM tx WHERE hash", from_hex(tx_hash))
+        json = self._store.json("json FROM tx WHERE hash", _bytes(tx_hash))
         return None if json is None else msgspec.Raw(json)
 
     def eth_getTransactionReceipt(self, tx_hash: Hash) -> Result:
-        json = self._store.json("receipt FROM tx WHERE hash", from_hex(tx_hash))
+        json = self._store.json("receipt FROM tx WHERE hash", _bytes(tx_hash))
         return None if json is None else msgspec.Raw(json)
 
     def eth_getLogs(self, search: LogFilter) -> Result:
@@ -175,7 +174,7 @@ class Methods:
 
     def _find(self, block: At) -> Head | None:
         by_hash = block if block and len(block) == 66 else None
-        number = self._number(block) if by_hash is None else self._store.number_of(from_hex(by_hash))
+        number = self._number(block) if by_hash is None else self._store.number_of(_bytes(by_hash))
         return None if number is None or number > self._evm.head.number else self._store.block(number)
 
     def _number(self, block: At) -> int:
@@ -201,4 +200,8 @@ METHODS = {name: _params(method) for name, method in vars(Methods).items() if no
 def _choices(place: str | Sequence[str | None] | None) -> list[bytes]:
     """Of the address or of one place in a topic filter; none means any."""
     choices = [place] if place is None or isinstance(place, str) else place
-    return [] if None in choices else [from_hex(choice) for choice in choices if choice is not None]
+    return [] if None in choices else [_bytes(choice) for choice in choices if choice is not None]
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text[2:])

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -25,7 +25,7 @@ from eth.exceptions import VMError
 from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
 
-from codezero.chain.devchain import Evm
+from codezero.chain.devchain import REFUSED, Evm, RpcRefusal
 from codezero.chain.devchain_process import (
     BUSY,
     DATABASE,
@@ -38,10 +38,10 @@ from codezero.chain.devchain_process import (
     check_id,
 )
 from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, Methods
-from codezero.chain.devchain_state import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError
 from codezero.system.files import write_atomic
+from codezero.system.signals import Stop
 
 HOST = "127.0.0.1"
 PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
@@ -62,14 +62,11 @@ REQUESTS_AT_ONCE = 64
 STACK = 64 << 20
 """Bytes of the EVM's thread: calls may nest a thousand deep."""
 POLL_SECONDS = 0.25
-"""Between two looks whether anybody uses it."""
+"""Between two looks whether anybody uses it, and whether it has to stop."""
 
 logger = logging.getLogger(__name__)
 logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 """Faults of our own; what strangers send that is not HTTP must not fill the log."""
-
-
-Announce = Callable[[ChainEndpoint], None]
 
 
 class ChainBusyError(ChainError):
@@ -99,11 +96,8 @@ class RpcServer:
         self._thread.submit(int).result()  # starts the thread, with the large stack
         threading.stack_size(before)
 
-    async def run(self, port: int, announce: Announce, while_used: bool) -> signal.Signals | None:
-        """Until a signal, or until nobody uses it. Raises ChainError and OSError."""
-        endings: asyncio.Queue[signal.Signals] = asyncio.Queue()
-        for which in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(which, endings.put_nowait, which)
+    async def run(self, port: int, announce: Callable[[ChainEndpoint], None], stop: Stop, while_used: bool) -> None:
+        """Until it has to stop, or nobody uses it. Raises ChainError and OSError."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_post("/", self._answer)
         runner = web.AppRunner(
@@ -117,10 +111,8 @@ class RpcServer:
                 endpoint = ChainEndpoint(url, self._chain_id, HOST, bound, os.getpid(), version, while_used)
                 write_atomic(self._path / ENDPOINT, msgspec.json.encode(endpoint), private=True)
                 announce(endpoint)
-                while not (while_used and users.take()):  # and kept: who comes now waits for our end
-                    with suppress(TimeoutError):
-                        return await asyncio.wait_for(endings.get(), POLL_SECONDS)
-                return None
+                while not (stop or (while_used and users.take())):  # and kept: who comes now waits for our end
+                    await asyncio.sleep(POLL_SECONDS)
             finally:
                 await runner.cleanup()
                 self._thread.shutdown(cancel_futures=True)
@@ -207,7 +199,12 @@ class RpcServer:
 
 
 def serve(
-    path: Path, announce: Announce, *, port: int = 0, chain_id: int | None = None, while_used: bool = False
+    path: Path,
+    announce: Callable[[ChainEndpoint], None],
+    *,
+    port: int = 0,
+    chain_id: int | None = None,
+    while_used: bool = False,
 ) -> signal.Signals | None:
     """Serve a chain until SIGINT or SIGTERM, or, with `while_used`, until nobody holds a handle; what ended it.
 
@@ -217,7 +214,8 @@ def serve(
     for name, value, low, high in ("port", port, 0, 65535), ("chain_id", chain_id, 1, LARGEST_CHAIN_ID):
         if value is not None and not low <= value <= high:
             raise ConfigError(f"{name}={value} is out of bounds; it must be {low} to {high}")
-    with closing(Lock(path / SERVING)) as serving:
+    stop = Stop()
+    with closing(Lock(path / SERVING)) as serving, stop.on_signals():
         if not serving.take():
             last = ChainEndpoint.of(path)
             where = f" at {last.url} (process {last.pid})" if last is not None else ""
@@ -229,22 +227,10 @@ def serve(
                 store.row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
                 stored = int(store.row("SELECT value FROM meta WHERE key='chain_id'")[0])
                 server = RpcServer(path, store, check_id(path, stored, chain_id))
-                return asyncio.run(server.run(port, announce, while_used))
+                asyncio.run(server.run(port, announce, stop, while_used))
         except (sqlite3.Error, OSError) as error:
             raise ChainError(f"the chain in {path / DATABASE} failed: {error}") from error
-
-
-def run_devchain(path: Path, *, port: int = 0, as_json: bool = False) -> signal.Signals | None:
-    """Serve a chain and print where; returns the signal that ended it. Raises ChainError and ConfigError."""
-
-    def announce(endpoint: ChainEndpoint) -> None:
-        if as_json:
-            place = {"url": endpoint.url, "chain_id": endpoint.chain_id, "data": str(path), "pid": endpoint.pid}
-            print(msgspec.json.encode(place).decode(), flush=True)
-        else:
-            print(f"chain {endpoint.chain_id} at {endpoint.url}, kept in {path}; Ctrl-C ends it", flush=True)
-
-    return serve(path, announce, port=port)
+    return stop.received
 
 
 def main(path: str, port: str, chain_id: str) -> int:

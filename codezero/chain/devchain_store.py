@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import msgspec
+import rlp
+from eth.abc import ComputationAPI, ReceiptAPI, SignedTransactionAPI
 from eth.db.account import AccountDB
 from eth.db.atomic import AtomicDB
 from eth.db.backends.base import BaseDB
+from eth_hash.auto import keccak
 from eth_typing import Address
 
 from codezero.errors import ChainError
@@ -30,6 +33,13 @@ STATES = 128
 HASHES = re.compile(rb"(?=\xa0(.{32}))", re.DOTALL)
 """How a node names its children, and an account its storage and code: as RLP of 32 bytes."""
 NODES = "CREATE TABLE {}(hash BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+NAMES = {
+    "account": "address", "block_number": "number", "bloom": "logsBloom", "coinbase": "miner",
+    "receipt_root": "receiptsRoot", "transaction_root": "transactionsRoot", "uncles_hash": "sha3Uncles",
+}  # fmt: skip
+"""JSON's names for fields of py-evm, where they differ by more than camel case."""
+WIDTHS = {"bloom": 512, "storage_keys": 64, "topics": 64}
+"""Digits of numbers that are written in full."""
 SCHEMA = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE block(
@@ -57,6 +67,15 @@ class Head(NamedTuple):
     timestamp: int
     mix_hash: bytes
     state_root: bytes
+
+
+class Mined(NamedTuple):
+    """A block's transaction, and what came of it. price: wei per gas."""
+
+    tx: SignedTransactionAPI
+    receipt: ReceiptAPI
+    done: ComputationAPI
+    price: int
 
 
 class NodeTable(BaseDB):
@@ -114,21 +133,24 @@ class Store:
         """The first row; None where there is none."""
         return self._sql.execute(query, values).fetchone()
 
-    def add(
-        self, head: Head, block: Json, transaction: Json | None, receipt: Json, persist_state: Callable[[], object]
-    ) -> None:
-        """The block and its state, or nothing; on return it is on disk. transaction: None in the first block only."""
+    def add(self, header: Any, mined: Mined | None, persist_state: Callable[[], object]) -> None:
+        """The block and its state, or nothing; on return it is on disk. mined: None in the first block only."""
+        head = Head(header.block_number, header.hash, header.timestamp, header.mix_hash, header.state_root)
+        block: Json = _json(header) | {"hash": _json(header.hash), "size": _json(len(cast(Any, rlp).encode(header)))}
+        block |= {"uncles": [], "withdrawals": [], "transactions": []}
         with self._sql:
             self.row("BEGIN IMMEDIATE")
             persist_state()
-            self.row("INSERT INTO block VALUES(?,?,?,?,?,?)", *head, _packed(block))
-            if transaction is not None:
-                values = from_hex(transaction["hash"]), _packed(transaction), _packed(receipt)
-                self.row("INSERT INTO tx VALUES(?,?,?,?)", head.number, *values)
-                for position, event in enumerate(receipt["logs"]):
-                    topics = (*map(from_hex, event["topics"]), None, None, None, None)[:4]
-                    values = head.number, position, from_hex(event["address"]), *topics, _packed(event)
+            if mined is not None:
+                transaction, receipt = _mined_json(header, mined)
+                block["transactions"] = [transaction["hash"]]
+                tx_hash = bytes.fromhex(transaction["hash"][2:])
+                self.row("INSERT INTO tx VALUES(?,?,?,?)", head.number, tx_hash, _packed(transaction), _packed(receipt))
+                for position, (event, json) in enumerate(zip(mined.receipt.logs, receipt["logs"], strict=True)):
+                    topics = (*(topic.to_bytes(32, "big") for topic in event.topics), None, None, None, None)[:4]
+                    values = head.number, position, event.address, *topics, _packed(json)
                     self.row("INSERT INTO log VALUES(?,?,?,?,?,?,?,?)", *values)
+            self.row("INSERT INTO block VALUES(?,?,?,?,?,?)", *head, _packed(block))
         self.head = head
         if head.number % COMPACT_EVERY == COMPACT_EVERY - 1:
             self.compact()
@@ -200,10 +222,46 @@ class Store:
         self.row(f"PRAGMA user_version={VERSION}")
 
 
-def from_hex(text: str) -> bytes:
-    """Of 0x and digits."""
-    return bytes.fromhex(text[2:])
-
-
 def _packed(json: Json) -> bytes:
     return zlib.compress(msgspec.json.encode(json))
+
+
+def _mined_json(header: Any, mined: Mined) -> tuple[Json, Json]:
+    """The transaction and its receipt."""
+    tx, failed = mined.tx, mined.done.is_error
+    kind, price, tx_hash = _json(tx.type_id or 0), _json(mined.price), _json(keccak(tx.encode()))
+    place = {"blockHash": _json(header.hash), "blockNumber": _json(header.block_number), "transactionIndex": "0x0"}
+    both = place | {"type": kind, "from": _json(tx.sender), "to": _json(tx.to) if tx.to else None}
+    transaction = _json(getattr(tx, "_inner", tx)) | both
+    transaction |= {"hash": tx_hash, "chainId": _json(tx.chain_id), "gasPrice": price, "input": transaction.pop("data")}
+    transaction.setdefault("v", transaction.get("yParity"))
+    return transaction, both | {
+        "transactionHash": tx_hash,
+        "status": "0x0" if failed else "0x1",
+        "contractAddress": None if tx.to else _json(mined.done.msg.storage_address),
+        "gasUsed": _json(header.gas_used),
+        "cumulativeGasUsed": _json(header.gas_used),
+        "effectiveGasPrice": price,
+        "logsBloom": _json(header.bloom, WIDTHS["bloom"]),
+        "logs": [
+            _json(log) | place | {"transactionHash": tx_hash, "logIndex": hex(number), "removed": False}
+            for number, log in enumerate(mined.receipt.logs)
+        ],
+    }
+
+
+def _json(value: Any, width: int = 0) -> Any:
+    """As JSON-RPC writes it. width: least digits of a number."""
+    if isinstance(value, int):
+        return f"{value:#0{width + 2}x}"
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, rlp.Serializable):
+        fields: dict[str, Any] = cast(Any, value).as_dict()
+        return {NAMES.get(name, _camel(name)): _json(field, WIDTHS.get(name, 0)) for name, field in fields.items()}
+    return [_json(item, width) for item in value]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))

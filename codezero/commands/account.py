@@ -105,7 +105,12 @@ def leaderboard(options: argparse.Namespace) -> int:
 def chain_dev(options: argparse.Namespace) -> int:
     import signal
 
-    from codezero.chain.devchain_server import run_devchain
+    from codezero.chain.devchain_process import ChainEndpoint
+    from codezero.chain.devchain_server import serve
 
-    ended = run_devchain(options.data, port=options.port, as_json=options.json)
-    return INTERRUPTED if ended == signal.SIGINT else DONE
+    def announce(chain: ChainEndpoint) -> None:
+        place = {"url": chain.url, "chain_id": chain.chain_id, "data": str(options.data), "pid": chain.pid}
+        answer(options, place, f"chain {chain.chain_id} at {chain.url}, kept in {options.data}; Ctrl-C ends it")
+        sys.stdout.flush()
+
+    return INTERRUPTED if serve(options.data, announce, port=options.port) == signal.SIGINT else DONE
