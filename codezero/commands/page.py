@@ -81,19 +81,19 @@ def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: flo
 
     folder = Folder(Path(config.login.directory))
     vault = Vault(folder, config.login.days, time.time)
-    if (owner := vault.owner()) is not None and vault.unlocked:
-        return owner.account
+    if account := vault.signer():
+        return account
     with PageProcess(config, overrides) as page:
         ready = page.ready()
-        if ready is None or ready.problem:
-            raise LoginError(ready.problem if ready else f"the page does not start; see {config.run.logs}/login.log")
-        if ready.standby and owner is None:
+        if ready.problem:
+            raise LoginError(ready.problem)
+        if ready.standby and vault.owner() is None:
             ready = PageReady(url=ready.url, code=_new_code(config.login, folder))
         say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")
         until = time.monotonic() + 60 * minutes
         while time.monotonic() < until:
-            if (owner := vault.owner()) is not None and vault.unlocked:
-                return owner.account
+            if account := vault.signer():
+                return account
             time.sleep(POLL_SECONDS)
     raise LoginError(f"nobody has logged in within {minutes:g} minutes; open {ready.url} and try again")
 
@@ -103,7 +103,7 @@ def _new_code(config: "LoginConfig", folder: "Folder") -> str:
     import http.client
 
     from codezero.login.login import TOKEN
-    from codezero.login.signing import NewCode
+    from codezero.login.schema import NewCode
 
     token = (folder.read(TOKEN) or b"").decode("ascii", "replace").strip()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}

@@ -23,10 +23,11 @@ from aiohttp.typedefs import Handler
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.login import Login
 
+logger = logging.getLogger("codezero.login")
 T = TypeVar("T")
 
 MAX_BODY = 64 << 10
-"""Bytes. The largest honest one deploys a contract."""
+"""Bytes; the application's `client_max_size`. The largest honest one deploys a contract."""
 BODY_SECONDS = 10.0
 
 
@@ -34,31 +35,19 @@ async def read_body(request: web.Request, of: type[T]) -> T:
     """Raises HttpRefusal: 400, 408 or 413."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            raw = await _read(request)
+            return msgspec.json.decode(await request.read(), type=of)
     except TimeoutError:
         raise HttpRefusal(408, "the request came too slowly") from None
-    try:
-        return msgspec.json.decode(raw, type=of)
+    except web.HTTPRequestEntityTooLarge:
+        raise HttpRefusal(413, f"a request has at most {MAX_BODY} bytes") from None
     except msgspec.ValidationError as error:  # names a field, and shows no value
         raise HttpRefusal(400, f"the request is refused: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise HttpRefusal(400, "the request is not JSON") from None
 
 
-def answer(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
-
-
-async def _read(request: web.Request) -> bytes:
-    body = bytearray()
-    if (request.content_length or 0) <= MAX_BODY:
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > MAX_BODY:
-                break
-        else:
-            return bytes(body)
-    raise HttpRefusal(413, f"a request has at most {MAX_BODY} bytes")
+def answer(value: object, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
 
 
 PORT: web.AppKey[int] = web.AppKey("port", int)
@@ -97,12 +86,6 @@ def add_routes(app: web.Application, routes: Routes) -> None:
                 raise ValueError(f"{resource.canonical} is given two kinds of access")
 
 
-def access_of(request: web.Request) -> Access:
-    """OPEN for what is not there: it is refused anyway."""
-    resource = request.match_info.route.resource
-    return Access.OPEN if resource is None else request.app[ACCESS][resource.canonical]
-
-
 def session_of(request: web.Request) -> str:
     """The token in the cookie; empty: none."""
     return request.cookies.get(COOKIE, "")
@@ -120,8 +103,6 @@ def origin_of(request: web.Request) -> str:
     """Of our own pages."""
     return f"http://localhost:{request.app[PORT]}"
 
-
-logger = logging.getLogger("codezero.login")
 
 RECHECK_SECONDS = 2.0
 """How long a stream goes on after its reader was logged out."""
@@ -143,14 +124,17 @@ HEADERS = {
     ),
 }
 SAFE = ("GET", "HEAD")
+NO_TOKEN = "this needs the header `Authorization: Bearer` with the token in node.token"
 WORDS = {404: "there is nothing at this address", 405: "this address is not asked in this way"}
 
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    resource = request.match_info.route.resource
+    access = request.app[ACCESS][resource.canonical] if resource else Access.OPEN  # what is not there is refused anyway
     try:
-        _check(request)
-        if access_of(request) is Access.READABLE:
+        _check(request, access)
+        if access is Access.READABLE:
             return await _while_readable(request, handler)
         return await handler(request)
     except HttpRefusal as refusal:
@@ -173,62 +157,43 @@ async def add_headers(_request: web.Request, response: web.StreamResponse) -> No
 
 def error(status: int, text: str, **headers: str) -> web.Response:
     line = "".join(character if character.isprintable() else " " for character in text[:500])
-    return web.Response(
-        status=status, body=msgspec.json.encode({"error": line}), content_type="application/json", headers=headers
-    )
+    response = answer({"error": line}, status)
+    response.headers.update(headers)
+    return response
 
 
-def _check(request: web.Request) -> None:
-    """Raises HttpRefusal."""
-    access = access_of(request)
-    _check_caller(request)
-    _check_host(request, access)
-    request[PROGRAM] = _is_program(request)
-    if access in (Access.BEARER, Access.LEGACY):
-        if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
-            raise HttpRefusal(403, "this address is for programs and not for web pages")
-    elif not request[PROGRAM]:
-        _check_origin(request)
-    if request.method not in SAFE:
-        _check_content_type(request)
-    if access is Access.BEARER and not request[PROGRAM]:
-        raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
-
-
-def _check_caller(request: web.Request) -> None:
-    callers = request.app.get(CALLERS)
+def _check(request: web.Request, access: Access) -> None:
+    """Raises HttpRefusal. A link from elsewhere may lead to the page, and to none of its data."""
+    headers, port, callers = request.headers, request.app[PORT], request.app.get(CALLERS)
     if callers is not None and request.remote not in callers:
         raise HttpRefusal(403, "this page is answered to the machine that it runs on only")
-
-
-def _check_host(request: web.Request, access: Access) -> None:
-    port = request.app[PORT]
     names = ("localhost", "127.0.0.1", "[::1]") if access is Access.PROBE else ("localhost",)
-    if request.headers.getall("Host", []) not in [[f"{name}:{port}"] for name in names]:
+    if headers.getall("Host", []) not in [[f"{name}:{port}"] for name in names]:
         raise HttpRefusal(421, f"this page is served at http://localhost:{port} only; open it there")
-
-
-def _is_program(request: web.Request) -> bool:
-    kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    return "Origin" not in request.headers and kind.lower() == "bearer" and request.app[LOGIN].is_program(token)
-
-
-def _check_origin(request: web.Request) -> None:
-    """What changes anything needs our Origin. What only reads may come without one, as when an address is typed; a
-    link from elsewhere may lead to the page, and to none of its data."""
-    origins, site = request.headers.getall("Origin", []), request.headers.get("Sec-Fetch-Site")
-    if request.method in SAFE:
-        foreign = origins not in ([], [origin_of(request)]) or site not in (None, "same-origin", "none")
-        refused = foreign and request.path.startswith("/api/")
-    else:
-        refused = origins != [origin_of(request)] or site not in (None, "same-origin")
-    if refused:
+    kind, _, token = headers.get("Authorization", "").partition(" ")
+    known = kind.lower() == "bearer" and request.app[LOGIN].is_program(token)
+    request[PROGRAM] = known and "Origin" not in headers
+    if access in (Access.BEARER, Access.LEGACY):
+        if "Origin" in headers or "Sec-Fetch-Site" in headers:
+            raise HttpRefusal(403, "this address is for programs and not for web pages")
+    elif not request[PROGRAM] and _is_foreign(request):
         raise HttpRefusal(403, f"this is answered to pages of {origin_of(request)} only")
-
-
-def _check_content_type(request: web.Request) -> None:
-    if request.content_type != "application/json" or "Content-Encoding" in request.headers:
+    compressed = "Content-Encoding" in headers
+    if request.method not in SAFE and (request.content_type != "application/json" or compressed):
         raise HttpRefusal(415, "only application/json, not compressed, is read here")
+    if access is Access.BEARER and not request[PROGRAM]:
+        raise HttpRefusal(401, NO_TOKEN)
+
+
+def _is_foreign(request: web.Request) -> bool:
+    """What changes anything needs our Origin; what only reads may come without one, as when an address is typed."""
+    origins, site = request.headers.getall("Origin", []), request.headers.get("Sec-Fetch-Site")
+    own = [origin_of(request)]
+    if request.method in SAFE:
+        return request.path.startswith("/api/") and (
+            origins not in ([], own) or site not in (None, "same-origin", "none")
+        )
+    return origins != own or site not in (None, "same-origin")
 
 
 async def _while_readable(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -10,17 +10,17 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.schema import LoginState
 from codezero.login.sessions import ClaimCode, Sessions, Tickets
 from codezero.login.store import Folder
-from codezero.login.vault import Method, Owner, Passkey, Proof, Scrypt, Vault, already_claimed, key_of_passphrase
+from codezero.login.vault import Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault
 
 logger = logging.getLogger("codezero.login")
+P = TypeVar("P", Passkey, Passphrase)
 
 TOKEN = "node.token"
 METHODS: tuple[Method, ...] = ("passkey", "passphrase")
@@ -43,14 +43,6 @@ class Accounts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PasskeyClaim:
-    """What is remembered between the two requests. challenge, salt: random bytes."""
-
-    challenge: bytes
-    salt: bytes
-
-
 class Login:
     """The state of one folder. announce: shows the claim code. days: how long a login lasts. clock: unix seconds."""
 
@@ -70,7 +62,8 @@ class Login:
         self.sessions = Sessions(folder, days, clock)
         self.code = ClaimCode(announce)
         self.chain_id = chain_id
-        self.passkey_claims: Tickets[PasskeyClaim] = Tickets(clock)
+        self.passkey_claims: Tickets[tuple[bytes, bytes]] = Tickets(clock)
+        """Challenge and salt."""
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
         self._accounts = accounts
         self._stretching = asyncio.Lock()
@@ -87,29 +80,27 @@ class Login:
 
     def check_code(self, code: str) -> None:
         """Raises HttpRefusal."""
-        if self.vault.owner() is not None:
-            raise already_claimed()
+        self.vault.refuse_owned()
         self.code.check(code)
 
-    def owner(self, method: Method) -> Owner:
+    def owner(self, kind: type[P]) -> tuple[Owner, P]:
         """Raises HttpRefusal when there is none, or one who proves himself otherwise."""
         owner = self.vault.owner()
         if owner is None:
             raise HttpRefusal(409, "nobody owns this node yet; claim it with the code in the terminal")
-        if owner.method != method:
+        if not isinstance(owner.proof, kind):
             raise HttpRefusal(409, f"this node was claimed with a {owner.method}; log in with it")
-        return owner
+        return owner, owner.proof
 
     async def opener(self, passphrase: str, how: Scrypt) -> bytes:
         """[32] bytes. One at a time: each takes much memory."""
         async with self._stretching:
-            return await asyncio.to_thread(key_of_passphrase, passphrase, how)
+            return await asyncio.to_thread(how.key, passphrase)
 
     async def claim(self, proof: Proof, opener: bytes) -> str:
         """Claim the node with this proof; a session's token. Raises HttpRefusal, and CodeZeroError by the account."""
-        if self.vault.owner() is not None:
-            raise already_claimed()
-        key = await asyncio.to_thread(self._key_to_keep)
+        key = await asyncio.to_thread(self._accounts.adopt) if self._accounts else None
+        key = key or secrets.token_bytes(32)
         owner = self.vault.claim(key, proof, opener)
         self.code.spend()
         self.sessions.end_all()
@@ -120,7 +111,7 @@ class Login:
 
     async def enter(self, owner: Owner, opener: bytes, wrong: str, proof: Proof | None = None) -> str:
         """A session's token. proof: as it is from now on. Raises HttpRefusal with the text `wrong`."""
-        key = self.vault.open(owner, opener)
+        key = owner.open(opener)
         if key is None:
             logger.warning("a login with a %s failed", owner.method)
             raise HttpRefusal(403, wrong)
@@ -140,37 +131,23 @@ class Login:
             self.sessions.end(token)
         logger.info("logged out%s", "; the key is locked" if lock else "")
 
-    def signer(self) -> str | None:
-        """Address of the account that can sign now. None: nobody is logged in."""
-        owner = self.vault.owner()
-        return owner.account if owner is not None and self.vault.unlocked else None
-
     def state(self, token: str) -> LoginState:
         """As who holds this session's token may know it; empty: no session."""
         owner, expires = self.vault.owner(), self.sessions.expires(token)
+        if owner is None:
+            address = self._accounts.address if self._accounts else None
+        else:
+            address = None if expires is None else owner.account
         return LoginState(
             claimed=owner is not None,
             methods=list(METHODS) if owner is None else [owner.method],
             method=None if owner is None else owner.method,
             logged_in=expires is not None,
             unlocked=self.vault.unlocked,
-            address=self._adoptable() if owner is None else owner.account if expires is not None else None,
+            address=address,
             expires=expires,
             chain_id=self.chain_id(),
         )
-
-    def passkey(self) -> tuple[Owner, Passkey]:
-        """Raises HttpRefusal."""
-        owner = self.owner("passkey")
-        assert isinstance(owner.proof, Passkey)
-        return owner, owner.proof
-
-    def _adoptable(self) -> str | None:
-        return None if self._accounts is None else self._accounts.address
-
-    def _key_to_keep(self) -> bytes:
-        adopted = None if self._accounts is None else self._accounts.adopt()
-        return secrets.token_bytes(32) if adopted is None else adopted
 
     def _forget_plain(self, owner: Owner) -> None:
         """What fails here is tried again at the next login."""

@@ -30,7 +30,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from codezero.errors import ChainError, HttpRefusal, LoginError, WalletError
-from codezero.login.guard import PROGRAM, Access, Routes, answer, read_body
+from codezero.login.guard import NO_TOKEN, PROGRAM, Access, Routes, answer, read_body
 from codezero.login.store import Folder
 
 logger = logging.getLogger("codezero.login")
@@ -47,10 +47,7 @@ ORG_FILE = "userData.json"
 """In the form that the original's scripts look for: awk and grep find the id in it, line by line."""
 ORG_ID = re.compile(r'"orgId": "([0-9a-f-]{36})"')
 MAX_WAITING = 32
-"""Calls that wait for the chain at one time; more are turned away."""
-TURN_SECONDS = 120.0
-"""A call waits this long for those before it."""
-NOT_LOGGED_IN = "nobody is logged in, so this node cannot sign; open the page in a browser and log in"
+"""Calls that wait for the chain at one time, of which each takes a minute at most; more are turned away."""
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Reward = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -182,19 +179,22 @@ class NodeApi:
     def _logged_in(self) -> str:
         address = self._address()
         if address is None:
-            raise HttpRefusal(409, NOT_LOGGED_IN)
+            raise HttpRefusal(409, "nobody is logged in, so this node cannot sign; open the page and log in")
         return address
 
     async def _admitted(self, request: web.Request, form: type[C]) -> C:
         """What the caller sent, once it is known that it may. The guard has turned pages away. Raises HttpRefusal."""
-        if not request[PROGRAM] and (self._legacy is None or "Authorization" in request.headers):
-            raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
-        try:
-            query = request.method == "GET"
-            body = msgspec.convert(dict(request.query), form) if query else await read_body(request, form)
-        except msgspec.ValidationError as error:
-            raise HttpRefusal(400, f"the request is refused: {error}") from None
-        if not request[PROGRAM] and not (self._legacy and self._legacy.admit(request, body.org_id)):
+        program, legacy = request[PROGRAM], self._legacy
+        if not program and (legacy is None or "Authorization" in request.headers):
+            raise HttpRefusal(401, NO_TOKEN)
+        if request.method == "GET":
+            try:
+                body = msgspec.convert(dict(request.query), form)
+            except msgspec.ValidationError as error:
+                raise HttpRefusal(400, f"the request is refused: {error}") from None
+        else:
+            body = await read_body(request, form)
+        if not program and not (legacy and legacy.admit(request, body.org_id)):
             raise HttpRefusal(
                 401, "orgId is not this node's, or the caller is another machine; look into userData.json"
             )
@@ -208,18 +208,10 @@ class NodeApi:
             )
         self._waiting += 1
         try:
-            async with asyncio.timeout(TURN_SECONDS):
-                await self._turn.acquire()
-            try:
+            async with self._turn:
                 return answer({"hash": await asyncio.to_thread(call, *arguments)})
-            except ChainError as error:
-                return _refused(error)
-            finally:
-                self._turn.release()
-        except TimeoutError:
-            raise HttpRefusal(
-                503, "the calls before this one take too long; nothing was sent", retry_after=10
-            ) from None
+        except ChainError as error:
+            return _refused(error)
         finally:
             self._waiting -= 1
 
@@ -229,8 +221,7 @@ def _refused(error: ChainError) -> web.Response:
     name = getattr(error, "name", "") or type(error).__name__.removesuffix("Error")
     logger.info("a call to the contract failed: %s", name)
     if name in REFUSALS:
-        body = msgspec.json.encode({"error": name, "message": str(error)})
-        return web.Response(status=400, body=body, content_type="application/json")
+        return answer({"error": name, "message": str(error)}, 400)
     if name in REFUSED_IN_WORDS:
         raise HttpRefusal(400, str(error)) from error
     if isinstance(error, WalletError):

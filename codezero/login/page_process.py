@@ -11,8 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -43,18 +42,16 @@ class PageReady(msgspec.Struct, frozen=True, kw_only=True):
 
 def invitation(ready: PageReady) -> str:
     """A line for people."""
-    if ready.code:
-        return f"watch it at {ready.url} · to own this node there, type the code {ready.code}"
-    return f"watch it at {ready.url}"
+    return f"watch it at {ready.url}" + (f" · to own this node there, type the code {ready.code}" if ready.code else "")
 
 
 def announce(page: "PageProcess") -> None:
     """Tell a person where the page is, and what its owner needs there; a warning when there is none."""
     ready = page.ready()
-    if ready is not None and not ready.problem:
-        print(f"codezero: {invitation(ready)}", flush=True)
+    if ready.problem:
+        logger.warning("there is no page: %s", ready.problem)
     else:
-        logger.warning("there is no page: %s", ready.problem if ready else "it has not answered; see login.log")
+        print(f"codezero: {invitation(ready)}", flush=True)
 
 
 def wanted(config: NodeConfig) -> bool:
@@ -62,38 +59,32 @@ def wanted(config: NodeConfig) -> bool:
     return config.login.page == "on" or (config.login.page == "auto" and config.monitor.view != "off")
 
 
-class PageProcess:
+class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
     """Starts at once; `ready` says later what came of it. `close` ends the process."""
 
     def __init__(self, config: NodeConfig, overrides: Sequence[str]) -> None:
         """`overrides` are what `config` was composed of: what they take from the environment shows in no argv."""
-        logs = Path(config.run.logs)
-        logs.mkdir(parents=True, exist_ok=True)
-        with set_aside(logs / LOG).open("ab") as log:
+        self._log = Path(config.run.logs) / LOG
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with set_aside(self._log).open("ab") as log:
             command = [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides]
             self._process = Child(command, stdout=subprocess.PIPE, stderr=log)
+        self.pid = self._process.pid
         self._first = b""
         self._answered = threading.Event()
         self._reader = threading.Thread(target=self._read, name="page-ready", daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def ready(self, seconds: float = READY_SECONDS) -> PageReady | None:
-        """The process's first line; None when there is none by then, or it cannot be read."""
+    def ready(self, seconds: float = READY_SECONDS) -> PageReady:
+        """The process's first line; a problem when there is none by then, or it cannot be read."""
         self._answered.wait(seconds)
         try:
             return msgspec.json.decode(self._first, type=PageReady)
         except msgspec.DecodeError:
-            return None
+            return PageReady(url="", problem=f"the page does not start; see {self._log}")
 
     def close(self) -> None:
         """May be called twice."""

@@ -4,6 +4,7 @@ The user is verified both times (finger, face or PIN). The relying party is `loc
 machine share; the PRF is therefore asked with a salt that only this node's owner is told.
 """
 
+import dataclasses
 import socket
 from typing import Any
 
@@ -11,7 +12,12 @@ import cbor2
 import msgspec
 import webauthn
 from cryptography.exceptions import UnsupportedAlgorithm
-from webauthn.helpers import base64url_to_bytes, bytes_to_base64url, decode_credential_public_key
+from webauthn.helpers import (
+    bytes_to_base64url,
+    decode_credential_public_key,
+    parse_authentication_credential_json,
+    parse_registration_credential_json,
+)
 from webauthn.helpers.cose import COSEAlgorithmIdentifier
 from webauthn.helpers.decoded_public_key_to_cryptography import decoded_public_key_to_cryptography
 from webauthn.helpers.exceptions import WebAuthnException
@@ -25,7 +31,6 @@ from webauthn.helpers.structs import (
 )
 
 from codezero.errors import HttpRefusal
-from codezero.login.schema import Authentication, Registration
 from codezero.login.vault import Passkey
 
 RELYING_PARTY = "localhost"
@@ -49,8 +54,8 @@ MALFORMED = (
 """What the library raises over bytes that no authenticator makes."""
 
 
-class _Attestation(msgspec.Struct, frozen=True, rename={"authenticator_data": "authData"}):
-    authenticator_data: bytes
+def _asks_prf(salt: bytes) -> dict[str, Any]:
+    return {"extensions": {"prf": {"eval": {"first": bytes_to_base64url(salt)}}}}
 
 
 def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
@@ -66,7 +71,7 @@ def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
         ),
         supported_pub_key_algs=ALGORITHMS,
     )
-    return options_to_json_dict(options) | {"extensions": _asks_prf(salt)}
+    return options_to_json_dict(options) | _asks_prf(salt)
 
 
 def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
@@ -77,38 +82,44 @@ def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
         allow_credentials=[PublicKeyCredentialDescriptor(id=passkey.credential)],
         user_verification=UserVerificationRequirement.REQUIRED,
     )
-    return options_to_json_dict(options) | {"extensions": _asks_prf(passkey.salt)}
+    return options_to_json_dict(options) | _asks_prf(passkey.salt)
 
 
-def register(credential: Registration, challenge: bytes, origin: str, salt: bytes) -> Passkey:
-    """Raises HttpRefusal."""
+def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: bytes) -> Passkey:
+    """credential: RegistrationResponseJSON, of any form. Raises HttpRefusal."""
     try:
-        seen = webauthn.verify_registration_response(
-            credential=_without_attestation(credential),
+        parsed = parse_registration_credential_json(credential)
+        # who made the authenticator is not asked; some tell all the same, and nothing of it is parsed
+        data: Any = cbor2.loads(parsed.response.attestation_object)["authData"]
+        bare = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
+        verified = webauthn.verify_registration_response(
+            credential=dataclasses.replace(
+                parsed, response=dataclasses.replace(parsed.response, attestation_object=bare)
+            ),
             expected_challenge=challenge,
             expected_rp_id=RELYING_PARTY,
             expected_origin=origin,
             require_user_verification=True,
             supported_pub_key_algs=ALGORITHMS,
         )
-        decoded_public_key_to_cryptography(decode_credential_public_key(seen.credential_public_key))
-        named = base64url_to_bytes(credential.raw_id) == seen.credential_id
-        passkey = Passkey(seen.credential_id, seen.credential_public_key, seen.sign_count, salt)
+        decoded_public_key_to_cryptography(decode_credential_public_key(verified.credential_public_key))
+        passkey = Passkey(verified.credential_id, verified.credential_public_key, verified.sign_count, salt)
         msgspec.convert(msgspec.to_builtins(passkey), Passkey)  # within the bounds of the file
     except MALFORMED as error:
         raise _refused(error) from error
-    if not named:
+    if parsed.raw_id != passkey.credential:
         raise HttpRefusal(403, "the passkey was not accepted: it names itself differently twice")
     return passkey
 
 
-def authenticate(credential: Authentication, challenge: bytes, origin: str, passkey: Passkey) -> Passkey:
-    """The passkey with its new sign count. Raises HttpRefusal."""
-    if not _is(credential, passkey):
-        raise HttpRefusal(403, "this is another passkey; use the one that claimed the node")
+def authenticate(credential: dict[str, Any], challenge: bytes, origin: str, passkey: Passkey) -> Passkey:
+    """credential: AuthenticationResponseJSON, of any form. The passkey with its new sign count. Raises HttpRefusal."""
     try:
-        seen = webauthn.verify_authentication_response(
-            credential=_as_json(credential),
+        parsed = parse_authentication_credential_json(credential)
+        if parsed.raw_id != passkey.credential:
+            raise HttpRefusal(403, "this is another passkey; use the one that claimed the node")
+        verified = webauthn.verify_authentication_response(
+            credential=parsed,
             expected_challenge=challenge,
             expected_rp_id=RELYING_PARTY,
             expected_origin=origin,
@@ -118,37 +129,7 @@ def authenticate(credential: Authentication, challenge: bytes, origin: str, pass
         )
     except MALFORMED as error:
         raise _refused(error) from error
-    return msgspec.structs.replace(passkey, sign_count=seen.new_sign_count)
-
-
-def secret(prf: str) -> bytes:
-    """[32] bytes, of what the schema let through."""
-    return base64url_to_bytes(prf)
-
-
-def _is(credential: Authentication, passkey: Passkey) -> bool:
-    try:
-        return base64url_to_bytes(credential.raw_id) == passkey.credential
-    except ValueError:
-        return False
-
-
-def _asks_prf(salt: bytes) -> dict[str, Any]:
-    return {"prf": {"eval": {"first": bytes_to_base64url(salt)}}}
-
-
-def _as_json(credential: Registration | Authentication) -> dict[str, Any]:
-    json: dict[str, Any] = msgspec.to_builtins(credential)
-    return json
-
-
-def _without_attestation(credential: Registration) -> dict[str, Any]:
-    """Who made the authenticator is not asked. Some tell all the same, and nothing of it is parsed."""
-    attestation = msgspec.convert(cbor2.loads(base64url_to_bytes(credential.response.object)), _Attestation)
-    bare = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": attestation.authenticator_data})
-    json = _as_json(credential)
-    json["response"]["attestationObject"] = bytes_to_base64url(bare)
-    return json
+    return msgspec.structs.replace(passkey, sign_count=verified.new_sign_count)
 
 
 def _refused(error: Exception) -> HttpRefusal:

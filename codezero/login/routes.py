@@ -1,108 +1,164 @@
-"""The routes by which a page claims the node, logs in and logs out."""
+"""The login's routes: claiming the node, logging in and out for pages, and signing for the node's programs.
 
+    POST /api/sign-transaction
+    {"transaction": {"type": 2, "chainId": n, "nonce": n, "to": "0x..", "value": 0, "data": "0x..", "gas": n,
+                     "maxFeePerGas": n, "maxPriorityFeePerGas": n}}         without "to" for a deployment
+    200 {"raw": "0x..", "address": "0x.."}      401: another token      409: the key is locked
+
+No transaction that sends value is signed, and no program sees the key. `POST /api/claim/code` with {} makes a new code
+for claiming the node: {"code": "1234-5678"}, 409 once it has an owner.
+"""
+
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 from aiohttp import web
+from eth_account import Account
+from eth_utils.address import to_checksum_address
+from msgspec import Meta
+from webauthn.helpers import base64url_to_bytes
 
 from codezero.errors import HttpRefusal
 from codezero.login import passkey
-from codezero.login.guard import COOKIE, LOGIN, PROGRAM, answer, origin_of, read_body, session_of
-from codezero.login.login import Login, PasskeyClaim
+from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, answer, origin_of, read_body, session_of
+from codezero.login.login import Login
 from codezero.login.schema import (
+    Body,
     CodeBody,
-    EmptyBody,
-    GivenPasskey,
     GivenPassphrase,
     Logout,
-    NewPasskey,
+    NewCode,
     NewPassphrase,
+    PasskeyBody,
     PasskeyOptions,
 )
-from codezero.login.sessions import CODE, OFTEN, PASSPHRASE, Bucket, RateLimit
-from codezero.login.vault import Passphrase, Scrypt, key_of_secret, new_salt
+from codezero.login.sessions import RateLimit
+from codezero.login.vault import Address, Passkey, Passphrase, Scrypt, new_salt
 
-Answering = Callable[[web.Request], Awaitable[web.Response]]
-NO_SECRET = "this authenticator cannot keep a secret; use a passphrase"
+logger = logging.getLogger("codezero.login")
+T = TypeVar("T")
+
+OFTEN = 30, 1.0
+"""Requests at once, and seconds until one more: of what costs little and guesses nothing."""
+CODE = 10, 10.0
+PASSPHRASE = 5, 30.0
+"""Some 2,900 guesses a day."""
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
-def login_routes(login: Login) -> list[web.RouteDef]:
-    """For everybody on this machine; what they may do is decided here."""
-    posts: list[tuple[str, Answering, RateLimit]] = [
-        ("/api/claim/passkey/options", claim_passkey_options, CODE),
-        ("/api/claim/passkey/verify", claim_passkey, OFTEN),
-        ("/api/claim/passphrase", claim_passphrase, CODE),
-        ("/api/login/passkey/options", login_passkey_options, OFTEN),
-        ("/api/login/passkey/verify", login_passkey, OFTEN),
-        ("/api/login/passphrase", login_passphrase, PASSPHRASE),
-        ("/api/logout", log_out, OFTEN),
-    ]
-    limited = [web.post(path, _limited(handler, Bucket(rate, login.clock))) for path, handler, rate in posts]
-    return [web.get("/api/session", show_session), *limited]
+class TransactionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """EIP-1559. Fees in wei for each unit of gas."""
+
+    type: Literal[2]
+    chain_id: Count
+    nonce: Count
+    value: Literal[0]
+    data: Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})*\Z")]
+    gas: Count
+    max_fee_per_gas: Count
+    max_priority_fee_per_gas: Count
+    to: Address | msgspec.UnsetType = msgspec.UNSET
+
+    def fields(self) -> dict[str, Any]:
+        """As eth-account takes them."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields if isinstance(self.to, msgspec.UnsetType) else fields | {"to": to_checksum_address(self.to)}
+
+
+class SignBody(Body, frozen=True):
+    transaction: TransactionFields
+
+
+def login_routes(login: Login) -> Routes:
+    """What pages request is open to everybody on this machine, and the handlers decide what they may do."""
+
+    def post(
+        path: str, form: type[T], handler: Callable[[web.Request, T], Awaitable[web.Response]], rate: tuple[int, float]
+    ) -> web.RouteDef:
+        limit = RateLimit(*rate, login.clock)
+
+        async def handle(request: web.Request) -> web.Response:
+            limit.take()
+            return await handler(request, await read_body(request, form))
+
+        return web.post(f"/api/{path}", handle)
+
+    return {
+        Access.OPEN: [
+            web.get("/api/session", show_session),
+            post("claim/passkey/options", CodeBody, claim_passkey_options, CODE),
+            post("claim/passkey/verify", PasskeyBody, claim_passkey, OFTEN),
+            post("claim/passphrase", NewPassphrase, claim_passphrase, CODE),
+            post("login/passkey/options", Body, login_passkey_options, OFTEN),
+            post("login/passkey/verify", PasskeyBody, login_passkey, OFTEN),
+            post("login/passphrase", GivenPassphrase, login_passphrase, PASSPHRASE),
+            post("logout", Logout, log_out, OFTEN),
+        ],
+        Access.BEARER: [web.post("/api/sign-transaction", sign_transaction), web.post("/api/claim/code", new_code)],
+    }
 
 
 async def show_session(request: web.Request) -> web.Response:
     return answer(request.app[LOGIN].state(session_of(request)))
 
 
-async def claim_passkey_options(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, CodeBody)
+async def claim_passkey_options(request: web.Request, body: CodeBody) -> web.Response:
+    login = request.app[LOGIN]
     login.check_code(body.code)
-    claim = PasskeyClaim(secrets.token_bytes(32), new_salt())
-    options = passkey.creation_options(claim.challenge, claim.salt)
-    return answer(PasskeyOptions(login.passkey_claims.give(claim), options))
+    challenge, salt = secrets.token_bytes(32), new_salt()
+    options = passkey.creation_options(challenge, salt)
+    return answer(PasskeyOptions(login.passkey_claims.give((challenge, salt)), options))
 
 
-async def claim_passkey(request: web.Request) -> web.Response:
+async def claim_passkey(request: web.Request, body: PasskeyBody) -> web.Response:
     """Without a secret the ticket stays good: some authenticators give it only when they are asked once more."""
-    login, body = request.app[LOGIN], await read_body(request, NewPasskey)
     if body.prf is None:
-        raise HttpRefusal(422, NO_SECRET)
-    claim = login.passkey_claims.take(body.ticket)
-    proof = passkey.register(body.credential, claim.challenge, origin_of(request), claim.salt)
-    return _entered(request, await login.claim(proof, key_of_secret(passkey.secret(body.prf), proof.salt, "passkey")))
+        raise HttpRefusal(422, "this authenticator cannot keep a secret; use a passphrase")
+    login = request.app[LOGIN]
+    challenge, salt = login.passkey_claims.take(body.ticket)
+    proof = passkey.register(body.credential, challenge, origin_of(request), salt)
+    return _entered(request, await login.claim(proof, proof.key(base64url_to_bytes(body.prf))))
 
 
-async def claim_passphrase(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, NewPassphrase)
+async def claim_passphrase(request: web.Request, body: NewPassphrase) -> web.Response:
+    login = request.app[LOGIN]
     login.check_code(body.code)
     proof = Passphrase(Scrypt(new_salt()))
     return _entered(request, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
 
 
-async def login_passkey_options(request: web.Request) -> web.Response:
-    login, _ = request.app[LOGIN], await read_body(request, EmptyBody)
-    _, proof = login.passkey()
+async def login_passkey_options(request: web.Request, _: Body) -> web.Response:
+    login = request.app[LOGIN]
     challenge = secrets.token_bytes(32)
-    options = passkey.request_options(challenge, proof)
+    options = passkey.request_options(challenge, login.owner(Passkey)[1])
     return answer(PasskeyOptions(login.passkey_logins.give(challenge), options))
 
 
-async def login_passkey(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, GivenPasskey)
+async def login_passkey(request: web.Request, body: PasskeyBody) -> web.Response:
+    login = request.app[LOGIN]
     challenge = login.passkey_logins.take(body.ticket)
-    owner, proof = login.passkey()
+    owner, proof = login.owner(Passkey)
     counted = passkey.authenticate(body.credential, challenge, origin_of(request), proof)
     if body.prf is None:
         raise HttpRefusal(
             422, "the passkey gave no secret; use the browser and the authenticator that claimed the node"
         )
-    opener = key_of_secret(passkey.secret(body.prf), proof.salt, "passkey")
     wrong = "the passkey's secret does not open the key; use the authenticator that claimed the node"
-    return _entered(request, await login.enter(owner, opener, wrong, counted))
+    return _entered(request, await login.enter(owner, proof.key(base64url_to_bytes(body.prf)), wrong, counted))
 
 
-async def login_passphrase(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, GivenPassphrase)
-    owner = login.owner("passphrase")
-    assert isinstance(owner.proof, Passphrase)
-    opener = await login.opener(body.passphrase, owner.proof.scrypt)
+async def login_passphrase(request: web.Request, body: GivenPassphrase) -> web.Response:
+    login = request.app[LOGIN]
+    owner, proof = login.owner(Passphrase)
+    opener = await login.opener(body.passphrase, proof.scrypt)
     return _entered(request, await login.enter(owner, opener, "this is not the passphrase of this node"))
 
 
-async def log_out(request: web.Request) -> web.Response:
-    login, body = request.app[LOGIN], await read_body(request, Logout)
-    token = session_of(request)
+async def log_out(request: web.Request, body: Logout) -> web.Response:
+    login, token = request.app[LOGIN], session_of(request)
     if body.lock and not request[PROGRAM] and login.sessions.expires(token) is None:
         raise HttpRefusal(401, "log in to lock the node")
     login.leave(token, lock=body.lock)
@@ -111,12 +167,22 @@ async def log_out(request: web.Request) -> web.Response:
     return response
 
 
-def _limited(handler: Answering, bucket: Bucket) -> Answering:
-    async def limited(request: web.Request) -> web.Response:
-        bucket.take()
-        return await handler(request)
+async def new_code(request: web.Request) -> web.Response:
+    await read_body(request, Body)
+    login = request.app[LOGIN]
+    login.vault.refuse_owned()
+    return answer(NewCode(login.code.renew()))
 
-    return limited
+
+async def sign_transaction(request: web.Request) -> web.Response:
+    transaction = (await read_body(request, SignBody)).transaction
+    account = Account.from_key(request.app[LOGIN].vault.key())
+    try:
+        signed = account.sign_transaction(transaction.fields())
+    except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
+        raise HttpRefusal(400, f"the transaction cannot be signed: {error}") from error
+    logger.info("signed transaction %d of %s on chain %d", transaction.nonce, account.address, transaction.chain_id)
+    return answer({"raw": signed.raw_transaction.to_0x_hex(), "address": account.address})
 
 
 def _entered(request: web.Request, token: str) -> web.Response:

@@ -1,9 +1,6 @@
-"""What the login's routes take and give, as JSON. Unknown fields are refused, but in what a browser's WebAuthn gives.
+"""What the login's routes take and give, as JSON. Bytes are base64url without padding, times seconds since 1970."""
 
-Bytes are base64url without padding, times are seconds since 1970.
-"""
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -16,15 +13,10 @@ Code = Annotated[str, Meta(max_length=32)]
 Ticket = Annotated[str, Meta(max_length=64)]
 Secret = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{43}=?\Z")]
 """[32] bytes."""
-Base64url = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+={0,2}\Z", max_length=48 << 10)]
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a request."""
-
-
-class EmptyBody(Body, frozen=True):
-    """{}"""
+    """Of a request; {} where it has no fields."""
 
 
 class CodeBody(Body, frozen=True):
@@ -40,56 +32,12 @@ class GivenPassphrase(Body, frozen=True):
     passphrase: Annotated[str, Meta(max_length=MAX_PASSPHRASE)]
 
 
-class Attestation(msgspec.Struct, frozen=True, rename={"client_data": "clientDataJSON", "object": "attestationObject"}):
-    """AuthenticatorAttestationResponseJSON, as far as it is looked at."""
-
-    client_data: Base64url
-    object: Base64url
-
-
-class Credential(msgspec.Struct, frozen=True, rename={"raw_id": "rawId"}):
-    """What both answers of an authenticator begin with."""
-
-    id: Base64url
-    raw_id: Base64url
-    type: Literal["public-key"]
-
-
-class Registration(Credential, frozen=True):
-    """RegistrationResponseJSON."""
-
-    response: Attestation
-
-
-class Assertion(
-    msgspec.Struct,
-    frozen=True,
-    rename={"client_data": "clientDataJSON", "authenticator_data": "authenticatorData"},
-):
-    """AuthenticatorAssertionResponseJSON, as far as it is looked at."""
-
-    client_data: Base64url
-    authenticator_data: Base64url
-    signature: Base64url
-
-
-class Authentication(Credential, frozen=True):
-    """AuthenticationResponseJSON."""
-
-    response: Assertion
-
-
-class NewPasskey(Body, frozen=True):
-    """prf: the secret; null when this authenticator gives none."""
+class PasskeyBody(Body, frozen=True):
+    """credential: RegistrationResponseJSON or AuthenticationResponseJSON, which `passkey` checks. prf: the secret; null
+    when this authenticator gives none."""
 
     ticket: Ticket
-    credential: Registration
-    prf: Secret | None
-
-
-class GivenPasskey(Body, frozen=True):
-    ticket: Ticket
-    credential: Authentication
+    credential: dict[str, Any]
     prf: Secret | None
 
 
@@ -115,6 +63,12 @@ class LoginState(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None
     """When this session ends."""
     chain_id: int | None
+
+
+class NewCode(msgspec.Struct, frozen=True):
+    """code: as the terminal shows it too."""
+
+    code: str
 
 
 class PasskeyOptions(msgspec.Struct, frozen=True):

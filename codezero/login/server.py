@@ -21,8 +21,8 @@ import socket
 import struct
 import sys
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -31,7 +31,6 @@ from codezero.errors import HttpRefusal, LoginError
 from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
-from codezero.login.signing import signing_routes
 
 logger = logging.getLogger("codezero.login")
 
@@ -45,8 +44,7 @@ def harden() -> None:
         logger.warning("this process could not be hidden from others of this user")
 
 
-ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
-LOOPBACK = tuple(host for _, host in ADDRESSES)
+LOOPBACK = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """This machine has no such address, so nobody else can hold it either."""
 
@@ -56,34 +54,21 @@ def open_sockets(port: int, also: str = "") -> list[socket.socket]:
 
     Raises LoginError that names the address in the way.
     """
-    bound: list[socket.socket] = []
-    try:
-        for family, host in [*ADDRESSES, *([(socket.AF_INET, also)] if also else [])]:
+    with contextlib.ExitStack() as stack:
+        bound: list[socket.socket] = []
+        for host, family in [*LOOPBACK.items(), *([(also, socket.AF_INET)] if also else [])]:
             try:
-                bound.append(_bind(family, host, bound[0].getsockname()[1] if bound else port))
+                listener = socket.create_server((host, bound[0].getsockname()[1] if bound else port), family=family)
             except OSError as error:
                 if error.errno not in ABSENT:
                     raise _refused(host, port, error) from error
                 logger.info("this machine has no address %s; the page is served at the other one", host)
-    except LoginError:
-        for listener in bound:
-            listener.close()
-        raise
-    if not bound:
-        raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
-    return bound
-
-
-def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+            else:
+                bound.append(stack.enter_context(listener))
+        if not bound:
+            raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
+        stack.pop_all()
+        return bound
 
 
 def _refused(host: str, port: int, error: OSError) -> LoginError:
@@ -94,21 +79,14 @@ def _refused(host: str, port: int, error: OSError) -> LoginError:
 
 
 STATIC = Path(__file__).with_name("static")
-MAX_FILE = 4 << 20
-"""Bytes."""
 KINDS = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/vnd.microsoft.icon",
-    ".woff2": "font/woff2",
-    ".webmanifest": "application/manifest+json",
     ".txt": "text/plain",
 }
-TEXT = ("text/", "image/svg", "application/")
-NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*")
+"""What `scripts/build_page.sh` makes."""
 HASHED = re.compile(r"assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
 """Such a file never changes: its name would."""
 MISSING = """<!doctype html>
@@ -129,30 +107,19 @@ def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
 
 
 def _file(folder: Path, path: str) -> web.Response:
-    """Raises HttpRefusal. The page's own views are behind a `#`, which no server sees."""
+    """One of the files that lie in the folder now, by its name there: no name leads elsewhere. Raises HttpRefusal.
+
+    The page's own views are behind a `#`, which no server sees.
+    """
+    files = {str(file.relative_to(folder)): file for file in folder.rglob("[!.]*.*") if file.suffix in KINDS}
     name = path or "index.html"
-    kind = KINDS.get(Path(name).suffix)
-    content = None if kind is None else _read(folder, name)
-    if content is None and name == "index.html":
+    file = files.get(name)
+    if file is not None and file.is_file() and not file.is_symlink():
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
+        return web.Response(body=file.read_bytes(), content_type=KINDS[file.suffix], charset="utf-8", headers=headers)
+    if name == "index.html":
         return web.Response(status=503, text=MISSING, content_type="text/html")
-    if content is None or kind is None:
-        raise HttpRefusal(404, "there is nothing at this address")
-    headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
-    charset = "utf-8" if kind.startswith(TEXT) else None
-    return web.Response(body=content, content_type=kind, charset=charset, headers=headers)
-
-
-def _read(folder: Path, name: str) -> bytes | None:
-    """None: no such file, or not one of the page's."""
-    if not NAME.fullmatch(name):
-        return None
-    try:
-        file = (folder / name).resolve(strict=True)
-        if not file.is_relative_to(folder.resolve()) or not file.is_file() or file.stat().st_size > MAX_FILE:
-            return None
-        return file.read_bytes()
-    except OSError:
-        return None
+    raise HttpRefusal(404, "there is nothing at this address")
 
 
 MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
@@ -163,14 +130,11 @@ UP_BY_GATEWAY = 0x3
 """RTF_UP and RTF_GATEWAY of linux/route.h."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where the published port arrives."""
+class Entry(NamedTuple):
+    """Where the published port arrives: IPv4 of this container, and of the host in the container's network."""
 
     address: str
-    """IPv4, of this container."""
     gateway: str
-    """IPv4, of the host in the container's network."""
 
 
 def default_route(routes: str) -> tuple[str, str] | None:
@@ -214,10 +178,8 @@ def build_app(login: Login, *others: Routes) -> web.Application:
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY)
     app[LOGIN], app[ACCESS] = login, {}
     app.on_response_prepare.append(add_headers)
-    add_routes(app, {Access.OPEN: login_routes(login), Access.BEARER: signing_routes()})
-    for routes in others:
+    for routes in (login_routes(login), *others, {Access.OPEN: page_routes()}):
         add_routes(app, routes)
-    add_routes(app, {Access.OPEN: page_routes()})
     return app
 
 

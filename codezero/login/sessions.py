@@ -13,7 +13,6 @@ import logging
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -22,8 +21,15 @@ from msgspec import Meta
 from codezero.errors import HttpRefusal
 from codezero.login.store import Folder
 
+logger = logging.getLogger("codezero.login")
+T = TypeVar("T")
+
 SESSIONS = "sessions.json"
 MAX_SESSIONS = 32
+TRIES = 5
+"""Wrong codes, after which there is another one: one in 20 million hits."""
+TICKET_SECONDS = 300.0
+MAX_TICKETS = 64
 
 
 class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,14 +56,12 @@ class Sessions:
         """A new session's token. Of too many, the oldest ends."""
         token = secrets.token_urlsafe(32)
         with self._folder.locked():
-            others = self._living()[-(MAX_SESSIONS - 1) :]
-            self._keep((*others, Session(_digest(token), self._clock() + self.seconds)))
+            session = Session(_digest(token), self._clock() + self.seconds)
+            self._folder.save(SESSIONS, File((*self._living()[1 - MAX_SESSIONS :], session)))
         return token
 
     def expires(self, token: str) -> float | None:
         """When the session ends, in seconds since 1970. None: there is none."""
-        if not token:
-            return None
         digest = _digest(token)
         return next((session.expires for session in self._living() if session.token == digest), None)
 
@@ -69,7 +73,8 @@ class Sessions:
         """May have ended already."""
         digest = _digest(token)
         with self._folder.locked():
-            self._keep(tuple(session for session in self._living() if session.token != digest))
+            others = tuple(session for session in self._living() if session.token != digest)
+            self._folder.save(SESSIONS, File(others))
 
     def end_all(self) -> None:
         with self._folder.locked():
@@ -79,18 +84,9 @@ class Sessions:
         file = self._folder.load(SESSIONS, File) or File()
         return tuple(session for session in file.sessions if session.expires > self._clock())
 
-    def _keep(self, sessions: tuple[Session, ...]) -> None:
-        self._folder.save(SESSIONS, File(sessions))
-
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-logger = logging.getLogger("codezero.login")
-
-TRIES = 5
-"""Wrong ones, after which there is another code: one in 20 million hits."""
 
 
 class ClaimCode:
@@ -98,18 +94,18 @@ class ClaimCode:
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         self._announce = announce
-        self._digits, self._wrong = _random(), 0
+        self.spend()
+
+    def spend(self) -> None:
+        """Nobody knows the code after this one."""
+        self._digits, self._wrong = f"{secrets.randbelow(10**8):08d}", 0
 
     def renew(self) -> str:
         """As announced. The code before it is worth nothing."""
-        self._digits, self._wrong = _random(), 0
+        self.spend()
         code = f"{self._digits[:4]}-{self._digits[4:]}"
         self._announce(code)
         return code
-
-    def spend(self) -> None:
-        """It has claimed the node, and nobody knows the one after it."""
-        self._digits = _random()
 
     def check(self, typed: str) -> None:
         """Raises HttpRefusal when it is another one."""
@@ -124,47 +120,22 @@ class ClaimCode:
         raise HttpRefusal(403, f"{TRIES} wrong codes; the terminal shows a new one")
 
 
-def _random() -> str:
-    return f"{secrets.randbelow(10**8):08d}"
-
-
-@dataclass(frozen=True, slots=True)
 class RateLimit:
-    """burst: requests at once. seconds: until one more is allowed."""
+    """burst: requests at once. seconds: until one more is allowed. clock: in seconds; one set back only delays."""
 
-    burst: int
-    seconds: float
-
-
-OFTEN = RateLimit(30, 1.0)
-"""What costs little and guesses nothing."""
-CODE = RateLimit(10, 10.0)
-PASSPHRASE = RateLimit(5, 30.0)
-"""Some 2,900 guesses a day."""
-
-
-class Bucket:
-    """clock: in seconds; one that is set back only delays."""
-
-    def __init__(self, rate: RateLimit, clock: Callable[[], float]) -> None:
-        self._rate, self._clock = rate, clock
-        self._tokens, self._filled = float(rate.burst), clock()
+    def __init__(self, burst: int, seconds: float, clock: Callable[[], float]) -> None:
+        self._burst, self._seconds, self._clock = burst, seconds, clock
+        self._left, self._filled = float(burst), clock()
 
     def take(self) -> None:
-        """Raises HttpRefusal when it is empty."""
+        """Raises HttpRefusal when none is left."""
         now = self._clock()
-        gained = max(0.0, now - self._filled) / self._rate.seconds
-        self._tokens, self._filled = min(self._rate.burst, self._tokens + gained), now
-        if self._tokens < 1:
-            wait = max(1, math.ceil((1 - self._tokens) * self._rate.seconds))
+        gained = max(0.0, now - self._filled) / self._seconds
+        self._left, self._filled = min(self._burst, self._left + gained), now
+        if self._left < 1:
+            wait = max(1, math.ceil((1 - self._left) * self._seconds))
             raise HttpRefusal(429, f"too many attempts; wait {wait} seconds", retry_after=wait)
-        self._tokens -= 1
-
-
-T = TypeVar("T")
-
-SECONDS = 300.0
-MAX_TICKETS = 64
+        self._left -= 1
 
 
 class Tickets(Generic[T]):
@@ -179,7 +150,7 @@ class Tickets(Generic[T]):
         while len(self._open) >= MAX_TICKETS:
             del self._open[next(iter(self._open))]
         ticket = secrets.token_urlsafe(24)
-        self._open[ticket] = (self._clock() + SECONDS, remembered)
+        self._open[ticket] = (self._clock() + TICKET_SECONDS, remembered)
         return ticket
 
     def take(self, ticket: str) -> T:

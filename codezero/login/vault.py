@@ -1,15 +1,10 @@
 """The node's key: sealed for its owner, and for as long as a login lasts, open to this machine's user.
 
-The node's key as cipher text: AES-256-GCM under a key that comes from what only the owner has.
-
-From 32 random bytes (a passkey's PRF secret) by HKDF-SHA256, from a passphrase by scrypt.
-
-Where the node's key lies: sealed for its owner, and for as long as a login lasts, open to this machine's user.
-
     owner.json      how the owner proves who he is, the account, and the key as cipher text that only he can open
     unlocked.json   the key as cipher text under `device.key`, so that a login outlasts a restart
     device.key      32 random bytes, worth nothing without unlocked.json
 
+The cipher is AES-256-GCM; its key comes from a passkey's PRF secret by HKDF-SHA256, or from a passphrase by scrypt.
 Nothing is kept in memory: each use reads the files, so that a logout by another process counts at once. Python cannot
 wipe memory; what it held for a moment may stay there until it is used for something else. Who can read this user's
 files while a login lasts can read the key.
@@ -32,9 +27,13 @@ from msgspec import Meta
 from codezero.errors import ConfigError, HttpRefusal, LockedError, LoginError
 from codezero.login.store import Folder
 
-SALT_BYTES = 32
+OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
+_BY_WALLET = b'"method":"wallet"'
+"""In the owner.json of earlier versions, which sealed keys with a wallet extension's signature."""
 NONCE_BYTES = 12
 Salt = Annotated[bytes, Meta(min_length=16, max_length=64)]
+Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
+Method = Literal["passkey", "passphrase"]
 
 
 class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +41,19 @@ class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
     text: Annotated[bytes, Meta(min_length=16, max_length=256)]
+
+    @classmethod
+    def of(cls, plain: bytes, key: bytes, bound: str) -> "Sealed":
+        """key: [32] bytes. bound: what the cipher text belongs to; it opens with nothing else."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return cls(nonce, AESGCM(key).encrypt(nonce, plain, bound.encode()))
+
+    def open(self, key: bytes, bound: str) -> bytes | None:
+        """None: sealed under another key, for something else, or changed since."""
+        try:
+            return AESGCM(key).decrypt(self.nonce, self.text, bound.encode())
+        except InvalidTag:
+            return None
 
 
 class Scrypt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,44 +67,16 @@ class Scrypt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     r: Annotated[int, Meta(ge=8, le=8)] = 8
     p: Annotated[int, Meta(ge=1, le=4)] = 1
 
+    def key(self, passphrase: str) -> bytes:
+        """[32] bytes. Takes long, and does not hold the interpreter meanwhile. Keyboards differ in how they write an
+        accent; the normal form of the text is what counts."""
+        plain = unicodedata.normalize("NFKC", passphrase).encode()
+        memory = 128 * self.n * self.r * self.p + (1 << 20)
+        return hashlib.scrypt(plain, salt=self.salt, n=self.n, r=self.r, p=self.p, maxmem=memory, dklen=32)
+
 
 def new_salt() -> bytes:
-    """[SALT_BYTES] random bytes."""
-    return secrets.token_bytes(SALT_BYTES)
-
-
-def seal(key: bytes, plain: bytes, bound: str) -> Sealed:
-    """`bound`: what the cipher text belongs to; it opens with nothing else. key: [32] bytes."""
-    nonce = secrets.token_bytes(NONCE_BYTES)
-    return Sealed(nonce, AESGCM(key).encrypt(nonce, plain, bound.encode()))
-
-
-def unseal(key: bytes, sealed: Sealed, bound: str) -> bytes | None:
-    """None: sealed under another key, for something else, or changed since."""
-    try:
-        return AESGCM(key).decrypt(sealed.nonce, sealed.text, bound.encode())
-    except InvalidTag:
-        return None
-
-
-def key_of_secret(secret: bytes, salt: bytes, use: str) -> bytes:
-    """[32] bytes from a secret that nobody can guess."""
-    return HKDF(SHA256(), 32, salt, f"codezero {use}".encode()).derive(secret)
-
-
-def key_of_passphrase(passphrase: str, how: Scrypt) -> bytes:
-    """[32] bytes. Takes long, and does not hold the interpreter meanwhile. Keyboards differ in how they write an
-    accent; the normal form of the text is what counts."""
-    plain = unicodedata.normalize("NFKC", passphrase).encode()
-    memory = 128 * how.n * how.r * how.p + (1 << 20)
-    return hashlib.scrypt(plain, salt=how.salt, n=how.n, r=how.r, p=how.p, maxmem=memory, dklen=32)
-
-
-OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
-_BY_WALLET = b'"method":"wallet"'
-"""In the owner.json of earlier versions, which sealed keys with a wallet extension's signature."""
-Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
-Method = Literal["passkey", "passphrase"]
+    return secrets.token_bytes(32)
 
 
 class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passkey"):
@@ -102,6 +86,10 @@ class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     public_key: Annotated[bytes, Meta(min_length=1, max_length=4096)]
     sign_count: Annotated[int, Meta(ge=0, lt=1 << 32)]
     salt: Salt
+
+    def key(self, secret: bytes) -> bytes:
+        """[32] bytes from the PRF's secret."""
+        return HKDF(SHA256(), 32, self.salt, b"codezero passkey").derive(secret)
 
 
 class Passphrase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passphrase"):
@@ -123,7 +111,11 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def method(self) -> Method:
-        return method_of(self.proof)
+        return _method(self.proof)
+
+    def open(self, opener: bytes) -> bytes | None:
+        """The node's key. None: `opener` is not what it was sealed with."""
+        return self.sealed.open(opener, _bound(self.account, self.proof))
 
 
 class Unlocked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,25 +146,26 @@ class Vault:
             )
         return self._folder.load(OWNER, Owner)
 
+    def refuse_owned(self) -> None:
+        """Raises HttpRefusal when the node has an owner."""
+        if self.owner() is not None:
+            raise _already_claimed()
+
     def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
         """Seal `key` for who proves himself by `proof`; it is on the disk, and opens again, when this returns.
 
         opener: [32] bytes that come from the proof. Raises HttpRefusal when the node is claimed already.
         """
-        account = address_of(key)
-        owner = Owner(account=account, proof=proof, sealed=seal(opener, key, _bound(account, method_of(proof))))
+        account = _address(key)
+        owner = Owner(account=account, proof=proof, sealed=Sealed.of(key, opener, _bound(account, proof)))
         with self._folder.locked():
             if not self._folder.create(OWNER, msgspec.json.encode(owner)):
-                raise already_claimed()
+                raise _already_claimed()
         written = self.owner()
-        if written is None or self.open(written, opener) != key:
+        if written is None or written.open(opener) != key:
             self._folder.delete(OWNER)
             raise LoginError(f"{self._folder.path / OWNER} did not keep what was written; check the disk")
         return owner
-
-    def open(self, owner: Owner, opener: bytes) -> bytes | None:
-        """The node's key. None: `opener` is not what it was sealed with."""
-        return unseal(opener, owner.sealed, _bound(owner.account, owner.method))
 
     def update(self, owner: Owner, proof: Proof) -> None:
         """Keep what a proof counts. The node stays whose it was."""
@@ -181,10 +174,13 @@ class Vault:
 
     def unlock(self, key: bytes) -> None:
         """Leave the key open until the login expires."""
-        account, expires = address_of(key), self._clock() + self._seconds
+        account, expires = _address(key), self._clock() + self._seconds
         with self._folder.locked():
-            device = self._device() or self._new_device()
-            sealed = seal(device, key, _unlocked_bound(account, expires))
+            device = self._device()
+            if device is None:
+                device = secrets.token_bytes(32)
+                self._folder.write(DEVICE, device)
+            sealed = Sealed.of(key, device, _unlocked_bound(account, expires))
             self._folder.save(UNLOCKED, Unlocked(account, expires, sealed))
 
     def key(self) -> bytes:
@@ -197,6 +193,11 @@ class Vault:
     @property
     def unlocked(self) -> bool:
         return self._key() is not None
+
+    def signer(self) -> str | None:
+        """Address of the account that can sign now. None: nobody is logged in."""
+        owner = self.owner()
+        return owner.account if owner is not None and self.unlocked else None
 
     def lock(self) -> None:
         """Only the owner can open the key from here on."""
@@ -211,19 +212,14 @@ class Vault:
         if unlocked.expires <= self._clock():
             self.lock()
             return None
-        return unseal(device, unlocked.sealed, _unlocked_bound(unlocked.account, unlocked.expires))
+        return unlocked.sealed.open(device, _unlocked_bound(unlocked.account, unlocked.expires))
 
     def _device(self) -> bytes | None:
         device = self._folder.read(DEVICE)
         return device if device is not None and len(device) == 32 else None
 
-    def _new_device(self) -> bytes:
-        device = secrets.token_bytes(32)
-        self._folder.write(DEVICE, device)
-        return device
 
-
-def address_of(key: bytes) -> str:
+def _address(key: bytes) -> str:
     """Checksummed. Raises LoginError for bytes that are no key."""
     try:
         return Account.from_key(key).address
@@ -231,16 +227,16 @@ def address_of(key: bytes) -> str:
         raise LoginError("these bytes are no private key") from None
 
 
-def already_claimed() -> HttpRefusal:
+def _already_claimed() -> HttpRefusal:
     return HttpRefusal(409, "this node has an owner already; log in instead")
 
 
-def method_of(proof: Proof) -> Method:
+def _method(proof: Proof) -> Method:
     return "passkey" if isinstance(proof, Passkey) else "passphrase"
 
 
-def _bound(account: str, method: Method) -> str:
-    return f"codezero node key 1 {account} {method}"
+def _bound(account: str, proof: Proof) -> str:
+    return f"codezero node key 1 {account} {_method(proof)}"
 
 
 def _unlocked_bound(account: str, expires: float) -> str:

@@ -96,7 +96,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contex
     legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
     gateway = ContractGateway(lambda: connect(config.chain, NodeWallet(config.chain, login), stack))
     account = EphemeralAccount(Path(config.chain.wallet))
-    programs = NodeApi(gateway, lambda: login.signer() if login.vault.owner() else account.address, legacy)
+    programs = NodeApi(gateway, lambda: login.vault.signer() if login.vault.owner() else account.address, legacy)
     app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes}, programs.routes())
     data.end_with(app)
     return app

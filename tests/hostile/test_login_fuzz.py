@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import cbor2
 import pytest
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 from codezero.errors import HttpRefusal
 from codezero.login.passkey import authenticate, register
-from codezero.login.schema import Assertion, Attestation, Authentication, Registration
 from codezero.login.vault import Passkey
 
 ORIGIN, CHALLENGE, SALT = "http://localhost:3000", b"\x07" * 32, bytes(32)
@@ -84,7 +84,7 @@ GOT, _ = KEY.get(OPTIONS | {"allowCredentials": [{"id": encode(KEY.id)}]}, ORIGI
 KNOWN = Passkey(KEY.id, cbor2.dumps(COSE), 0, SALT)
 
 
-def attested(data: bytes, **more: object) -> bytes:
+def attested(data: object, **more: object) -> bytes:
     return cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data} | more)
 
 
@@ -105,39 +105,48 @@ fields = values.map(lambda one: {"type": one}) | values.map(lambda one: {"challe
 odd = fields.map(lambda change: json.dumps(json.loads(client_data("webauthn.get", encode(CHALLENGE), ORIGIN)) | change))
 
 
-@given(told=objects)
+@given(told=objects | cbor.map(lambda one: attested(one)))
 @settings(max_examples=500)
 def test_no_attestation_gives_a_fault(told: bytes) -> None:
-    client = CREATED["response"]["clientDataJSON"]
-    credential = Registration(encode(KEY.id), encode(KEY.id), "public-key", Attestation(client, encode(told)))
     with contextlib.suppress(HttpRefusal):
-        passkey = register(credential, CHALLENGE, ORIGIN, SALT)
+        passkey = register(created(attestationObject=encode(told)), CHALLENGE, ORIGIN, SALT)
         with contextlib.suppress(HttpRefusal):
-            authenticate(signed(GOT), CHALLENGE, ORIGIN, passkey)
+            authenticate(GOT, CHALLENGE, ORIGIN, passkey)
 
 
 @given(client=clients | odd.map(str.encode), data=mutated(decode(GOT["response"]["authenticatorData"])))
 @settings(max_examples=300)
 def test_no_assertion_gives_a_fault_or_is_believed(client: bytes, data: bytes) -> None:
     with pytest.raises(HttpRefusal):
-        authenticate(signed(GOT, client=client), CHALLENGE, ORIGIN, KNOWN)
+        authenticate(got(clientDataJSON=encode(client)), CHALLENGE, ORIGIN, KNOWN)
     if data != decode(GOT["response"]["authenticatorData"]):
         with pytest.raises(HttpRefusal):
-            authenticate(signed(GOT, data=data), CHALLENGE, ORIGIN, KNOWN)
+            authenticate(got(authenticatorData=encode(data)), CHALLENGE, ORIGIN, KNOWN)
+
+
+@given(
+    name=st.sampled_from(["id", "rawId", "type", "response", "clientExtensionResults", "authenticatorAttachment"]),
+    part=st.sampled_from(["clientDataJSON", "attestationObject", "authenticatorData", "signature", "transports"]),
+    odd=values,
+)
+@settings(max_examples=300)
+def test_no_credential_of_another_form_gives_a_fault(name: str, part: str, odd: Any) -> None:
+    for change in (created(**{part: odd}), CREATED | {name: odd}):
+        with contextlib.suppress(HttpRefusal):
+            register(change, CHALLENGE, ORIGIN, SALT)
+    for change in (got(**{part: odd}), GOT | {name: odd}):
+        with contextlib.suppress(HttpRefusal):
+            authenticate(change, CHALLENGE, ORIGIN, KNOWN)
 
 
 def test_the_unchanged_ones_are_believed() -> None:
-    client, told = CREATED["response"]["clientDataJSON"], CREATED["response"]["attestationObject"]
-    credential = Registration(encode(KEY.id), encode(KEY.id), "public-key", Attestation(client, told))
-    assert register(credential, CHALLENGE, ORIGIN, SALT).credential == KEY.id
-    assert authenticate(signed(GOT), CHALLENGE, ORIGIN, KNOWN).sign_count == KEY.count
+    assert register(CREATED, CHALLENGE, ORIGIN, SALT).credential == KEY.id
+    assert authenticate(GOT, CHALLENGE, ORIGIN, KNOWN).sign_count == KEY.count
 
 
-def signed(got: Json, *, client: bytes | None = None, data: bytes | None = None) -> Authentication:
-    response = got["response"]
-    said = Assertion(
-        response["clientDataJSON"] if client is None else encode(client),
-        response["authenticatorData"] if data is None else encode(data),
-        response["signature"],
-    )
-    return Authentication(encode(KEY.id), encode(KEY.id), "public-key", said)
+def created(**changes: object) -> Json:
+    return CREATED | {"response": CREATED["response"] | changes}
+
+
+def got(**changes: object) -> Json:
+    return GOT | {"response": GOT["response"] | changes}

@@ -44,9 +44,9 @@ def test_a_kill_before_the_plain_passphrase_is_forgotten_loses_nothing(tmp_path:
     assert done.returncode == -signal.SIGKILL
     assert ThrowAway(tmp_path / "wallet.json").address == before.address and before.passphrase.exists()
     login = new_login(tmp_path)
-    assert login.signer() == before.address
-    asyncio.run(login.enter(login.owner("passphrase"), OPENER, "wrong"))
-    assert not before.passphrase.exists() and login.signer() == before.address
+    assert login.vault.signer() == before.address
+    asyncio.run(login.enter(login.owner(Passphrase)[0], OPENER, "wrong"))
+    assert not before.passphrase.exists() and login.vault.signer() == before.address
 
 
 def test_of_two_claims_at_once_one_wins(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_of_two_claims_at_once_one_wins(tmp_path: Path) -> None:
     refused = [one for one in ended if isinstance(one, HttpRefusal)]
     assert len(refused) == 1 and refused[0].status == 409
     winner = OPENER if isinstance(ended[0], str) else OPENER[::-1]
-    assert login.vault.open(login.owner("passphrase"), winner) == login.vault.key()
+    assert login.owner(Passphrase)[0].open(winner) == login.vault.key()
 
 
 def test_what_an_earlier_owner_left_opens_nothing_for_him(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_the_cipher_text_belongs_to_its_account_and_method(tmp_path: Path) -> No
     login = new_login(tmp_path)
     asyncio.run(login.claim(PROOF, OPENER))
     file = tmp_path / "login" / "owner.json"
-    account = login.owner("passphrase").account
+    account = login.owner(Passphrase)[0].account
     file.write_bytes(file.read_bytes().replace(account.encode(), b"0x" + b"11" * 20))
     with pytest.raises(HttpRefusal, match="wrong"):
-        asyncio.run(login.enter(login.owner("passphrase"), OPENER, "wrong"))
+        asyncio.run(login.enter(login.owner(Passphrase)[0], OPENER, "wrong"))
 
 
 def test_tickets_are_bounded_and_the_oldest_goes_first() -> None:

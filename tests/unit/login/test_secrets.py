@@ -11,7 +11,7 @@ from builders.login import PASSPHRASE, Page, page
 from fakes.authenticator import Authenticator, decode
 
 from codezero.login.page_process import PageProcess
-from codezero.login.signing import TransactionFields
+from codezero.login.routes import TransactionFields
 from codezero.settings import compose, quoted
 
 

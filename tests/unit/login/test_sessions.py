@@ -157,9 +157,12 @@ def test_no_file_is_written_over_and_none_left_half(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     with pytest.raises(LoginError, match="cannot be written"):
         folder.write("c", b"3")
-    with pytest.raises(LoginError, match="cannot be read"):
+    with pytest.raises(LoginError, match="c: Is a directory"):
         folder.read("c")
     os.mkfifo(tmp_path / "d", 0o600)
     with pytest.raises(LoginError, match="not a regular file"):
         folder.read("d")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c", "d"]
+    (tmp_path / "e").symlink_to(tmp_path / "a")
+    with pytest.raises(LoginError, match="is a link"):
+        folder.read("e")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c", "d", "e"]
