@@ -2,7 +2,7 @@
 
 Asks for the same number of proposals at each level, once each, held to the form as a node holds it; and, in the same
 run, for as many without (`free`). `json`: share that is one whole fence of JSON; `parses`: share that holds the
-contract of `proposer/parsing.py`; `hygiene_passed`: share that `problems/hygiene.py` lets through, of all that was
+contract of `proposer/parsing.py`; `hygiene_passed`: share that `problems/filters.py` lets through, of all that was
 asked for, with `unusable` as the reasons; `withheld`: of these, what the exam asks; `new`: of these, no repeat of an
 earlier one by `problems/novelty.py`, over all levels and within each level by itself. `distinct`: different questions
 among those that parse, function names aside. A question that is not of the synthetic family has no known solution: it

@@ -8,14 +8,15 @@ for several in a row, the skill has changed and most of what was believed is for
 inspection schemes", 1954); `codezero bench difficulty` shows what each rule is worth.
 """
 
-import dataclasses
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from codezero.proposer.judge_correction import Rates, beta_cdf, interval, never_rising, possible, tells
 from codezero.system.state import StateFile
@@ -23,74 +24,58 @@ from codezero.types import Feedback, JudgeRates, Metrics, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2
 _LEVELS = range(LOWEST, HIGHEST + 1)
+LOW, HIGH = 0.3, 0.7
+"""The band of success that the level is kept in."""
+CERTAINTY = 0.8
+"""Posterior probability needed to move."""
+EVIDENCE = 4
+"""Problems needed since the last move."""
+MEMORY = 0.99
+"""Weight that an observation keeps after the next at its level; the other levels forget at its fourth root, so that
+unused levels regain uncertainty."""
 HINT = 0.25
 """What peers say of a level in one iteration, in observations; and at most this share of what was seen here."""
 TRIALS = 64
-"""Draws that the shares of the levels are told from; always with the same noise, so that they move with the beliefs."""
+"""Draws that the shares of the levels are estimated from; always with the same noise, so that they move with the
+beliefs."""
 TAIL = 0.025
-"""Of the posterior, outside either end of the interval that is told."""
+"""Of the posterior, outside either end of the interval that is reported."""
 SLACK, SURPRISE = 0.2, 1.2
 """How far a problem's success may be from what was believed of its level; and how much beyond that may add up."""
 KEPT = 0.1
 """Share of what was believed that outlives a surprise."""
 
-_Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-_Count = Annotated[float, msgspec.Meta(ge=1.0)]
-_Hint = Annotated[float, msgspec.Meta(ge=0.0)]
-_Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-_Sum = Annotated[float, msgspec.Meta(ge=0.0, le=SURPRISE)]
-
-
-class _Judge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    false_positive: _Share
-    false_negative: _Share
-    wrong: Annotated[int, msgspec.Meta(ge=1)]
-    right: Annotated[int, msgspec.Meta(ge=1)]
+_Word = Annotated[int, Meta(ge=0, lt=2**32)]
+_Sum = Annotated[float, Meta(ge=0.0, le=SURPRISE)]
+_Counts = Annotated[tuple[Annotated[float, Meta(ge=1.0)], ...], Meta(min_length=HIGHEST, max_length=HIGHEST)]
+_Hints = Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(min_length=HIGHEST, max_length=HIGHEST)]
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Annotated[int, msgspec.Meta(ge=LOWEST, le=HIGHEST)]
-    dwell: Annotated[int, msgspec.Meta(ge=0)]
-    successes: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
-    failures: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)]
+    level: Annotated[int, Meta(ge=LOWEST, le=HIGHEST)]
+    dwell: Annotated[int, Meta(ge=0)]
+    successes: _Counts
+    failures: _Counts
     random_version: int
     random_words: tuple[_Word, ...]
-    hints: Annotated[tuple[_Hint, ...], msgspec.Meta(min_length=HIGHEST, max_length=HIGHEST)] = (0.0,) * HIGHEST
+    hints: _Hints = (0.0,) * HIGHEST
     better: _Sum = 0.0
     worse: _Sum = 0.0
-    judge: _Judge | None = None
+    judge: JudgeRates | None = None
 
 
 class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
-    """low, high: the band of success the level is kept in. certainty: posterior probability needed to move.
+    """told_only: no attempts are seen here, and peers' feedback counts for observations."""
 
-    evidence: problems needed since the last move. memory: weight an observation keeps after the next at its level;
-    the other levels forget at its fourth root, so that unused levels regain uncertainty. told_only: no attempts are
-    seen here, and peers' feedback counts for observations.
-    """
-
-    def __init__(
-        self,
-        *,
-        seed: int,
-        low: float = 0.3,
-        high: float = 0.7,
-        certainty: float = 0.8,
-        evidence: int = 4,
-        memory: float = 0.99,
-        told_only: bool = False,
-    ) -> None:
+    def __init__(self, *, seed: int, told_only: bool = False) -> None:
         self._told_only = told_only
-        self._low, self._high = low, high
-        self._certainty, self._evidence, self._memory = certainty, evidence, memory
         self._random = Random(f"difficulty {seed}")
         self._level = FIRST
         self._dwell = 0
         """Problems of the present level observed since it was entered."""
-        self._successes = dict.fromkeys(_LEVELS, 1.0)
-        self._failures = dict.fromkeys(_LEVELS, 1.0)
+        self._successes, self._failures = dict.fromkeys(_LEVELS, 1.0), dict.fromkeys(_LEVELS, 1.0)
         self._hints = dict.fromkeys(_LEVELS, 0.0)
-        """How much of the two is hearsay."""
+        """How much of the two comes from peers."""
         self._better = self._worse = 0.0
         """How much better, and worse, than believed the last problems went, beyond the slack."""
         self._judge: JudgeRates | None = None
@@ -109,13 +94,13 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
             return
         if judge != self._judge:
             self._judge, self._rates = judge, possible(judge)
-        seen = False
+        observed = False
         for group in groups:
             level, success = group.group.problem.level, group.success if judge is None else group.believed
             if level is not None and level in _LEVELS and success is not None and math.isfinite(success):
                 self._count(level, min(max(success, 0.0), 1.0))
-                seen = True
-        if seen:
+                observed = True
+        if observed:
             self._move()
 
     def hear(self, feedback: Sequence[Feedback]) -> None:
@@ -127,28 +112,25 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         if self._told_only:
             self._rely_on(feedback)
             return
-        reports: dict[int, dict[str, list[float]]] = {}
+        reports: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for report in feedback:
             if report.level is not None and report.level in _LEVELS:
-                reports.setdefault(report.level, {}).setdefault(report.peer_id, []).append(report.success)
+                reports[report.level][report.peer_id].append(report.success)
         for level, by_peer in reports.items():
-            seen = self._seen(level) - self._hints[level]
-            weight = min(HINT, HINT * seen - self._hints[level])
+            own = self._seen(level) - self._hints[level]
+            weight = min(HINT, HINT * own - self._hints[level])
             if weight > 0:
-                success = statistics.median(statistics.fmean(successes) for successes in by_peer.values())
-                self._add(level, success, weight)
+                self._add(level, statistics.median(map(statistics.fmean, by_peer.values())), weight)
                 self._hints[level] += weight
 
     def _rely_on(self, feedback: Sequence[Feedback]) -> None:
         """One observation per problem: the median of what peers say of it, each weighed by its trust."""
-        reports: dict[str, list[Feedback]] = {}
+        reports: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
         for report in feedback:
             if report.level is not None and report.level in _LEVELS:
-                reports.setdefault(report.problem_id, []).append(report)
-        for of_problem in reports.values():
-            level = of_problem[0].level
-            assert level is not None
-            self._count(level, _median([(report.success, report.trust) for report in of_problem]))
+                reports[report.problem_id, report.level].append((report.success, report.trust))
+        for (_, level), weighted in reports.items():
+            self._count(level, _median(weighted))
         if reports:
             self._move()
 
@@ -163,38 +145,30 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         drawn = [self._draw_one(chance) for _ in range(TRIALS)]
         metrics: Metrics = {}
         for level in _LEVELS:
-            a, b = self._successes[level], self._failures[level]
-            mean, low, high = interval(a, b, self._judge, self._likeliest, TAIL)
-            metrics[f"difficulty/success_{level}"] = mean
-            metrics[f"difficulty/success_{level}_low"] = low
-            metrics[f"difficulty/success_{level}_high"] = high
+            beliefs = interval(self._successes[level], self._failures[level], self._judge, self._likeliest, TAIL)
+            for name, value in zip(("", "_low", "_high"), beliefs, strict=True):
+                metrics[f"difficulty/success_{level}{name}"] = value
             metrics[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS
         return metrics
 
     def state(self) -> _State:
         version, words, _ = self._random.getstate()
-        return _State(
-            level=self._level,
-            dwell=self._dwell,
-            successes=tuple(self._successes.values()),
-            failures=tuple(self._failures.values()),
-            hints=tuple(self._hints.values()),
-            better=self._better,
-            worse=self._worse,
-            judge=self._judge and _Judge(**dataclasses.asdict(self._judge)),
-            random_version=version,
-            random_words=words,
+        successes, failures, hints = (
+            tuple(values.values()) for values in (self._successes, self._failures, self._hints)
         )
+        return _State(
+            self._level, self._dwell, successes, failures, version, words,
+            hints, self._better, self._worse, self._judge,
+        )  # fmt: skip
 
     def restore(self, state: _State) -> None:
         self._random.setstate((state.random_version, state.random_words, None))
         self._level, self._dwell = state.level, state.dwell
-        self._successes = dict(zip(_LEVELS, state.successes, strict=True))
-        self._failures = dict(zip(_LEVELS, state.failures, strict=True))
-        self._hints = dict(zip(_LEVELS, state.hints, strict=True))
+        self._successes, self._failures, self._hints = (
+            dict(zip(_LEVELS, values, strict=True)) for values in (state.successes, state.failures, state.hints)
+        )
         self._better, self._worse = state.better, state.worse
-        self._judge = None if state.judge is None else JudgeRates(**msgspec.structs.asdict(state.judge))
-        self._rates = possible(self._judge)
+        self._judge, self._rates = state.judge, possible(state.judge)
 
     @property
     def _likeliest(self) -> Rates:
@@ -205,7 +179,7 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
     def _count(self, level: int, success: float) -> None:
         self._notice(level, success)
         for other in _LEVELS:
-            self._keep(other, self._memory if other == level else self._memory**0.25)
+            self._keep(other, MEMORY if other == level else MEMORY**0.25)
         self._add(level, success, 1.0)
         self._dwell += level == self._level
 
@@ -228,45 +202,31 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         self._successes[level] += weight * success
         self._failures[level] += weight * (1 - success)
 
-    def _move(self) -> None:
-        """Success at harder levels counts for going up, failure at easier ones for going down."""
-        successes, failures = self._successes[self._level], self._failures[self._level]
-        right = {level: self._likeliest.truth(self._share_seen(level)) for level in _LEVELS}
-        harder = sum(self._seen(level) * right[level] for level in _LEVELS if level > self._level)
-        easier = sum(self._seen(level) * (1 - right[level]) for level in _LEVELS if level < self._level)
-        if self._dwell + harder + easier < self._evidence:
-            return
-        # what was right, or wrong, at another level counts here as the judge would have seen it here
-        above = 1 - statistics.fmean(
-            beta_cdf(
-                rates.judged(self._high),
-                successes + harder * rates.judged(1),
-                failures + harder * (1 - rates.judged(1)),
-            )
-            for rates in self._rates
-        )
-        below = statistics.fmean(
-            beta_cdf(
-                rates.judged(self._low), successes + easier * rates.judged(0), failures + easier * (1 - rates.judged(0))
-            )
-            for rates in self._rates
-        )
-        if above >= self._certainty and self._level < HIGHEST:
-            self._enter(self._level + 1)
-        elif below >= self._certainty and self._level > LOWEST:
-            self._enter(self._level - 1)
-
     def _seen(self, level: int) -> float:
         """Observations that are remembered of a level."""
         return self._successes[level] + self._failures[level] - 2
 
-    def _share_seen(self, level: int) -> float:
-        """Judged success in them; 0 with none."""
-        return (self._successes[level] - 1) / max(self._seen(level), 1e-9)
+    def _move(self) -> None:
+        """Success at harder levels counts for going up, failure at easier ones for going down."""
+        seen = {level: self._seen(level) for level in _LEVELS}
+        right = {i: self._likeliest.truth((self._successes[i] - 1) / max(seen[i], 1e-9)) for i in _LEVELS}
+        harder = sum(seen[level] * right[level] for level in _LEVELS if level > self._level)
+        easier = sum(seen[level] * (1 - right[level]) for level in _LEVELS if level < self._level)
+        if self._dwell + harder + easier < EVIDENCE:
+            return
+        if 1 - self._below(HIGH, harder, 1) >= CERTAINTY and self._level < HIGHEST:
+            self._level, self._dwell = self._level + 1, 0
+        elif self._below(LOW, easier, 0) >= CERTAINTY and self._level > LOWEST:
+            self._level, self._dwell = self._level - 1, 0
 
-    def _enter(self, level: int) -> None:
-        self._level = level
-        self._dwell = 0
+    def _below(self, success: float, others: float, truth: float) -> float:
+        """Posterior probability of less than this `success` at the level. others: problems of other levels that count
+        as if the share `truth` of their attempts was right here, as the judge would have seen it."""
+        a, b = self._successes[self._level], self._failures[self._level]
+        return statistics.fmean(
+            beta_cdf(rates.judged(success), a + others * rates.judged(truth), b + others * (1 - rates.judged(truth)))
+            for rates in self._rates
+        )
 
     def _draw_one(self, chance: Random) -> int:
         rates = chance.choice(self._rates)  # the same judge at every level

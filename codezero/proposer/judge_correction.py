@@ -6,6 +6,7 @@ what is believed of a level, not to single groups, because cutting off what fall
 The rates are estimates themselves, and what rests on them is spread over what they may be.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,10 +43,6 @@ class Rates:
         return min(1.0, max(0.0, (judged - self.false_positive) / self.told))
 
 
-EXACT = (Rates(),)
-"""Of whoever makes no mistakes."""
-
-
 def tells(rates: JudgeRates) -> bool:
     """Does a judge with these rates say anything of the truth?"""
     return 1 - rates.false_positive - rates.false_negative >= LEAST_TOLD
@@ -54,10 +51,10 @@ def tells(rates: JudgeRates) -> bool:
 def possible(rates: JudgeRates | None) -> tuple[Rates, ...]:
     """Pairs of rates, equally probable, that stand for what is known of the judge; None: it makes no mistakes."""
     if rates is None:
-        return EXACT
-    positives = [beta_quantile(share, *_jeffreys(rates.false_positive, rates.wrong)) for share in _SPREAD]
-    negatives = [beta_quantile(share, *_jeffreys(rates.false_negative, rates.right)) for share in _SPREAD]
-    return tuple(Rates(positive, negative) for positive in positives for negative in negatives)
+        return (Rates(),)
+    positives = _quantiles(_SPREAD, rates.false_positive, rates.wrong)
+    negatives = _quantiles(_SPREAD, rates.false_negative, rates.right)
+    return tuple(itertools.starmap(Rates, itertools.product(positives, negatives)))
 
 
 def interval(
@@ -71,13 +68,14 @@ def interval(
     """
     mean = successes / (successes + failures)
     truth = around.truth(mean)
-    own = [(beta_quantile(share, successes, failures) - mean) / around.told for share in (tail, 1 - tail)]
-    if rates is None:
-        return truth, max(0.0, truth + own[0]), min(1.0, truth + own[1])
-    wrong, right = (
-        [(beta_quantile(share, *_jeffreys(rate, count)) - rate) / around.told for share in (tail, 1 - tail)]
-        for rate, count in ((rates.false_positive, rates.wrong), (rates.false_negative, rates.right))
-    )
+    tails = (tail, 1 - tail)
+    own = [(beta_quantile(share, successes, failures) - mean) / around.told for share in tails]
+    wrong = right = [0.0, 0.0]
+    if rates is not None:
+        wrong, right = (
+            [(quantile - rate) / around.told for quantile in _quantiles(tails, rate, count)]
+            for rate, count in ((rates.false_positive, rates.wrong), (rates.false_negative, rates.right))
+        )
     low = math.hypot(own[0], (1 - truth) * wrong[1], truth * right[0])
     high = math.hypot(own[1], (1 - truth) * wrong[0], truth * right[1])
     return truth, max(0.0, truth - low), min(1.0, truth + high)
@@ -104,6 +102,6 @@ def never_rising(values: Sequence[float], weights: Sequence[float]) -> list[floa
     return [value for value, _, size in blocks for _ in range(size)]
 
 
-def _jeffreys(rate: float, count: int) -> tuple[float, float]:
-    """The posterior of a rate seen in `count` trials, from Jeffreys' prior."""
-    return 0.5 + rate * count, 0.5 + (1 - rate) * count
+def _quantiles(shares: Sequence[float], rate: float, count: int) -> list[float]:
+    """Of the posterior of a rate seen in `count` trials, from Jeffreys' prior."""
+    return [beta_quantile(share, 0.5 + rate * count, 0.5 + (1 - rate) * count) for share in shares]

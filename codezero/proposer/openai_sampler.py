@@ -73,11 +73,15 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
         client = self._client
         if client.pause:
             raise ProposalError(f"the proposer at {client.url} {client.failure}; next try in {client.pause:.0f} s")
-        rows = [prompt for prompt in prompts for _ in range(group_size)]
-        seeds = [(generator_seed + place) % 2**31 for place in range(len(rows))]
+        common = {"model": self._model, "max_tokens": max_new_tokens, "temperature": temperature}
+        rows = [
+            {"messages": [{"role": "user", "content": prompt}], "seed": (generator_seed + place) % 2**31, **common}
+            for place, prompt in enumerate(prompt for prompt in prompts for _ in range(group_size))
+        ]
         while True:
+            form: dict[str, object] = {"response_format": _FORMAT} if self._constrained else {}
             answers = client.ask(
-                [self._request(*row, max_new_tokens, temperature) for row in zip(rows, seeds, strict=True)]
+                [EndpointRequest("/v1/chat/completions", msgspec.json.encode(row | form), _parse) for row in rows]
             )
             failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
             if len(failures) < len(answers) or not answers:
@@ -89,18 +93,6 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
         nothing = Completion("", (), (), False)
         completions = [nothing if isinstance(answer, EndpointError) else answer for answer in answers.values()]
         return [completions[at : at + group_size] for at in range(0, len(rows), group_size)]
-
-    def _request(self, prompt: str, seed: int, max_new_tokens: int, temperature: float) -> EndpointRequest[Completion]:
-        body: dict[str, object] = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": max_new_tokens,
-            "temperature": temperature,
-            "seed": seed,
-        }
-        if self._constrained:
-            body["response_format"] = _FORMAT
-        return EndpointRequest("/v1/chat/completions", msgspec.json.encode(body), _parse)
 
 
 def _parse(body: bytes) -> Completion:

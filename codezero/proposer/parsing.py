@@ -1,12 +1,9 @@
-"""A proposer's text -> a `Problem`, or a ProposalError that names what is wrong. Nothing is run.
+"""A proposer's text -> a `Problem`, or a ProposalError that names what is wrong; and the same form as a grammar.
 
-The expected values in the tests are the proposer's claims (`Standing.CLAIMED`): here they only have to be well formed.
-
-The form of a proposal as a grammar, for a model that can be held to it: what is sampled then always parses as JSON.
-
-One fence, one object, a question and three tests, as the prompt asks for it. Text is printable ASCII without quotation
-marks and backslashes, so that a string can be ended anywhere when its tokens are used up, and the whole is never cut
-off. Whether the tests are Python, and the question names their function, is for `parsing.py` to say.
+Nothing is run. The expected values in the tests are the proposer's claims (`Standing.CLAIMED`): here they only have to
+be well formed. A model held to the grammar writes what always parses as JSON: one fence, one object, a question and
+three tests, as the prompt asks for it. Its text is printable ASCII without quotation marks and backslashes, so that a
+string can be ended anywhere when its tokens are used up. Whether the tests are Python is for the parser to say.
 """
 
 import ast
@@ -47,7 +44,7 @@ class _Written(msgspec.Struct, frozen=True):
     tests: str | list[str]
 
 
-def refusal(reason: ProposalReason, detail: str) -> ProposalError:
+def _refusal(reason: ProposalReason, detail: str) -> ProposalError:
     return ProposalError(f"{reason}: {detail}")
 
 
@@ -57,8 +54,7 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
     Raises ProposalError "<reason>: <detail>" for one of `ProposalReason`.
     """
     written = _read_json(text)
-    question = _check_question(written.question)
-    tests = _check_tests(written.tests)
+    question, tests = _check_question(written.question.strip()), _check_tests(written.tests)
     return Problem(
         id=problem_id(question, tests),
         question=question,
@@ -73,61 +69,59 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
 
 def _read_json(text: str) -> _Written:
     if len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
-        raise refusal(ProposalReason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
+        raise _refusal(ProposalReason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
     fences: list[str] = _FENCE.findall(text)
     if len(fences) != 1:
-        raise refusal(ProposalReason.FENCE, f"{len(fences)} whole json fences where one is asked for")
+        raise _refusal(ProposalReason.FENCE, f"{len(fences)} whole json fences where one is asked for")
     try:
         return msgspec.json.decode(fences[0].encode(), type=_Written)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise refusal(ProposalReason.JSON, str(error)) from error
+        raise _refusal(ProposalReason.JSON, str(error)) from error
 
 
-def _check_question(text: str) -> str:
-    question = text.strip()
-    if not question:
-        raise refusal(ProposalReason.QUESTION, "empty")
-    if len(question) > MAX_QUESTION_CHARACTERS:
-        raise refusal(ProposalReason.QUESTION, f"longer than {MAX_QUESTION_CHARACTERS} characters")
+def _check_question(question: str) -> str:
+    if not 0 < len(question) <= MAX_QUESTION_CHARACTERS:
+        raise _refusal(ProposalReason.QUESTION, f"not 1 to {MAX_QUESTION_CHARACTERS} characters")
     if not all(character.isprintable() or character in "\n\t" for character in question):
-        raise refusal(ProposalReason.QUESTION, "control characters")
+        raise _refusal(ProposalReason.QUESTION, "control characters")
     return question
 
 
 def _check_tests(written: str | list[str]) -> tuple[str, ...]:
     """One assertion each, without repeats."""
     source = written if isinstance(written, str) else "\n".join(written)
-    tree, why = parse(source)
-    if tree is None:
-        raise refusal(ProposalReason.TESTS, why)
-    if not all(isinstance(statement, ast.Assert) for statement in tree.body):
-        raise refusal(ProposalReason.TESTS, "something other than assertions")
-    segments = [ast.get_source_segment(source, statement) or "" for statement in tree.body]
-    tests = tuple(dict.fromkeys(segments))
+    body = _parse_test(source).body
+    if not all(isinstance(statement, ast.Assert) for statement in body):
+        raise _refusal(ProposalReason.TESTS, "something other than assertions")
+    tests = tuple(dict.fromkeys(ast.get_source_segment(source, statement) or "" for statement in body))
     if not MIN_TESTS <= len(tests) <= MAX_TESTS:
-        raise refusal(ProposalReason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {MAX_TESTS}")
+        raise _refusal(ProposalReason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {MAX_TESTS}")
     if any(len(test) > MAX_TEST_CHARACTERS for test in tests):
-        raise refusal(ProposalReason.TESTS, f"an assertion longer than {MAX_TEST_CHARACTERS} characters")
+        raise _refusal(ProposalReason.TESTS, f"an assertion longer than {MAX_TEST_CHARACTERS} characters")
     return tests
 
 
 def _entry_point(question: str, tests: tuple[str, ...]) -> str:
     """The one function that every test calls and the question names."""
-    called = set[str].intersection(*(_called_names(test) for test in tests))
+    called = set[str].intersection(*map(_called_names, tests))
     named = {name for name in called if re.search(rf"\b{re.escape(name)}\b", question)}
     if len(named) != 1:
-        raise refusal(
+        raise _refusal(
             ProposalReason.ENTRY_POINT, f"the tests share {len(named)} functions that the question names, not one"
         )
     return named.pop()
 
 
 def _called_names(test: str) -> set[str]:
-    tree, why = parse(test)
-    if tree is None:
-        raise refusal(ProposalReason.TESTS, why)
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node.func for node in ast.walk(_parse_test(test)) if isinstance(node, ast.Call))
     return {function.id for function in calls if isinstance(function, ast.Name)} - _BUILTINS
+
+
+def _parse_test(source: str) -> ast.Module:
+    tree, why = parse(source)
+    if tree is None:
+        raise _refusal(ProposalReason.TESTS, why)
+    return tree
 
 
 TESTS = 3
@@ -153,13 +147,9 @@ def proposal_grammar(max_new_tokens: int, cost: Callable[[str], int]) -> str:
     if test < LEAST:
         return ""
     tests = f" {_literal(_NEXT)} ".join(["test"] * TESTS)
-    return "\n".join(
-        [
-            f"start: {_literal(_BEGIN)} question {_literal(_BETWEEN)} {tests} {_literal(_END)}",
-            f"question[max_tokens={question}]: /{_TEXT}+/",
-            f"test[max_tokens={test}]: /assert {_TEXT}+/",
-        ]
-    )
+    return f"""start: {_literal(_BEGIN)} question {_literal(_BETWEEN)} {tests} {_literal(_END)}
+question[max_tokens={question}]: /{_TEXT}+/
+test[max_tokens={test}]: /assert {_TEXT}+/"""
 
 
 def _literal(text: str) -> str:

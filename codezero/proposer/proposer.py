@@ -10,7 +10,7 @@ import msgspec
 
 from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
-from codezero.proposer.parsing import ProposalReason, parse_proposal, refusal
+from codezero.proposer.parsing import ProposalReason, parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.protocols import GroupSampler
 from codezero.system.state import StateFile
@@ -18,10 +18,8 @@ from codezero.types import Completion, Metrics, Problem, ScoredGroup
 
 _REMEMBERED = 64
 """Questions a new one may not repeat; few, because an easy level has few different ones."""
-
 _LONGEST_NAME = 64
 """Characters of a name that is shown as taken."""
-
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
@@ -72,11 +70,7 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
 
     def state(self) -> _State:
         return _State(
-            calls=self._calls,
-            written=self._written,
-            refused=dict(self._refused),
-            recent=list(self._recent),
-            names=list(self._names),
+            self._calls, self._written, dict(self._refused), recent=list(self._recent), names=list(self._names)
         )
 
     def restore(self, state: _State) -> None:
@@ -102,20 +96,16 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
     def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem | ProposalReason:
         """The problem in `text`, or why it was refused, which is counted."""
         try:
-            return self._accept(text, level, taken)
+            problem = parse_proposal(text, level, self._peer_id)
         except ProposalError as error:
             reason = ProposalReason(str(error).partition(":")[0])
             self._refused[reason] += 1
             return reason
-
-    def _accept(self, text: str, level: int, taken: Sequence[str]) -> Problem:
-        problem = parse_proposal(text, level, self._peer_id)
-        if problem.entry_point in taken:
-            raise refusal(ProposalReason.DUPLICATE, "a name that is shown as taken")
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
-        if gist in self._recent:
-            raise refusal(ProposalReason.DUPLICATE, "asked for recently")
+        if problem.entry_point in taken or gist in self._recent:
+            self._refused[ProposalReason.DUPLICATE] += 1
+            return ProposalReason.DUPLICATE
         _remember(self._recent, gist)
         if len(problem.entry_point) <= _LONGEST_NAME:
             _remember(self._names, problem.entry_point)

@@ -11,7 +11,7 @@ Where anything is executed, wrong expected values are counted besides, which cha
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
@@ -27,7 +27,6 @@ from codezero.types import (
     RolloutGroup,
     ScoredGroup,
     Standing,
-    Verdict,
     problem_id,
 )
 
@@ -39,66 +38,47 @@ PROGRAMS = 8
 """Most different programs that are executed for one problem."""
 
 
-class Vetting(Protocol):
-    """Says of each problem what may be offered of it."""
-
-    def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
-        """For the attempts at each problem: it, as far as it can be believed; None when it is not to be offered."""
-        ...
+Vetting = Callable[[Sequence[RolloutGroup]], list[Problem | None]]
+"""For the attempts at each problem: it, as far as it can be believed; None when it is not to be offered."""
 
 
-class JudgedVetting:
-    """By the judge alone: nothing is run."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-
-    def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
-        """Raises EvaluatorError."""
-        shown = [
-            dataclasses.replace(group, problem=dataclasses.replace(group.problem, standing=Standing.CONFIRMED))
-            for group in groups
-        ]
-        without, with_tests = self._evaluator.score(groups), self._evaluator.score(shown)
-        return [
-            None if contradicted(before.verdicts, after.verdicts) else before.group.problem
-            for before, after in zip(without, with_tests, strict=True)
-        ]
+def judged(groups: Sequence[RolloutGroup], evaluator: Evaluator) -> list[Problem | None]:
+    """By the judge alone: nothing is run. Raises EvaluatorError."""
+    shown = [
+        dataclasses.replace(group, problem=dataclasses.replace(group.problem, standing=Standing.CONFIRMED))
+        for group in groups
+    ]
+    pairs = zip(evaluator.score(groups), evaluator.score(shown), strict=True)
+    return [None if _contradicted(before, after) else before.group.problem for before, after in pairs]
 
 
-def contradicted(before: Sequence[Verdict], after: Sequence[Verdict]) -> bool:
+def _contradicted(before: ScoredGroup, after: ScoredGroup) -> bool:
     """Are enough attempts believed until the tests are shown, and none of them after?"""
     believed = [
         later
-        for first, later in zip(before, after, strict=True)
+        for first, later in zip(before.verdicts, after.verdicts, strict=True)
         if first.trainable and later.trainable and first.correctness >= BELIEF
     ]
     return len(believed) >= AGREEING and all(later.correctness < BELIEF for later in believed)
 
 
-class ExecutedVetting:
-    """By execution in the sandbox, where that is what rewards are made of."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    def look(self, groups: Sequence[RolloutGroup]) -> list[Problem | None]:
-        """Raises SandboxError."""
-        codes = [list(dict.fromkeys(filter(None, map(_code, group.completions)))) for group in groups]
-        tried = [(group.problem, own) for group, own in zip(groups, codes, strict=True)]
-        jobs = list(
-            dict.fromkeys(Job(code, (test,)) for problem, own in tried for code in own for test in problem.tests)
-        )
-        shown = zip(jobs, self._sandbox.run_many(jobs), strict=True)
-        passed = {job for job, execution in shown if execution.outcome is Outcome.PASS}
-        return [
-            _confirmed(problem, [{test for test in problem.tests if Job(code, (test,)) in passed} for code in own])
-            for problem, own in tried
-        ]
+def executed(groups: Sequence[RolloutGroup], sandbox: Sandbox) -> list[Problem | None]:
+    """By execution, where that is what rewards are made of. Raises SandboxError."""
+    tried = [(group.problem, _programs(group.completions)) for group in groups]
+    jobs = list(
+        dict.fromkeys(Job(code, (test,)) for problem, codes in tried for code in codes for test in problem.tests)
+    )
+    shown = zip(jobs, sandbox.run_many(jobs), strict=True)
+    passed = {job for job, execution in shown if execution.outcome is Outcome.PASS}
+    return [
+        _confirmed(problem, [{test for test in problem.tests if Job(code, (test,)) in passed} for code in codes])
+        for problem, codes in tried
+    ]
 
 
-def _code(completion: Completion) -> str | None:
-    return extract_code(completion.text).code
+def _programs(completions: Iterable[Completion]) -> list[str]:
+    """Different ones."""
+    return list(dict.fromkeys(filter(None, (extract_code(completion.text).code for completion in completions))))
 
 
 def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
@@ -154,9 +134,8 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
             RolloutGroup(problem, tuple(completions), self._peer_id, round=0, policy_step=0)
             for problem, completions in zip(written, sampled, strict=True)
         ]
-        looked = self._vetting.look(groups)
-        kept = [problem for problem in looked if problem is not None]
-        self._counts["dropped"] += len(looked) - len(kept)
+        kept = [problem for problem in self._vetting(groups) if problem is not None]
+        self._counts["dropped"] += len(groups) - len(kept)
         self._counts["confirmed"] += sum(problem.standing is Standing.CONFIRMED for problem in kept)
         return kept
 
@@ -165,11 +144,10 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
 
     def metrics(self) -> Metrics:
         """`proposer/contradicted` and `proposer/confirmed` beside those of the proposer: problems since the start."""
-        own: Metrics = {
+        return self._proposer.metrics() | {
             "proposer/contradicted": self._counts["dropped"],
             "proposer/confirmed": self._counts["confirmed"],
         }
-        return self._proposer.metrics() | own
 
     def state(self) -> dict[str, int]:
         return self._counts
@@ -247,5 +225,5 @@ def _agreed(shown: Sequence[bool | None]) -> bool | None:
 def _believed(scored: ScoredGroup) -> list[str]:
     """Different programs that the judge believes, at most PROGRAMS."""
     pairs = zip(scored.group.completions, scored.verdicts, strict=True)
-    codes = (_code(completion) for completion, verdict in pairs if verdict.trainable and verdict.correctness >= BELIEF)
-    return list(dict.fromkeys(filter(None, codes)))[:PROGRAMS]
+    believed = (attempt for attempt, verdict in pairs if verdict.trainable and verdict.correctness >= BELIEF)
+    return _programs(believed)[:PROGRAMS]

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -130,7 +131,7 @@ def vetted(
     """`proposer` as far as its problems stand up to the solver's attempts; where anything is executed, wrong expected
     values are counted. Raises SandboxError."""
     from codezero.problems.synthetic.programs import parse_question, render
-    from codezero.proposer.vetting import CountedProposer, ExecutedVetting, JudgedVetting, VettedProposer
+    from codezero.proposer import vetting
     from codezero.solver.solver import solver_prompt
 
     executed = config.reward.mode == "rlvr"
@@ -144,13 +145,16 @@ def vetted(
             parsed = parse_question(problem.question)
             return None if parsed is None else render(parsed[1], parsed[0])
 
-        proposer = CountedProposer(proposer, sandbox, known_program, peer_id=peer_id)
+        proposer = vetting.CountedProposer(proposer, sandbox, known_program, peer_id=peer_id)
     if not config.proposer.vetting or not (executed or tests_shown):
         return proposer
-    vetting = ExecutedVetting(sandbox) if executed and sandbox is not None else JudgedVetting(evaluator)
-    return VettedProposer(
+    if executed and sandbox is not None:
+        vet = functools.partial(vetting.executed, sandbox=sandbox)
+    else:
+        vet = functools.partial(vetting.judged, evaluator=evaluator)
+    return vetting.VettedProposer(
         proposer,
-        vetting,
+        vet,
         sampler,
         prompt=solver_prompt,
         attempts=config.proposer.vetting,

@@ -1,6 +1,7 @@
 """What is offered of a problem after some attempts at it: by a judge that is shown the tests, and by execution."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from codezero.errors import CheckpointError
+from codezero.proposer import vetting
 from codezero.proposer.proposer import NoProposer
-from codezero.proposer.vetting import CountedProposer, ExecutedVetting, JudgedVetting, VettedProposer, Vetting
+from codezero.proposer.vetting import CountedProposer, VettedProposer, Vetting
 from codezero.sandbox.monty import MontySandbox
 from codezero.solver.checkpoint import CheckpointStore
 from codezero.types import (
@@ -48,11 +50,11 @@ def sandbox() -> Iterator[MontySandbox]:
 
 @pytest.fixture
 def executed(sandbox: MontySandbox) -> Vetting:
-    return ExecutedVetting(sandbox)
+    return functools.partial(vetting.executed, sandbox=sandbox)
 
 
 def test_what_two_programs_pass_is_confirmed_and_the_rest_left_out(executed: Vetting) -> None:
-    (found,) = executed.look([attempts(*RIGHT, WRONG[0])])
+    (found,) = executed([attempts(*RIGHT, WRONG[0])])
     assert found is not None and found.standing is Standing.CONFIRMED
     assert found.tests == TESTS[:2] and found.id == problem_id(found.question, TESTS[:2])
 
@@ -69,7 +71,7 @@ def test_what_two_programs_pass_is_confirmed_and_the_rest_left_out(executed: Vet
     ids=["one program", "no two agree", "one test left", "nobody can tell", "no attempt"],
 )
 def test_what_too_little_speaks_for_is_not_offered(group: RolloutGroup, executed: Vetting) -> None:
-    assert executed.look([group]) == [None]
+    assert executed([group]) == [None]
 
 
 class Judge:
@@ -106,7 +108,7 @@ def test_a_judge_drops_only_what_it_finds_contradicted(
 ) -> None:
     judge: Any = Judge(without, shown)
     group = attempts(*RIGHT, WRONG[0])
-    assert JudgedVetting(judge).look([group]) == [group.problem if offered else None]
+    assert vetting.judged([group], judge) == [group.problem if offered else None]
 
 
 class Writer(NoProposer):
@@ -129,9 +131,9 @@ class Solver:
         return [list(attempts(*self.codes[:group_size]).completions) for _ in prompts]
 
 
-def vetted(vetting: Vetting, solver: Solver, proposer: NoProposer) -> VettedProposer:
+def vetted(vet: Vetting, solver: Solver, proposer: NoProposer) -> VettedProposer:
     return VettedProposer(
-        proposer, vetting, solver, prompt=lambda one: one.question, attempts=3, max_new_tokens=64, temperature=1.0,
+        proposer, vet, solver, prompt=lambda one: one.question, attempts=3, max_new_tokens=64, temperature=1.0,
         seed=1, peer_id="me",
     )  # fmt: skip
 
