@@ -94,7 +94,6 @@ class ChainOutbox:
         chain, account = str(coordinator.client.chain_id), coordinator.account
         owner = {"chain": chain, "contract": coordinator.contract, "account": account, "peer": peer}
         self._store = OutboxStore(path, owner)
-        self._store.note(PROBLEM, "")  # an earlier process's may be over, and nobody else would say so
         self._thread = threading.Thread(target=self._work, name="chain-outbox", daemon=True)
         self._thread.start()
 

@@ -189,6 +189,7 @@ class OutboxStore:
                         "move it away or use another run folder"
                     )
                 run("INSERT OR IGNORE INTO owner VALUES(?, ?)", (key, value))
+            run("DELETE FROM owner WHERE key=?", (PROBLEM,))  # of an earlier process: it may be over
 
     @contextmanager
     def _transaction(self) -> Generator[Callable[..., sqlite3.Cursor]]:

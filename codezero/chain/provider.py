@@ -29,8 +29,6 @@ PASSES = 4
 """How often a request goes round all endpoints before it counts as unanswered, while there is time."""
 PAUSE = 0.1
 """Seconds after the first pass; see `backoff`."""
-TROUBLE = frozenset({-32603, -32005, -32016, -32097})
-"""JSON-RPC: internal error, limits. The endpoint counts as unreachable."""
 FINAL = frozenset({-32600, -32601, -32602, -32700})
 """JSON-RPC: no such method or parameters. Another try would not help."""
 
@@ -174,16 +172,13 @@ class BoundedProvider(JSONBaseProvider):
         return self._exchange(url, method, params, until)
 
     def _exchange(self, url: str, method: str, params: Any, until: float) -> Any:
-        id, where = next(self.request_counter), shown(url)
+        id = next(self.request_counter)
         body = Web3.to_json({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
         status, raw = self._http.post(url, body, until - time.monotonic())
-        result = read_answer(where, status, raw, id, RESULTS.get(method, Any))
+        result = read_answer(shown(url), status, raw, id, RESULTS.get(method, Any))
         if not isinstance(result, RpcFailure):
             return msgspec.to_builtins(result)
-        error = refusal(result.message, result.data) or RpcError(result.code, result.message)
-        if result.code in TROUBLE and isinstance(error, RpcError):
-            raise ChainUnreachableError(f"{where} is in trouble: {error}")
-        raise error
+        raise refusal(result.message, result.data) or RpcError(result.code, result.message)
 
 
 class ChainClient(Web3):

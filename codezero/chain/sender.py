@@ -5,7 +5,6 @@ What was signed is recorded before it leaves and the same bytes are sent again. 
 one can never be mined, because the account has used its nonce, or takes the place of a stuck one under its nonce.
 """
 
-import itertools
 import logging
 import math
 import threading
@@ -104,7 +103,9 @@ class Sender:
         why: ChainError | None = None
         with self._turn:
             self._until = until
-            for attempt in itertools.count(1):
+            attempt = 0
+            while True:
+                attempt += 1
                 try:
                     if (receipt := self._step(to, data, signed, most, record)) is not None:
                         return receipt
@@ -117,7 +118,6 @@ class Sender:
                     text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
                     raise UnknownOutcomeError(text) from why
                 time.sleep(max(0.0, min(backoff(attempt, *self.PAUSES), left)))
-        raise AssertionError("unreachable")
 
     def _step(
         self, to: str | None, data: bytes, signed: list[SignedTransaction], most: int, record: Record | None

@@ -29,7 +29,7 @@ from codezero.chain.invitation import (
 )
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
-from codezero.config import EvaluatorConfig, NodeConfig
+from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
 from codezero.errors import ConfigError, InviteError
 from codezero.models.digest import weights_digest
 from codezero.nano import NANO, weights_directory
@@ -128,15 +128,28 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
 
 
 def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
-    """The settings of the invitation's chain; whoever serves it from this folder goes on to."""
-    chain = invitation.chain
+    """The settings of the invitation's chain, as overrides."""
+    place = _chain_of(invitation, config)
     return [
-        f"chain.kind={'embedded' if _serves(config, chain.id) else 'rpc'}",
-        f"chain.rpc_urls=[{','.join(map(quoted, chain.rpc))}]",
-        f"chain.chain_id={chain.id}",
-        f"chain.contract={quoted(chain.contract)}",
-        f"chain.round_seconds={chain.round_seconds}",
+        f"chain.kind={place.kind}",
+        f"chain.rpc_urls=[{','.join(map(quoted, place.rpc_urls))}]",
+        f"chain.chain_id={place.chain_id}",
+        f"chain.contract={quoted(place.contract)}",
+        f"chain.round_seconds={place.round_seconds}",
     ]
+
+
+def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
+    """Whoever serves it from this folder goes on to."""
+    chain, endpoint = invitation.chain, ChainEndpoint.of(Path(config.chain.directory))
+    return replace(
+        config.chain,
+        kind="embedded" if endpoint is not None and endpoint.chain_id == chain.id else "rpc",
+        rpc_urls=chain.rpc,
+        chain_id=chain.id,
+        contract=chain.contract,
+        round_seconds=chain.round_seconds,
+    )
 
 
 def judge_of(config: EvaluatorConfig) -> JudgePart:
@@ -147,15 +160,13 @@ def judge_of(config: EvaluatorConfig) -> JudgePart:
 
 def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
     """Whose contract is it? Returns the ways in that it names; none while the chain does not answer."""
-    chain, founder = invitation.chain, invitation.founder
-    kind = "embedded" if _serves(config, chain.id) else "rpc"
-    place = replace(config.chain, kind=kind, rpc_urls=chain.rpc, chain_id=chain.id, contract=chain.contract)
+    contract, founder = invitation.chain.contract, invitation.founder
     with contextlib.ExitStack() as stack:
-        coordinator = read_only(place, stack)
+        coordinator = read_only(_chain_of(invitation, config), stack)
         try:
             if not coordinator.has_role("OWNER_ROLE", founder):
                 raise InviteError(
-                    f"the contract {chain.contract} does not belong to {founder}, who signed the invitation; do not "
+                    f"the contract {contract} does not belong to {founder}, who signed the invitation; do not "
                     "join with it"
                 )
             listed = coordinator.bootnodes()
@@ -164,12 +175,6 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
             print(f"codezero: the invitation could not be compared with the chain yet: {error}")
             return []
     return [address for address in listed if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
-
-
-def _serves(config: NodeConfig, chain_id: int) -> bool:
-    """Is it the embedded chain of this very folder?"""
-    endpoint = ChainEndpoint.of(Path(config.chain.directory))
-    return endpoint is not None and endpoint.chain_id == chain_id
 
 
 def _own_addresses(config: NodeConfig, peer: str) -> list[str]:
