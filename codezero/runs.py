@@ -106,8 +106,8 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
     base, choices = Path(config.run.directory), _choices(config)
     if config.run.name:
         path = base / config.run.name
-        label = _read_label(path)
-        for key, choice in choices.items() if label is not None else ():
+        label = _read_label(path) or choices
+        for key, choice in choices.items():
             if label.get(key) != choice:
                 raise ConfigError(
                     f"{key}={choice}, but {path} was begun with {label.get(key)}; choose another run.name"
