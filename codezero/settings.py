@@ -243,7 +243,7 @@ def trace(overrides: Sequence[str]) -> Provenance:
     files = [(f"{name}={choice}", directory / name / f"{choice}.yaml") for name, choice in groups.items()]
     origins = dict.fromkeys(values, "default")
     for origin, path in [*files, (MAIN, directory / MAIN)]:
-        origins |= dict.fromkeys((key for key, _ in _flat(_read_yaml(path))), origin)
+        origins |= dict.fromkeys(dict(_flat(_read_yaml(path))), origin)
     origins |= dict.fromkeys(_keys_of(own), str(local)) | dict.fromkeys(_keys_of(overrides), "command line")
     found = local is not None and local.exists()
     return Provenance(values=values, origins=origins, groups=groups, local=local, local_found=found)
@@ -254,15 +254,13 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for override in OverridesParser.create().parse_overrides(list(overrides)):
-        value: object = override.value()
-        if isinstance(value, dict):
-            yield from (key for key, _ in _flat({override.key_or_group: value}))
-        else:
-            yield override.key_or_group
+        yield from dict(_flat({override.key_or_group: override.value()}))
 
 
 def as_yaml(settings: Provenance) -> str:
     """YAML that is a config of its own, with the origin of each value behind it."""
+    from yaml import safe_dump
+
     rows: list[tuple[str, str]] = []
     section = ""
     for key, value in settings.values.items():
@@ -270,11 +268,12 @@ def as_yaml(settings: Provenance) -> str:
         if of != section:
             rows.append((f"{of}:", ""))
             section = of
-        rows.append((f"{'  ' if of else ''}{name}: {_scalar(value)}", settings.origins[key]))
+        shown = safe_dump([value], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
+        rows.append((f"{'  ' if of else ''}{name}: {shown}", f"  # {settings.origins[key]}"))
     width = max(min(len(line), 48) for line, _ in rows)
     where = f"{settings.local or 'none'}{'' if settings.local_found or not settings.local else ' (not there)'}"
     groups = " ".join(f"{group}={choice}" for group, choice in settings.groups.items())
-    lines = [f"{line:{width}}  # {origin}\n" if origin else f"{line}\n" for line, origin in rows]
+    lines = [f"{line:{width if origin else 0}}{origin}\n" for line, origin in rows]
     return f"# {groups}; your own settings: {where}\n{''.join(lines)}"
 
 
@@ -283,10 +282,3 @@ def as_json(settings: Provenance) -> str:
     values = {key: {"value": value, "origin": settings.origins[key]} for key, value in settings.values.items()}
     local = str(settings.local) if settings.local_found else None
     return json.dumps({"settings": values, "groups": dict(settings.groups), "local": local})
-
-
-def _scalar(value: object) -> str:
-    """A value in one line of YAML."""
-    from yaml import safe_dump
-
-    return safe_dump([value], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
