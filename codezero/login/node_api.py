@@ -17,6 +17,7 @@ PeerIdAlreadyRegistered. Other failures are one line: 401 not admitted, 409 the 
 """
 
 import asyncio
+import functools
 import hmac
 import ipaddress
 import logging
@@ -79,16 +80,25 @@ class ClientCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 class PeerCall(ClientCall, frozen=True):
     peer_id: PeerId
 
+    def send(self, gateway: Gateway) -> str:
+        return gateway.register(self.peer_id)
+
 
 class RewardCall(PeerCall, frozen=True):
     round_number: Count
     stage_number: Count
     reward: Reward
 
+    def send(self, gateway: Gateway) -> str:
+        return gateway.submit_reward(self.round_number, self.stage_number, self.reward, self.peer_id)
+
 
 class WinnersCall(PeerCall, frozen=True):
     round_number: Count
     winners: Annotated[list[PeerId], Meta(max_length=1024)]
+
+    def send(self, gateway: Gateway) -> str:
+        return gateway.submit_winners(self.round_number, self.winners, self.peer_id)
 
 
 class StampedCall(ClientCall, frozen=True):
@@ -139,28 +149,15 @@ class NodeApi:
         """For the page server."""
         return {
             Access.LEGACY: [
-                web.post("/api/register-peer", self._register),
-                web.post("/api/submit-reward", self._submit_reward),
-                web.post("/api/submit-winner", self._submit_winners),
+                web.post("/api/register-peer", functools.partial(self._send, form=PeerCall)),
+                web.post("/api/submit-reward", functools.partial(self._send, form=RewardCall)),
+                web.post("/api/submit-winner", functools.partial(self._send, form=WinnersCall)),
                 web.get("/api/get-api-key-status", self._status, allow_head=False),
                 web.get("/api/get-api-key", self._key, allow_head=False),
                 web.post("/api/get-api-key", self._key),
                 web.post("/api/set-api-key-activated", self._activated),
             ]
         }
-
-    async def _register(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, PeerCall)
-        return await self._send(self._gateway.register, body.peer_id)
-
-    async def _submit_reward(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, RewardCall)
-        arguments = (body.round_number, body.stage_number, body.reward, body.peer_id)
-        return await self._send(self._gateway.submit_reward, *arguments)
-
-    async def _submit_winners(self, request: web.Request) -> web.Response:
-        body = await self._admitted(request, WinnersCall)
-        return await self._send(self._gateway.submit_winners, body.round_number, body.winners, body.peer_id)
 
     async def _status(self, request: web.Request) -> web.Response:
         await self._admitted(request, ClientCall)
@@ -200,16 +197,16 @@ class NodeApi:
             )
         return body
 
-    async def _send(self, call: Callable[..., str], *arguments: object) -> web.Response:
+    async def _send(self, request: web.Request, form: type[PeerCall]) -> web.Response:
         """One at a time: they would wait for each other's nonces anyway, and the process's threads stay free."""
+        body = await self._admitted(request, form)
         if self._waiting >= MAX_WAITING:
-            raise HttpRefusal(
-                503, "too many calls wait for the chain; nothing was sent, try again later", retry_after=10
-            )
+            text = "too many calls wait for the chain; nothing was sent, try again later"
+            raise HttpRefusal(503, text, retry_after=10)
         self._waiting += 1
         try:
             async with self._turn:
-                return answer({"hash": await asyncio.to_thread(call, *arguments)})
+                return answer({"hash": await asyncio.to_thread(body.send, self._gateway)})
         except ChainError as error:
             return _refused(error)
         finally:

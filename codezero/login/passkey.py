@@ -39,18 +39,8 @@ ALGORITHMS = [
     COSEAlgorithmIdentifier.EDDSA,
     COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256,
 ]
-MALFORMED = (
-    WebAuthnException,
-    cbor2.CBORError,
-    msgspec.ValidationError,
-    UnsupportedAlgorithm,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
+MALFORMED = (WebAuthnException, cbor2.CBORError, UnsupportedAlgorithm, ValueError, TypeError, LookupError,
+             AttributeError, ArithmeticError, RecursionError)  # fmt: skip
 """What the library raises over bytes that no authenticator makes."""
 
 

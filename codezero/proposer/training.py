@@ -28,16 +28,7 @@ from codezero.proposer.parsing import ProposalReason
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer
 from codezero.protocols import GroupLearner, GroupSampler, ProblemScreen
-from codezero.types import (
-    BELIEF,
-    Completion,
-    Metrics,
-    Problem,
-    RewardedGroup,
-    ScoredGroup,
-    Screened,
-    problem_id,
-)
+from codezero.types import BELIEF, Completion, Metrics, Problem, RewardedGroup, ScoredGroup, Screened, problem_id
 
 MAX_GROUPS = 4096
 _FILE, _LEARNER, _SCREEN = "pending.json", "learner", "screen"

@@ -19,16 +19,7 @@ from codezero.code.parsing import extract_code
 from codezero.protocols import Evaluator, GroupSampler, Proposer
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
 from codezero.system.state import StateFile
-from codezero.types import (
-    BELIEF,
-    Completion,
-    Metrics,
-    Problem,
-    RolloutGroup,
-    ScoredGroup,
-    Standing,
-    problem_id,
-)
+from codezero.types import BELIEF, Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, problem_id
 
 AGREEING = 2
 """Attempts that have to agree before they say anything of a test."""

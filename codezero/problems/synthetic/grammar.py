@@ -87,6 +87,49 @@ def _chain(f: Sequence[Function]) -> Function:
 
 
 _IF = "{1} if {0} else {2}"
+_MAP = ProgramKind(
+    3,
+    (_INT,),
+    ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
+    "[{0} for x in nums]",
+    lambda f: lambda nums: [f[0](x) for x in nums],
+)
+_FILTER = ProgramKind(
+    3,
+    (_PRED,),
+    ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
+    "[x for x in nums if {0}]",
+    lambda f: lambda nums: [x for x in nums if f[0](x)],
+)
+_FILTER_MAP = ProgramKind(
+    4,
+    (_PRED, _INT),
+    ("returns a list of {1} for each x in nums that is {0}",),
+    "[{1} for x in nums if {0}]",
+    lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
+    drops=(("map", (1,)), ("filter", (0,))),
+)
+_IF_MAP = ProgramKind(
+    5,
+    (_PRED, _BRANCH, _BRANCH),
+    ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
+    f"[{_IF} for x in nums]",
+    lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
+    differ=Differ.ALL,
+    drops=(("filtmap", (0, 1)), ("map", (1,))),
+)
+
+
+def _over(level: int, outer: Slot, inner: ProgramKind, phrase: str, *drops: tuple[str, tuple[int, ...]]) -> ProgramKind:
+    """`outer` works on the list that `inner` makes; its slot comes first."""
+
+    def build(f: Sequence[Function]) -> Function:
+        made = inner.build(f[1:])
+        return lambda nums: f[0](made(nums))
+
+    code = inner.code[1:-1].format("{1}", "{2}", "{3}")
+    return ProgramKind(level, (outer, *inner.slots), (phrase,), code, build, outer=0, differ=inner.differ, drops=drops)
+
 
 KINDS: Mapping[str, ProgramKind] = {
     "int1": ProgramKind(1, (_INT,), ("returns {0}",), "{0}", _single, weight=2, arguments="x"),
@@ -100,36 +143,24 @@ KINDS: Mapping[str, ProgramKind] = {
         ("takes x and will {0} then {1}",),
         "{0}",
         _chain,
+        arguments="x",
         outer=1,
         differ=Differ.NAME,
         drops=(("int1", (0,)), ("int1", (1,))),
-        arguments="x",
     ),
-    "map": ProgramKind(
-        3,
-        (_INT,),
-        ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
-        "[{0} for x in nums]",
-        lambda f: lambda nums: [f[0](x) for x in nums],
-    ),
-    "filter": ProgramKind(
-        3,
-        (_PRED,),
-        ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
-        "[x for x in nums if {0}]",
-        lambda f: lambda nums: [x for x in nums if f[0](x)],
-    ),
+    "map": _MAP,
+    "filter": _FILTER,
     "str2": ProgramKind(
         3,
         (_FIRST_STR, _SECOND_STR),
         ("returns {0}, {1}",),
         "{0}",
         _chain,
+        arguments="s",
+        variable="s",
         outer=1,
         differ=Differ.NAME,
         drops=(("str1", (0,)), ("str1", (1,))),
-        arguments="s",
-        variable="s",
     ),
     "ifint": ProgramKind(
         3,
@@ -137,89 +168,41 @@ KINDS: Mapping[str, ProgramKind] = {
         ("returns {1} if x is {0} and {2} otherwise",),
         _IF,
         lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
+        arguments="x",
         differ=Differ.ALL,
         drops=(("int1", (1,)), ("int1", (2,))),
-        arguments="x",
     ),
-    "filtmap": ProgramKind(
-        4,
-        (_PRED, _INT),
-        ("returns a list of {1} for each x in nums that is {0}",),
-        "[{1} for x in nums if {0}]",
-        lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
-        drops=(("map", (1,)), ("filter", (0,))),
-    ),
-    "redfilt": ProgramKind(
-        4,
-        (_RED, _PRED),
-        ("returns {0} the numbers in nums that are {1}",),
-        "x for x in nums if {1}",
-        lambda f: lambda nums: f[0]([x for x in nums if f[1](x)]),
-        outer=0,
-        drops=(("filter", (1,)),),
-    ),
-    "redmap": ProgramKind(
-        4,
-        (_FOLD, _INT),
-        ("returns {0} {1} for each x in nums",),
-        "{1} for x in nums",
-        lambda f: lambda nums: f[0]([f[1](x) for x in nums]),
-        outer=0,
-        drops=(("map", (1,)),),
-    ),
-    "ordmap": ProgramKind(
-        4,
-        (_ORD, _INT),
-        ("returns a list of {1} for each x in nums, {0}",),
-        "{1} for x in nums",
-        lambda f: lambda nums: f[0]([f[1](x) for x in nums]),
-        outer=0,
-        drops=(("map", (1,)),),
-    ),
-    "ordfilt": ProgramKind(
-        4,
-        (_ORD, _PRED),
-        ("returns the numbers in nums that are {1}, {0}",),
-        "x for x in nums if {1}",
-        lambda f: lambda nums: f[0]([x for x in nums if f[1](x)]),
-        outer=0,
-        drops=(("filter", (1,)),),
-    ),
-    "redfiltmap": ProgramKind(
+    "filtmap": _FILTER_MAP,
+    "redfilt": _over(4, _RED, _FILTER, "returns {0} the numbers in nums that are {1}", ("filter", (1,))),
+    "redmap": _over(4, _FOLD, _MAP, "returns {0} {1} for each x in nums", ("map", (1,))),
+    "ordmap": _over(4, _ORD, _MAP, "returns a list of {1} for each x in nums, {0}", ("map", (1,))),
+    "ordfilt": _over(4, _ORD, _FILTER, "returns the numbers in nums that are {1}, {0}", ("filter", (1,))),
+    "redfiltmap": _over(
         5,
-        (_FOLD, _PRED, _INT),
-        ("returns {0} {2} for each x in nums that is {1}",),
-        "{2} for x in nums if {1}",
-        lambda f: lambda nums: f[0]([f[2](x) for x in nums if f[1](x)]),
-        outer=0,
-        drops=(("redmap", (0, 2)), ("redfilt", (0, 1)), ("filtmap", (1, 2))),
+        _FOLD,
+        _FILTER_MAP,
+        "returns {0} {2} for each x in nums that is {1}",
+        ("redmap", (0, 2)),
+        ("redfilt", (0, 1)),
+        ("filtmap", (1, 2)),
     ),
-    "ordfiltmap": ProgramKind(
+    "ordfiltmap": _over(
         5,
-        (_ORD, _PRED, _INT),
-        ("returns a list of {2} for each x in nums that is {1}, {0}",),
-        "{2} for x in nums if {1}",
-        lambda f: lambda nums: f[0]([f[2](x) for x in nums if f[1](x)]),
-        outer=0,
-        drops=(("filtmap", (1, 2)), ("ordfilt", (0, 1)), ("ordmap", (0, 2))),
+        _ORD,
+        _FILTER_MAP,
+        "returns a list of {2} for each x in nums that is {1}, {0}",
+        ("filtmap", (1, 2)),
+        ("ordfilt", (0, 1)),
+        ("ordmap", (0, 2)),
     ),
-    "ifmap": ProgramKind(
+    "ifmap": _IF_MAP,
+    "redifmap": _over(
         5,
-        (_PRED, _BRANCH, _BRANCH),
-        ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
-        f"[{_IF} for x in nums]",
-        lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
-        differ=Differ.ALL,
-        drops=(("filtmap", (0, 1)), ("map", (1,))),
-    ),
-    "redifmap": ProgramKind(
-        5,
-        (_FOLD, _PRED, _BRANCH, _BRANCH),
-        ("returns {0} {2} if x is {1} and {3} otherwise for each x in nums",),
-        "{2} if {1} else {3} for x in nums",
-        lambda f: lambda nums: f[0]([f[2](x) if f[1](x) else f[3](x) for x in nums]),
-        outer=0,
-        differ=Differ.ALL,
-        drops=(("redfiltmap", (0, 1, 2)), ("redmap", (0, 2)), ("ifmap", (1, 2, 3))),
+        _FOLD,
+        _IF_MAP,
+        "returns {0} {2} if x is {1} and {3} otherwise for each x in nums",
+        ("redfiltmap", (0, 1, 2)),
+        ("redmap", (0, 2)),
+        ("ifmap", (1, 2, 3)),
     ),
 }
