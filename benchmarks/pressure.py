@@ -148,18 +148,18 @@ def verifier_batches(tokenizer: Any) -> Iterator[tuple[list[list[int]], list[lis
     from codezero.code.parsing import fence
     from codezero.evaluator.judge_prompts import ANSWER, YES_NO, follow_ups
     from codezero.evaluator.types import Program
-    from codezero.models.chat import Conversation
+    from codezero.models.chat import Conversation, encode_completions, encode_prompts
     from codezero.problems.synthetic.tasks import worked
 
     random, talk = Random("verifier"), Conversation(tokenizer)
     assert not talk.why_not, talk.why_not
-    (begun,) = talk.answers([ANSWER])
-    yes_no = talk.answers(WORDS)
+    (begun,) = encode_completions(tokenizer, [ANSWER])
+    yes_no = encode_completions(tokenizer, WORDS)
     while True:
         drawn = [worked(random) for _ in range(VERIFIER_ROWS // 2)]
         rows = [(one, code, right) for one in drawn for code, right in ((one.right[0], True), (one.wrong[0], False))]
-        heads = talk.heads([one.problem.question for one, _, _ in rows])
-        codes = talk.answers([fence(code) for _, code, _ in rows])
+        heads = encode_prompts(tokenizer, [one.problem.question for one, _, _ in rows])
+        codes = encode_completions(tokenizer, [fence(code) for _, code, _ in rows])
         asks = [random.choice(follow_ups(Program(one.problem.question, code), {YES_NO})).ask for one, code, _ in rows]
         turns = talk.follow_ups(asks)
         prompts = [[*head, *code, *turn, *begun] for head, code, turn in zip(heads, codes, turns, strict=True)]

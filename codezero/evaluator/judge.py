@@ -11,7 +11,7 @@ but unusual program scores low. Questions are follow-ups of the same conversatio
 import logging
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
@@ -38,7 +38,7 @@ from codezero.evaluator.judge_prompts import (
     per_test_scores,
 )
 from codezero.evaluator.types import Program, Reading
-from codezero.models.chat import Conversation, encode_completions
+from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.load import LoadedModel
 from codezero.models.prefix_cache import PrefixReader
 from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
@@ -50,8 +50,6 @@ logger = logging.getLogger(__name__)
 CACHED_READINGS = 65_536
 _Answers = dict[str, list[AskScores | None]]
 """By question; None where a follow-up was too long to read."""
-_Place = tuple[int, int]
-"""(row, number of the ask in it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ class LikelihoodJudge:
         self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
         self.names = tuple(name for question in self._questions for name in SCORES[question])
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
-        self._conversation = Conversation(loaded.tokenizer)
+        self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)
         self._reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
         self._end = loaded.stop_ids[0]
         self._opening = self._ids([fence("").partition("\n")[0] + "\n"])[0]
@@ -133,45 +131,35 @@ class LikelihoodJudge:
         self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]], score_code: bool
     ) -> list[_Reply | None]:
         """The model's scores of each program and of each follow-up on its sheet; None: too long to read."""
-        heads = self._conversation.heads([program.question for program in programs])
+        heads = encode_prompts(self._tokenizer, [program.question for program in programs])
         codes = self._ids([fence(program.code) for program in programs])
-        rows: list[PrefixRow] = []
-        places: list[tuple[int, list[_Place | None]] | None] = []
-        for head, code, asks in zip(heads, codes, self._asks(programs, sheets), strict=True):
-            if len(head) + len(code) + 1 > self._most_tokens:
-                places.append(None)
-            else:
-                places.append((len(rows), self._place(rows, PrefixRow(tuple(head), code), asks)))
         choices = list(chain(*zip(*self._yes_no, strict=True)))
-        scores = self._reader.read(rows, end=self._end if score_code else None, choices=choices)
+        rows: list[PrefixRow] = []
+        fits: list[list[bool] | None] = []
+        for head, code, asks in zip(heads, codes, self._asks(programs, sheets), strict=True):
+            length = len(head) + len(code)
+            if length + 1 > self._most_tokens:
+                fits.append(None)
+                continue
+            lengths = [(len(prompt) or length) + len(ask.ids) + len(ask.answer) for prompt, ask in asks]
+            fits.append([total <= self._most_tokens for total in lengths])
+            fitting = [pair for pair, total in zip(asks, lengths, strict=True) if total <= self._most_tokens]
+            rows.append(PrefixRow(tuple(head), code, tuple(ask for prompt, ask in fitting if not prompt)))
+            rows += [PrefixRow(prompt, (), (ask,)) for prompt, ask in fitting if prompt]
+        scores = iter(self._reader.read(rows, end=self._end if score_code else None, choices=choices))
         replies: list[_Reply | None] = []
-        for place, code, sheet in zip(places, codes, sheets, strict=True):
-            if place is None:
+        for code, sheet, fit in zip(codes, sheets, fits, strict=True):
+            if fit is None:
                 replies.append(None)
                 continue
+            own = next(scores)
+            shared = iter(own.asks)  # all follow the code, or none does
             answers: _Answers = {follow_up.question: [] for follow_up in sheet}
-            for follow_up, spot in zip(sheet, place[1], strict=True):
-                answers[follow_up.question].append(spot and scores[spot[0]].asks[spot[1]])
-            replies.append(_Reply(self._code_scores(scores[place[0]], code), answers))
+            for follow_up, is_read in zip(sheet, fit, strict=True):
+                answer = (next(shared) if own.asks else next(scores).asks[0]) if is_read else None
+                answers[follow_up.question].append(answer)
+            replies.append(_Reply(self._code_scores(own, code), answers))
         return replies
-
-    def _place(self, rows: list[PrefixRow], own: PrefixRow, asks: Sequence[tuple[Ids, Ask]]) -> list[_Place | None]:
-        """Append the rows of one program; where each of its asks is among them, None for one that is too long."""
-        at, shared = len(rows), list[Ask]()
-        rows.append(own)
-        places: list[_Place | None] = []
-        for prompt, ask in asks:
-            length = len(prompt) or len(own.head) + len(own.body)
-            if length + len(ask.ids) + len(ask.answer) > self._most_tokens:
-                places.append(None)
-            elif prompt:
-                places.append((len(rows), 0))
-                rows.append(PrefixRow(prompt, (), (ask,)))
-            else:
-                places.append((at, len(shared)))
-                shared.append(ask)
-        rows[at] = replace(own, asks=tuple(shared))
-        return places
 
     def _asks(self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]]) -> list[list[tuple[Ids, Ask]]]:
         """Each follow-up as (a prompt of its own, empty where it follows the code; ask)."""
@@ -183,11 +171,11 @@ class LikelihoodJudge:
             asks = {item: Ask((*turn, *begun[item]), answer[item]) for item, turn in zip(distinct, turns, strict=True)}
             return [[((), asks[item]) for item in sheet] for sheet in sheets]
         texts = [alone(program, item.ask) for program, sheet in zip(programs, sheets, strict=True) for item in sheet]
-        prompts = iter(self._conversation.heads(texts))
+        prompts = iter(encode_prompts(self._tokenizer, texts))
         return [[(tuple(next(prompts)), Ask(begun[item], answer[item])) for item in sheet] for sheet in sheets]
 
     def _ids(self, texts: Sequence[str]) -> list[Ids]:
-        return [tuple(ids) for ids in self._conversation.answers(texts)]
+        return [tuple(ids) for ids in encode_completions(self._tokenizer, texts)]
 
     def _code_scores(self, row: RowScores, code: Ids) -> TokenScores | None:
         if row.body is None:

@@ -89,7 +89,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
     @property
     def alarms(self) -> tuple[str, ...]:
         """What is wrong with the judge at present."""
-        return tuple(reason for look in self._memory.looks.values() for reason in look.reasons)
+        return tuple(reason for last in self._memory.looks.values() for reason in last.reasons)
 
     def calibrated(self) -> Calibration:
         """The present calibration; the first call makes one. Raises EvaluatorError."""
@@ -274,10 +274,10 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _give_up_if_hopeless(self) -> None:
         most = {"warn": math.inf, "stop": 1, "tighten": STRIKES}[self._settings.on_alarm]
-        for look in self._memory.looks.values():
-            if look.strikes >= most:
+        for last in self._memory.looks.values():
+            if last.strikes >= most:
                 raise AlarmError(
-                    f"the judge {'; it '.join(look.reasons)}; learning on would only exploit it further. The last "
+                    f"the judge {'; it '.join(last.reasons)}; learning on would only exploit it further. The last "
                     "checkpoint is kept; use a better evaluator.model, or evaluator.on_alarm=warn to go on regardless"
                 )
 

@@ -1,12 +1,7 @@
 """Text to token ids, the same way for every role: prompts and follow-up turns by the chat template, completions bare.
 
-Follow-ups of one conversation are [question][answer][ask][next answer, begun], as pieces of ids. The pieces are found
-by rendering the chat template with placeholders and cutting there, so that what they share is read once. The end of the
-assistant's turn is a special token, which no stranger's text can spell; a template without one, or one that renders a
-turn differently when another follows, cannot be cut and says so.
-
-Text comes from strangers. Special tokens spelt out in a prompt are removed, so that nobody can end the user's turn
-and speak as the assistant; in a completion they are read letter by letter, so that a judge sees what is there.
+Text comes from strangers. Special tokens spelt out in a prompt are removed, so that nobody can end the user's turn and
+speak as the assistant; in a completion they are encoded letter by letter, so that a judge sees them.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -25,22 +20,19 @@ _QUESTIONS = ("What is asked?", "Something else, longer:\n\n1. this\n2. that")
 
 
 class Conversation:
-    """How one tokenizer's chat template goes on after an answer."""
+    """Follow-ups after an answer by one tokenizer's chat template.
+
+    The template is rendered with placeholders and cut there: [question][answer][ask][next answer, begun]. The end of
+    the assistant's turn has to be a special token, which no stranger's text can spell. A template without one, or one
+    that renders a turn differently when another follows, cannot be cut.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self._before, self._after = "", ""
-        """What stands between an answer and a follow-up's text, and between that and the next answer."""
+        """The text between an answer and an ask, and between that and the next answer."""
         self.why_not = self._cut()
         """Why there can be no follow-ups; empty when there can."""
-
-    def heads(self, questions: Sequence[str]) -> list[list[int]]:
-        """Ids of the first turn, ending where the answer begins."""
-        return encode_prompts(self._tokenizer, questions)
-
-    def answers(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of an assistant's text; no special token, whatever it spells."""
-        return encode_completions(self._tokenizer, texts)
 
     def follow_ups(self, asks: Sequence[str]) -> list[list[int]]:
         """Ids from the end of an answer, through the ask, to where the next answer begins. See `why_not`."""
@@ -50,7 +42,7 @@ class Conversation:
         return cast("list[list[int]]", self._tokenizer(texts, add_special_tokens=False)["input_ids"])
 
     def _cut(self) -> str:
-        """Find what stands around a follow-up, the same after any question."""
+        """Set the text around a follow-up, which has to be the same after any question."""
         tails: set[str] = set()
         for question in _QUESTIONS:
             try:
@@ -105,7 +97,7 @@ def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
 
 
 def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """`text` as valid UTF-8 that spells no special token, also not after one was cut out of it."""
+    """`text` as valid UTF-8 that spells no special token, not even after one was cut out of it."""
     text = _valid(text)
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     while spelt := [token for token in special if token and token in text]:

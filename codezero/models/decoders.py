@@ -11,7 +11,7 @@ general decoder's time. It computes what `transformers`' Qwen2 computes; a test 
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,23 +23,8 @@ from codezero.models.load import TINY_PARAMETERS
 from codezero.models.lora import has_adapter
 
 
-class Decoder(Protocol):
-    """The state of one batched decode."""
-
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
-        """Read each prompt once, then repeat its keys and values. Returns logits [len(prompts) * repeats, V]."""
-        ...
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Append one token [rows] to every row. Returns the next logits [rows, V]."""
-        ...
-
-    def keep(self, rows: Tensor) -> None:
-        """Drop every row but these (indices)."""
-
-
 class CachedDecoder:
-    """Decodes through `model.forward`, on whatever device and in whatever precision it is."""
+    """One batched decode through `model.forward`, on any device and in any precision."""
 
     def __init__(self, model: PreTrainedModel, pad_id: int):
         self.model, self.pad_id = model, pad_id
@@ -48,6 +33,7 @@ class CachedDecoder:
         self.options: dict[str, int] = {"logits_to_keep": 1} if last_only else {}
 
     def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
+        """Read each prompt once, then repeat its keys and values. Returns logits [len(prompts) * repeats, V]."""
         ids, real = pad(prompts, self.pad_id, self.model.device, left=True)
         self.cache = DynamicCache(config=self.model.config)
         logits = self._forward(ids, real, (real.cumsum(-1) - 1).clamp(min=0))
@@ -56,10 +42,12 @@ class CachedDecoder:
         return logits.repeat_interleave(repeats, 0)
 
     def step(self, tokens: Tensor) -> Tensor:
+        """Append one token [rows] to every row. Returns the next logits [rows, V]."""
         self.real = torch.cat([self.real, self.real.new_ones(len(tokens), 1)], dim=1)
         return self._forward(tokens[:, None], self.real, self.real.sum(-1, keepdim=True) - 1)
 
     def keep(self, rows: Tensor) -> None:
+        """Drop every row but these (indices)."""
         self.real = self.real[rows]
         self.cache.batch_select_indices(rows)
 
@@ -104,7 +92,7 @@ class Layer:
 
 
 class LeanDecoder:
-    """Valid for one decode, because packing copies weights that training changes."""
+    """See `CachedDecoder`. Valid for one decode, because packing copies weights that training changes."""
 
     def __init__(self, model: PreTrainedModel, pad_id: int):
         config: Any = model.config

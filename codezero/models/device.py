@@ -1,4 +1,4 @@
-"""Where models run: which device, in which precision, whether it works, how much memory it has."""
+"""The device of a model: which one, in which precision, whether it works, how much memory it has."""
 
 # pyright: reportUnknownMemberType=false, reportPrivateUsage=false
 
@@ -14,8 +14,7 @@ from codezero.models import VARIABLE, cpu_only
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
-"""How far the tiny kernel may be from the same in float64, relative to its largest number; cards that compute float32
-in fewer bits are no fault."""
+"""Largest error of the tiny kernel, relative to its largest number; cards may compute float32 in fewer bits."""
 CGROUP = Path("/sys/fs/cgroup")
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
 """In the messages of allocators whose error has no class of its own (CPU, MPS)."""
@@ -30,7 +29,7 @@ class DeviceMemory:
 
 
 def choose_device(device: str, role: str) -> torch.device:
-    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelChoiceError when the device asked for is not there."""
+    """auto: CUDA, then Apple's MPS, then the CPU. Raises ModelChoiceError when the chosen device is not there."""
     if cpu_only():
         if device not in ("auto", "cpu"):
             raise ModelChoiceError(f"{role}: {VARIABLE} is set and model.device={device}; drop one of the two")
@@ -57,18 +56,18 @@ def choose_precision(precision: str, device: torch.device) -> torch.dtype:
 def prove_device(device: torch.device, dtype: torch.dtype) -> None:
     """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card.
 
-    A card that this build of torch has no code for fails only at its first kernel, with a message that helps nobody.
+    A card that this build of torch does not support fails only at its first kernel, with an obscure message.
     """
     try:
         off = float((_kernel(device, dtype) - _kernel(torch.device("cpu"), torch.float64)).abs().max())
+        if not off <= TOLERANCE[dtype]:  # NaN is not either
+            raise RuntimeError(f"{dtype} is wrong by {off:.2g}")
     except RuntimeError as error:
         if ran_out_of_memory(error):
             raise ModelError(
                 f"{_card(device)} has no memory left; end what else uses it, or set {VARIABLE}=1"
             ) from error
         raise ModelError(complaint(_card(device), _built_for(device), str(error))) from error
-    if not off <= TOLERANCE[dtype]:  # NaN is not either
-        raise ModelError(complaint(_card(device), _built_for(device), f"{dtype} is wrong by {off:.2g}"))
 
 
 def complaint(card: str, built_for: str, reason: str) -> str:
@@ -81,7 +80,7 @@ def complaint(card: str, built_for: str, reason: str) -> str:
 
 
 def _kernel(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Gradient [8, 8], float64 on the CPU, of a function with every kind of kernel that training cannot do without."""
+    """Gradient [8, 8], float64 on the CPU, of a function with every kind of kernel that training needs."""
     grid = torch.linspace(-1, 1, 64, dtype=torch.float64).view(8, 8)
     leaf = grid.clone().to(dtype).to(device).requires_grad_()  # in this order: not every device has float64
     other = grid.flip(0).to(dtype).to(device)
@@ -103,7 +102,7 @@ def _built_for(device: torch.device) -> str:
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Is this what an allocator raises when there is no more?"""
+    """Is this an allocator's error?"""
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
     )
@@ -116,7 +115,7 @@ def keep_to_share(device: torch.device, share: float) -> None:
 
 
 def memory_of(device: torch.device, share: float = 1.0) -> DeviceMemory:
-    """What a process that may count on `share` of the device has. On a CPU a container's limit counts as well."""
+    """The memory of a process with `share` of the device. On a CPU a container's limit counts as well."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
     elif device.type == "mps":
@@ -136,7 +135,7 @@ def within_limit(available: int, total: int, limit: int | None, used: int) -> tu
 
 
 def _container() -> tuple[int | None, int]:
-    """The limit of this control group (version 2) and what is used of it, without what the kernel would give back."""
+    """The limit of this control group (version 2) and its use, without what the kernel would give back."""
     try:
         limit = (CGROUP / "memory.max").read_text().strip()
         used = int((CGROUP / "memory.current").read_text())

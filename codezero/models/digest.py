@@ -1,4 +1,4 @@
-"""Which model it is, by its content: the same digest wherever the same files lie, whatever they are called."""
+"""The identity of a model by its content: the same digest for the same files, wherever they are."""
 
 # pyright: reportUnknownVariableType=false
 
@@ -11,7 +11,6 @@ from codezero.errors import ModelChoiceError, ModelError
 DECIDING = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 """Files beside the weights that change what a model says."""
 WEIGHTS = "*.safetensors"
-PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +20,11 @@ class Base:
     name: str
     """As it was loaded: a directory or a Hugging Face id."""
     digest: str
-    """See `weights_digest`. It alone decides whether an adapter fits: directories move."""
+    """See `weights_digest`. It alone decides whether an adapter fits, because directories move."""
 
 
 def weights_digest(name: str) -> str:
-    """64 hex digits over weights, configuration and tokenizer of a directory or hub id (fetched if it is not here).
+    """64 hex digits over weights, configuration and tokenizer of a directory or hub id, which is fetched if needed.
 
     sha256 of the lines `NAME sha256-of-content`, sorted by name. Raises ModelError.
     """
@@ -33,8 +32,11 @@ def weights_digest(name: str) -> str:
     files = sorted({path for pattern in (*DECIDING, WEIGHTS) for path in folder.glob(pattern)})
     if not any(path.suffix == ".safetensors" for path in files):
         raise ModelChoiceError(f"{name} has no weights as safetensors; give a directory written by save_pretrained")
-    lines = (f"{path.name} {_digest(path)}\n" for path in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def _folder(name: str) -> Path:
@@ -50,11 +52,3 @@ def _folder(name: str) -> Path:
         raise ModelChoiceError(f"{name} is neither a directory nor a hub id, which is OWNER/NAME") from error
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise ModelError(f"{name} is neither a directory nor on the hub: {str(error).splitlines()[0]}") from error
-
-
-def _digest(path: Path) -> str:
-    hasher = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            hasher.update(piece)
-    return hasher.hexdigest()

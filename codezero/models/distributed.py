@@ -1,9 +1,9 @@
 """Data parallelism over the GPUs of one machine: the node is rank 0, each further GPU has a worker process.
 
-The worker starter of torchrun (`torch.distributed.elastic`) runs the workers and reports how they end.
-torch.distributed carries gradients, commands and replies, by NCCL between GPUs and by gloo between CPUs, over loopback
-alone. The ranks meet in a file of a private folder, because torchrun's own rendezvous server listens on every
-interface. Micro-batches are uneven from rank to rank, so nothing wraps the model: the learner sums the gradients.
+`torch.distributed.elastic` starts the workers and reports how they end; torch.distributed carries gradients, commands
+and replies over loopback alone, by NCCL between GPUs and by gloo between CPUs. The ranks meet in a file of a private
+folder, because torchrun's rendezvous server listens on every interface. Micro-batches differ in size between ranks, so
+nothing wraps the model: the learner sums the gradients.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -47,13 +47,13 @@ IDLE = timedelta(days=365)
 POLL_SECONDS = 0.5
 CLOSE_SECONDS = 5
 GRACE_SECONDS = 10.0
-"""From a worker's end to that of a node that has not noticed: NCCL would wait for the worker for ever."""
+"""From a worker's end to the end of a node that waits in NCCL, which would wait for ever."""
 
 T = TypeVar("T")
 
 
 class RankGroup:
-    """The process group of all ranks; creating it waits for every one. Methods raise RankError when a rank is gone."""
+    """The process group of all ranks; creating it waits for all of them. Methods raise RankError without a rank."""
 
     def __init__(
         self, rank: int, size: int, folder: Path, backend: str, failure: Callable[[Exception], RankError] | None = None
@@ -63,7 +63,7 @@ class RankGroup:
         self._failure = failure or (lambda error: RankError(f"another rank: {error}"))
         self._warnings = BufferingHandler(sys.maxsize)
         self._warnings.setLevel(logging.WARNING)
-        # TRL's trainer is a library here, in one process; transformers warns that it takes no part in the group.
+        # transformers warns that TRL's trainer, which is only a library here, takes no part in the group
         logging.getLogger("transformers.training_args").setLevel(logging.ERROR)
         loopback = "lo0" if sys.platform == "darwin" else "lo"
         os.environ |= {"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback}
@@ -137,7 +137,7 @@ class RankGroup:
 
 
 class Workers:
-    """The processes of all ranks but this one, rank 0. Where one ends before `close`, this process ends too."""
+    """The processes of all ranks but rank 0, this one. When a worker ends before `close`, this process ends too."""
 
     def __init__(self, environments: Sequence[Mapping[str, str]], backend: str = "gloo") -> None:
         """One for each of `environments`. `backend`: see `RankGroup`."""
@@ -162,7 +162,7 @@ class Workers:
         return RankGroup(0, self.size, self.folder, self.backend, self.failure)
 
     def failure(self, error: Exception) -> RankError:
-        """What to raise when a collective raised `error`: names the worker that ended first, and how it ended."""
+        """The error for a collective that raised `error`: which worker ended first, and how."""
         self._failed.wait(CLOSE_SECONDS)
         return RankError(self._message or f"the ranks lost touch: {error}")
 
@@ -196,10 +196,7 @@ class SampleRequest(msgspec.Struct, frozen=True):
 
 
 class ParallelDecoder:
-    """A `Backend` in which every rank decodes a part of the prompts.
-
-    The same seed gives the same tokens for the same number of ranks, and others for another number.
-    """
+    """A `Backend` in which every rank decodes a part of the prompts. The tokens depend on the number of ranks."""
 
     def __init__(self, own: Backend, group: RankGroup) -> None:
         self.own, self.group = own, group
@@ -250,7 +247,7 @@ def _receive(receive: Callable[[Tensor], object], head: type[T]) -> tuple[T, msg
 
 
 def _explain(ended: RunProcsResult, size: int) -> str:
-    """Which worker ended first, and how. The others end because they miss it, or by SIGTERM."""
+    """Which worker ended first, and how. The others end because of it, or by SIGTERM."""
 
     def text(failure: ProcessFailure) -> str:
         message = cast("dict[str, str] | str", failure.message)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from codezero.models.chat import encode_prompts
-from codezero.models.decoders import CachedDecoder, Decoder, LeanDecoder, is_lean
+from codezero.models.decoders import CachedDecoder, LeanDecoder, is_lean
 from codezero.models.load import LoadedModel
 from codezero.types import Completion
 
@@ -128,7 +128,7 @@ class OwnLoop:
         generator: torch.Generator,
     ) -> list[Drawn]:
         """Token by token until every row has ended."""
-        decoder: Decoder = (LeanDecoder if self.lean else CachedDecoder)(self.loaded.model, self.loaded.pad_id)
+        decoder = (LeanDecoder if self.lean else CachedDecoder)(self.loaded.model, self.loaded.pad_id)
         logits = decoder.prefill(prompts, repeats, max_new_tokens)
         constraint = self.structure.begin(len(logits), max_new_tokens) if self.structure else None
         ids = torch.full((len(logits), max_new_tokens), -1, device=logits.device)

@@ -1,7 +1,7 @@
-"""Keeps what is sampled to a grammar: before each token, what the grammar does not allow is left out.
+"""Grammar constraints: before each token, sampling excludes what the grammar does not allow.
 
-llguidance does the work, for any byte-level or SentencePiece tokenizer of the tokenizers library; ours among them. What
-is drawn under a grammar is not drawn from the model alone, so its log-probabilities are no basis for learning.
+llguidance does the work, for any byte-level or SentencePiece tokenizer of the tokenizers library. A constrained draw is
+not from the model alone, so its log-probabilities are no basis for learning.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -85,8 +85,8 @@ class Constraint:
                 matcher.consume_token(token)
 
     def _mask(self, matcher: LLMatcher) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """[V / 32] bits. Where the grammar leaves one way, as in its punctuation, it is taken in the tokenizer's own
-        tokens: letter by letter it would cost several times as many."""
+        """[V / 32] bits. Where the grammar leaves one text, as in its punctuation, only the tokenizer's own tokens
+        of it are allowed: letter by letter it would cost several times as many."""
         forced = [] if matcher.is_stopped() else matcher.compute_ff_tokens()
         if matcher.is_stopped() or forced:
             mask = np.zeros(self._words, np.int32)

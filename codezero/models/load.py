@@ -1,7 +1,6 @@
-"""Loads a language model and its tokenizer for one role, or says in one line why not.
+"""Loads a language model and its tokenizer, from a directory written by `save_pretrained` or a Hugging Face id.
 
-A name is a directory written by `save_pretrained` or a Hugging Face id. Weights are read from safetensors only and
-no code from the model's repository is run. Nothing here knows which models ship with this package.
+Weights are read from safetensors only, and no code from the model's repository is run.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -37,11 +36,11 @@ class LoadedModel:
     name: str
     device: torch.device
     base: Base | None = None
-    """What was loaded and is frozen, when an adapter of ours learns in its place."""
+    """The frozen model beneath an adapter that learns."""
 
     @property
     def pad_id(self) -> int:
-        """Fills rows up; never read, because attention is causal or masked."""
+        """Padding; never read, because attention is causal or masked."""
         return cast(int, self.tokenizer.pad_token_id)
 
     @property
@@ -62,11 +61,10 @@ class LoadedModel:
 def load_model(
     name: str, *, device: str = "auto", precision: str = "auto", role: str, for_training: bool = False
 ) -> LoadedModel:
-    """The model called `name`, ready for `role` (which only words the errors).
+    """The model called `name`; `role` only words the errors.
 
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
-    `for_training` the parameters take no gradient. HF_HUB_OFFLINE is honoured. Raises ModelError: one line with model,
-    role and remedy.
+    `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
     """
     where = choose_device(device, role)
     _check_directory(name, role)
@@ -85,10 +83,9 @@ def load_model(
 
 
 def use_threads(model: PreTrainedModel, wanted: int) -> None:
-    """Let torch work for `model` on `wanted` CPU threads; 0: one for a tiny model, else torch's own choice.
+    """Give torch `wanted` CPU threads for `model`; 0: one for a tiny model, else torch's own choice.
 
-    The matrices of a tiny model are too small to share, and threads that wait for each other on a busy machine cost
-    many times what they save.
+    The matrices of a tiny model are too small to share: waiting threads cost many times what they save.
     """
     if wanted or model.num_parameters() < TINY_PARAMETERS:
         torch.set_num_threads(wanted or 1)
@@ -96,7 +93,7 @@ def use_threads(model: PreTrainedModel, wanted: int) -> None:
 
 @contextlib.contextmanager
 def without_progress_bars() -> Generator[None]:
-    """Reading or writing a small model is not worth a bar, and a bar spoils the terminal view."""
+    """For reading or writing a model: a bar spoils the terminal view."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()
     try:
@@ -107,7 +104,7 @@ def without_progress_bars() -> Generator[None]:
 
 
 def _check_directory(name: str, role: str) -> None:
-    """A path that cannot be a model is refused here, before it is mistaken for a hub id."""
+    """Refuse a path that cannot be a model, before it is mistaken for a hub id."""
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -149,7 +146,7 @@ def _source(name: str) -> str:
 
 
 def _why(name: str, role: str, what: str, error: Exception) -> str:
-    """The library's message cut to its first sentence, and what to do."""
+    """The first line of the library's message, and the remedy."""
     reason = str(error).strip() or type(error).__name__
     first = reason.splitlines()[0][:200].rstrip(".")
     if Path(name).expanduser().is_dir():

@@ -1,8 +1,7 @@
 """LoRA: a trained adapter of low rank beside frozen weights (Hu et al. 2021, W x + alpha / rank * B A x, by peft).
 
-The adapter is put into the model's own modules, so the model stays the class it was: whoever samples, scores or trains
-it through its forward pass uses the adapted policy. What reads the weights past the modules does not, and has to ask
-`has_adapter` first. With the adapter switched off the model is its base again: no second copy is needed for that.
+The adapter is inserted into the model's own modules, so its forward pass is that of the adapted policy. Code that reads
+the weights directly has to check `has_adapter` first. With the adapter switched off the model is its base again.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -27,16 +26,16 @@ from codezero.models.digest import Base, weights_digest
 from codezero.models.load import LoadedModel
 
 NAME = "default"
-"""Of the adapter in the model; a model has one."""
+"""Of the only adapter in a model."""
 WEIGHTS = "adapter_model.safetensors"
 PREFIX = "base_model.model."
-"""What peft puts before the names of tensors on disk."""
+"""peft's prefix of the names of tensors on disk."""
 
 
 def add_adapter(
     policy: LoadedModel, *, rank: int, alpha: float, targets: Sequence[str] = (EVERY_LINEAR,), seed: int = 0
 ) -> LoadedModel:
-    """`policy` with its weights frozen, in place, and an adapter. B starts at zero: at first nothing it says changes.
+    """`policy` with its weights frozen, in place, and an adapter. B starts at zero, so at first the output is the same.
 
     The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have.
     """
@@ -62,7 +61,7 @@ def add_adapter(
 
 
 def has_adapter(model: nn.Module) -> bool:
-    """Does what the model says differ from what its plain weights say?"""
+    """Is there an adapter in the model, beside its plain weights?"""
     return bool(getattr(model, "_hf_peft_config_loaded", False))
 
 
@@ -99,7 +98,7 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
 
 
 def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """What the model says, as weights by the names they have on disk; an adapter is multiplied out into new tensors."""
+    """The weights by their names on disk, with an adapter multiplied out into new tensors."""
     return revert_weight_conversion(model, _merged(model))
 
 
@@ -118,7 +117,7 @@ def _merged(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _own_names(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """(module, name within it) of every tensor that an adapter brought along."""
+    """(module, name within it) of every tensor of an adapter."""
     for name, module in model.named_modules():
         if isinstance(module, BaseTunerLayer):
             for own, _ in cast(nn.Module, module).named_parameters():
@@ -127,7 +126,7 @@ def _own_names(model: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def _state(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The adapter's tensors themselves, by the names that peft gives them."""
+    """The adapter's tensors, by peft's names."""
     return get_peft_model_state_dict(model, adapter_name=NAME)
 
 

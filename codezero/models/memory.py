@@ -1,27 +1,24 @@
-"""How much memory a node will need at its peak, from shapes alone: no weights are loaded. And the default models.
+"""The peak memory of a node, from shapes alone, without loading weights. And the default models.
 
-The models that are chosen when nobody names one are of one family, so that they share a tokenizer: peers' rollouts then
-cost least to read.
+The default models are of one family, so that they share a tokenizer.
 
 Legend: n parameters, n_t trained ones, L layers, H hidden size, A heads x head size, K key-value heads x head size,
 I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (prompt + completion); b bytes of a number
 in the computing precision (2 or 4).
 
-Always there: weights, 4 n when all are trained (float32, see `solver.learner`), b n_frozen + 4 n_t with an adapter;
-Adam's two moments, 8 n_t; the KL leash, 4 n when all are trained and nothing with an adapter; judge and proposer, b n
-each. Only one of the following is there at a time:
+Always allocated: weights, 4 n when all are trained (float32, see `solver.learner`), b n_frozen + 4 n_t with an
+adapter; Adam's two moments, 8 n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter;
+judge and proposer, b n each. Only one of the following is allocated at a time:
 
 * an update: gradients 4 n_t; copies in half precision b n_t where b = 2; activations B S (L a + a), or with
   checkpointing B S (L 4 H + 2 a), where a layer keeps a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two
   norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their activation and
-  product), and one layer's worth of gradients is on its way back; with an adapter also its inputs in precision b, and
-  while a layer is passed its outputs and the sums beside the plain ones; logits in pieces, see `_logits`; the gradient
-  of a head that is trained, 4 V H, before it is added
+  product); with an adapter also its inputs, outputs and sums; logits in pieces; the gradient of a trained head, 4 V H
 * sampling or proposing: keys and values, 2 L K b for each token, and one layer's more while they grow; 16 V a row
 * judging: keys and values of a batch, its widest layer, its logits
 
-What is left out: the allocator's fragments, buffers of kernels, attention that keeps its whole matrix (`MARGIN` is for
-these), and models with experts, whose layers are counted as if every expert were used.
+`MARGIN` is for the allocator's fragments, buffers of kernels, and attention that keeps its whole matrix. Layers with
+experts are counted as if every expert were used.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -47,7 +44,7 @@ MARGIN = 1.1
 PROCESS = {"cuda": 0.6 * GIB, "cpu": 0.9 * GIB, "mps": 0.9 * GIB}
 """Bytes of the libraries: CUDA's context; torch, TRL and the page where memory is one."""
 PIECE = 2**24
-"""Logits in a piece off CUDA (`solver.head.WHOLE`; a test holds the two together)."""
+"""Logits in a piece off CUDA (`solver.logprobs.WHOLE`; a test holds the two together)."""
 PIECE_COPIES = 7
 """Of such a piece, alive at once in its backward pass, all in float32."""
 FUSED_PIECE = 4096 * 32768
@@ -68,7 +65,7 @@ class ModelShape:
     intermediate: int
     vocabulary: int
     linear: tuple[tuple[str, int, int], ...]
-    """(last part of the name, inputs, outputs) of each linear layer but the head: what an adapter can be put beside."""
+    """(last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +134,7 @@ def node_need(
     proposals: Texts | None = None,
     proposer_training: Training | None = None,
 ) -> Need:
-    """Of a whole node. `number`: b; `judge_rows` bounds the judge's batch; `proposals`: what the proposer is asked;
+    """Of a whole node. `number`: b; `judge_rows`: most rows of the judge's batch; `proposals`: the proposer's texts;
     `proposer_training`: None where it is frozen.
     """
     always: list[tuple[str, float]] = [("solver", _resident(policy, training, number))]
@@ -167,7 +164,7 @@ def _resident(shape: ModelShape, training: Training, number: int) -> float:
 
 
 def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device: str, number: int) -> float:
-    """Above what is always there, in the forward and backward pass of one micro-batch."""
+    """The forward and backward pass of one micro-batch."""
     trained = training.adapter or shape.parameters
     gradients = trained * (4.0 + (number if number < 4 else 0))
     tokens = training.rows * texts.row
@@ -198,7 +195,7 @@ def _logits(shape: ModelShape, training: Training, texts: Texts, device: str, nu
 
 
 def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
-    """All groups, or as many as the sampler's cache budget lets be decoded at once, at least one."""
+    """All groups, or as many as the sampler's cache budget allows at once, at least one."""
     group = texts.group * texts.row * 2.0 * shape.layers * shape.keys * number
     groups = min(texts.problems, max(1, int(CACHE_BUDGET / group)))
     prefill = groups * texts.prompt * _passing(shape, number)
@@ -226,17 +223,17 @@ KNOWN: dict[str, dict[str, Any]] = {
     SMALL: {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     LARGE: {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
 }
-"""So that a profile can be weighed on a machine that has never seen the hub."""
+"""Shapes of the default models, for profiles on a machine without the hub."""
 
 
 def choose_solver(total: int) -> str:
-    """Of the pool, by the device's bytes in all: what is free changes from start to start."""
+    """The default solver by the device's total bytes: what is free changes from start to start."""
     return LARGE if total >= LARGE_FROM else SMALL
 
 
 @functools.lru_cache(16)
 def shape_of(name: str, role: str) -> ModelShape:
-    """Of a directory, a hub id, or a member of the pool (for which nothing is read). Raises ModelError."""
+    """Of a directory, a hub id, or a default model (for which nothing is read). Raises ModelError."""
     try:
         return shape_of_config(_config(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:

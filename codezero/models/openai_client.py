@@ -142,11 +142,6 @@ class EndpointClient(Generic[Answer]):
             answers = sending.result()
         finally:
             sending.cancel()
-        self._record(answers)
-        return {request: answers.get(request, self.failure or self._too_late) for request in requests}
-
-    def _record(self, answers: Answers[Answer]) -> None:
-        """Note whether the server is alive."""
         failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
         if len(failures) < len(answers) or any(isinstance(failure, RejectedRequest) for failure in failures):
             self.failure = None
@@ -154,6 +149,7 @@ class EndpointClient(Generic[Answer]):
         else:
             self.failure = failures[0] if failures else self._too_late
             self._backoff.failed()
+        return {request: answers.get(request, self.failure or self._too_late) for request in requests}
 
     def close(self) -> None:
         """Drop what is under way and end the thread. May be called twice."""
@@ -186,23 +182,20 @@ class EndpointClient(Generic[Answer]):
     async def _send(self, request: EndpointRequest[Answer], answers: Answers[Answer]) -> None:
         async with self._slots:
             try:
-                answers[request] = request.parse(await self._post(request))
+                response = await self._openai.post(request.path, cast_to=httpx2.Response, content=request.body)
+                answers[request] = request.parse(response.content)
+                return
+            except openai.APIStatusError as error:
+                failure = self._explain(error.status_code)  # its text is the server's
+            except openai.APIConnectionError as error:
+                reason = type(error.__cause__).__name__
+                failure = UnavailableEndpoint(f"cannot be reached ({reason}); start it, or correct {self._section}.url")
             except EndpointError as error:
-                answers[request] = error
-                answered = any(not isinstance(answer, EndpointError) for answer in answers.values())
-                if isinstance(error, UnusableEndpoint) and not request.optional and not answered:
-                    raise
-
-    async def _post(self, request: EndpointRequest[Answer]) -> bytes:
-        try:
-            response = await self._openai.post(request.path, cast_to=httpx2.Response, content=request.body)
-        except openai.APIStatusError as error:
-            raise self._explain(error.status_code) from None  # its text is the server's
-        except openai.APIConnectionError as error:
-            reason = type(error.__cause__).__name__
-            problem = f"cannot be reached ({reason}); start it, or correct {self._section}.url"
-            raise UnavailableEndpoint(problem) from None
-        return response.content
+                failure = error
+            answered = any(not isinstance(answer, EndpointError) for answer in answers.values())
+            answers[request] = failure
+            if isinstance(failure, UnusableEndpoint) and not request.optional and not answered:
+                raise failure
 
     def _explain(self, status: int) -> EndpointError:
         kind, text = next((kind, text) for statuses, kind, text in _STATUSES if status in statuses)

@@ -1,9 +1,7 @@
-"""vLLM as the decoder, in this process: many rows at once, its own copy of the weights, our policy's newest ones.
+"""vLLM as the decoder, in this process, with its own copy of the policy's weights. An optional extra.
 
 The engine is built from the policy's directory and takes a fixed share of the device's memory. Before a draw the
-policy's weights are pushed into it if they have changed since the last one. Nothing is pickled or sent: the tensors are
-handed over as they are, which is why the engine has to live in this process. What its kernels refuse (models whose
-heads are of an odd size, other devices) is refused here in one line. vLLM is an extra and not needed by anything else.
+policy's weights are pushed into it if they have changed; the tensors are handed over as they are, never pickled.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -40,7 +38,7 @@ Fingerprint = tuple[int, tuple[tuple[int, int], ...]]
 
 
 def require_vllm() -> None:
-    """Raise ConfigError unless vLLM is installed. Imports nothing, so it can be asked before a model is loaded."""
+    """Raise ConfigError unless vLLM is installed. Imports nothing, so it can be checked before a model is loaded."""
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(
             "model.backend=vllm: vLLM is not installed; run `uv sync --no-dev --extra vllm`, or set model.backend=own"
@@ -48,7 +46,7 @@ def require_vllm() -> None:
 
 
 class VllmLoop:
-    """See `backend.Backend`. `close` gives back the engine's memory."""
+    """A `Backend`. `close` frees the engine's memory."""
 
     def __init__(self, loaded: LoadedModel, *, memory_share: float):
         """`memory_share`: of the device's memory, for the engine's weights, keys and values. Raises ConfigError."""
@@ -61,20 +59,22 @@ class VllmLoop:
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
-        """Raises ConfigError for a temperature that vLLM would not sample at."""
+        """Raises ConfigError for a temperature that vLLM would raise."""
         if temperature < COLDEST:
             raise ConfigError(
                 f"model.backend=vllm samples at {COLDEST} or warmer, not at {temperature:g}; set model.backend=own"
             )
         if not prompts:
             return []
+        from vllm import SamplingParams
+
         self._push()
-        # Of an earlier draw nothing may be left: what was computed with other weights is wrong, and a prompt that is
-        # found in the cache is computed in another order, which for the same seed may end in another token.
+        # An earlier draw's cache is of other weights, and a cached prompt is computed in another order, which for the
+        # same seed may end in another token.
         self._engine.reset_prefix_cache()
         inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         settings = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self.loaded.stop_ids)
-        answers = self._engine.generate(inputs, [_parameters(request) for request in settings], use_tqdm=False)
+        answers = self._engine.generate(inputs, [SamplingParams(**request) for request in settings], use_tqdm=False)
         return [drawn(output) for answer in answers for output in sorted(answer.outputs, key=lambda each: each.index)]
 
     def close(self) -> None:
@@ -93,10 +93,9 @@ class VllmLoop:
 
 
 class WeightChanges:
-    """Notices that a model may have other weights than before, by whomever and however they were written.
+    """Detects that a model may have other weights than before.
 
-    Tensors count what is written to them in place, except by fused optimisers. So every optimiser step in this process
-    counts as well.
+    Tensors count in-place writes, except those of fused optimisers. So every optimiser step in this process counts too.
     """
 
     def __init__(self, model: torch.nn.Module):
@@ -105,7 +104,7 @@ class WeightChanges:
         self._hook = register_optimizer_step_post_hook(self._step)
 
     def now(self) -> Fingerprint:
-        """Another one after each change."""
+        """A fingerprint that differs after each change."""
         weights = tuple((weight.data_ptr(), weight._version) for weight in self._model.parameters())  # pyright: ignore[reportPrivateUsage]
         return self._steps, weights
 
@@ -145,10 +144,9 @@ def drawn(output: Any) -> Drawn:
 
 
 def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]:
-    """On a CPU, bytes for keys and values: all of the engine's share that its weights leave.
+    """On a CPU, bytes for keys and values: the rest of the engine's share after its weights.
 
-    There the engine would take off all that this process holds, the learner's memory too. On a card it measures what
-    it takes itself.
+    There the engine would subtract all memory of this process, the learner's too. On a card it measures its own.
     """
     if loaded.device.type != "cpu":
         return {}
@@ -162,14 +160,8 @@ def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]
     return {"kv_cache_memory_bytes": left}
 
 
-def _parameters(request: dict[str, Any]) -> Any:
-    from vllm import SamplingParams
-
-    return SamplingParams(**request)
-
-
 def _engine(loaded: LoadedModel, memory_share: float) -> Any:
-    """Raises ConfigError with the first line of what vLLM has against this model or device."""
+    """Raises ConfigError with the first line of vLLM's own error."""
     os.environ.update(ENVIRONMENT)
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)

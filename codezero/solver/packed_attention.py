@@ -1,10 +1,9 @@
-"""Log-probabilities of a group's completions with their prompt read once: what makes learning quick on a laptop.
+"""Shared-prompt attention: log-probabilities of a group's completions with their prompt read once.
 
-A group of G rows shares its prompt. All groups are laid end to end as prompt + completion + completion + ..., without
-any padding, and attention is computed by parts: each prompt's tokens among themselves, each completion's to its prompt
-and to themselves, at the positions they would have alone. Only completion tokens reach the output head. Same numbers
-as one row at a time (a test holds them together), a fraction of the work. For small models on the CPU; others take
-TRL's own path.
+All groups are laid end to end as prompt + completion + completion + ..., without padding, and attention is computed by
+parts: each prompt's tokens among themselves, each completion's to its prompt and to themselves, at the positions they
+would have alone. Only completion tokens reach the output head. The numbers equal those of one row at a time (a test
+holds them together), for a fraction of the work. For small models on the CPU; others take TRL's own path.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -26,7 +25,7 @@ from codezero.solver.batch import TrainingRow
 from codezero.solver.logprobs import chosen_logprobs
 
 SHARED = "shared_prompt"
-"""The name of this attention where transformers looks for it."""
+"""The name of this attention in transformers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Pack:
     positions: Tensor
     """[N]"""
     sources: Tensor
-    """[tokens of the completions] the place whose output predicts each, row by row."""
+    """[tokens of the completions] the place whose output predicts each."""
     targets: Tensor
     """[tokens of the completions]"""
     prompts: Tensor
@@ -52,7 +51,7 @@ class Pack:
     order: Tensor
     """[N] where each place stands in `prompts` and `completions`, one after the other."""
     seen: Tensor
-    """[B, 1, T, P + T] which of its prompt and of itself each place of a completion sees."""
+    """[B, 1, T, P + T] the places of its prompt and of itself that each place of a completion sees."""
 
 
 def pack(rows: Sequence[TrainingRow]) -> Pack:

@@ -11,14 +11,14 @@ from codezero.system.state import StateFile
 from codezero.types import ScoredGroup
 
 MEMORY = 0.9
-"""Weight that what was seen before keeps at the next group."""
+"""Weight of the earlier mean at the next group."""
 PROBE = 0.1
-"""Chance that a peer which is shut out is learned from in an iteration all the same."""
+"""Chance that a peer that does not pass is learned from in an iteration all the same."""
 MARGIN = 0.1
-"""How far a lead may be below 0. That of a peer as good as the own node strays by about .08: a group's mean reward does
+"""How far a lead may be below 0. For a peer as good as this node it varies by about .08: a group's mean reward varies
 by .35, and the moving mean leaves sqrt(.1 / 1.9) of that."""
 MAX_PEERS = 1024
-"""Remembered; the peer that was compared longest ago is forgotten first."""
+"""Stored; the peer that was compared longest ago is dropped first."""
 
 _Real = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
 
@@ -42,7 +42,7 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
         """By peer id, the peer compared last at the end."""
 
     def observe(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> None:
-        """Take in what was judged in one iteration."""
+        """Update the means with the judged groups of one iteration."""
         for scored in local:
             mean, level = _mean_reward(scored), str(scored.group.problem.level)
             if mean is not None:
@@ -57,11 +57,11 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
             del self._leads[next(iter(self._leads))]
 
     def passing(self, peers: Sequence[str], chance: random.Random) -> set[str]:
-        """Those of `peers` that may be learned from in this iteration; one that was never compared may."""
+        """Those of `peers` to learn from in this iteration; a peer that was never compared passes."""
         return {peer for peer in dict.fromkeys(peers) if chance.random() < PROBE or self.lead(peer) >= -MARGIN}
 
     def lead(self, peer: str) -> float:
-        """In [-1, 1]; 0 for who was never compared."""
+        """In [-1, 1]; 0 before any comparison."""
         return self._leads.get(peer, 0.0)
 
     def state(self) -> _State:

@@ -9,7 +9,7 @@ one group.
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -31,49 +31,6 @@ MAX_PEERS = 32
 SAPO, OFF = "sapo", "off"
 
 Ids = tuple[int, ...]
-Push = tuple[Ids, Ids, float]
-"""Prompt, completion and advantage."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyReader:
-    """Text as the own policy's tokens."""
-
-    tokenizer: PreTrainedTokenizerBase
-    prompt: Callable[[Problem], str]
-    logprobs: Callable[[Sequence[Ids], Sequence[Ids]], list[tuple[float, ...]]]
-    """Nats of completions after prompts, under the own policy at the training temperature."""
-    max_prompt_tokens: int
-    max_new_tokens: int
-
-    def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[Ids]:
-        """Prompts; one longer than `most` loses its beginning."""
-        return [tuple(ids) for ids in encode_prompts(self.tokenizer, [*map(self.prompt, problems)], most)]
-
-    def completion_ids(self, completions: Sequence[Completion]) -> list[Ids]:
-        """The texts' ids, followed by EOS where the completion is finished."""
-        rows = encode_completions(self.tokenizer, [completion.text for completion in completions])
-        eos = cast(int, self.tokenizer.eos_token_id)
-        return [
-            (*ids, eos) if completion.finished else tuple(ids)
-            for ids, completion in zip(rows, completions, strict=True)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Limits on learning from peers in one update."""
-
-    own_peer_id: str
-    policy: str
-    """positives, sapo or off."""
-    max_groups: int
-    max_rows: int
-    scale: str
-    """See `advantages`."""
-    passing: Callable[[Sequence[str]], set[str]] = set
-    """The peers to learn from, of these; by default all."""
-    least_rows: int = LEAST_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +61,121 @@ class Candidate:
         return len(self.group.verdicts)
 
 
-def external(
-    peers: Sequence[ScoredGroup],
-    local: Sequence[ScoredGroup],
-    reader: PolicyReader,
-    rules: Rules,
-    chance: random.Random,
-) -> External:
-    """At most `max_groups` of the peers' groups with at most `max_rows` rows in all, as rows to learn from.
+@dataclass(frozen=True)
+class PeerReader:
+    """Turns the peers' groups into rows of the own policy. `rows` returns those of one update."""
 
-    `local` are the own groups, which share their mean with peers' groups at the same problem.
-    """
-    refused: Counter[str] = Counter()
-    strangers = [scored for scored in peers if scored.group.peer_id != rules.own_peer_id]
-    refused["own"] = len(peers) - len(strangers)
-    own = {scored.group.problem.id: scored for scored in local}
-    candidates = list(_candidates(strangers, own, reader, rules, refused))
-    chosen = choose(candidates, rules.max_groups, rules.max_rows, chance)
-    refused["not_needed"] = len(candidates) - len(chosen)
-    rows, idle_rows, idle_tokens = _rows(chosen, own, reader, rules, refused)
-    groups = tuple(scored.group for scored in chosen)
-    return External(rows, idle_rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
+    tokenizer: PreTrainedTokenizerBase
+    prompt: Callable[[Problem], str]
+    logprobs: Callable[[Sequence[Ids], Sequence[Ids]], list[tuple[float, ...]]]
+    """Nats of completions after prompts, under the own policy at the training temperature."""
+    max_prompt_tokens: int
+    max_new_tokens: int
+    own_peer_id: str
+    policy: str
+    """positives, sapo or off."""
+    max_groups: int
+    scale: str
+    """See `advantages`."""
+    least_rows: int = LEAST_ROWS
+
+    def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[Ids]:
+        """Prompts; one longer than `most` loses its beginning."""
+        return [tuple(ids) for ids in encode_prompts(self.tokenizer, [*map(self.prompt, problems)], most)]
+
+    def completion_ids(self, completions: Sequence[Completion]) -> list[Ids]:
+        """The texts' ids, followed by EOS where the completion is finished."""
+        rows = encode_completions(self.tokenizer, [completion.text for completion in completions])
+        eos = cast(int, self.tokenizer.eos_token_id)
+        return [
+            (*ids, eos) if completion.finished else tuple(ids)
+            for ids, completion in zip(rows, completions, strict=True)
+        ]
+
+    def rows(
+        self,
+        peers: Sequence[ScoredGroup],
+        local: Sequence[ScoredGroup],
+        max_rows: int,
+        passing: Callable[[Sequence[str]], set[str]],
+        chance: random.Random,
+    ) -> External:
+        """At most `max_groups` of the peers' groups with at most `max_rows` rows in all.
+
+        `local` are the own groups, which share their mean with peers' groups at the same problem. `passing` returns the
+        peers to learn from, of those given.
+        """
+        refused: Counter[str] = Counter()
+        strangers = [scored for scored in peers if scored.group.peer_id != self.own_peer_id]
+        refused["own"] = len(peers) - len(strangers)
+        own = {scored.group.problem.id: scored for scored in local}
+        candidates = list(self._candidates(strangers, own, passing, refused))
+        chosen = choose(candidates, self.max_groups, max_rows, chance)
+        refused["not_needed"] = len(candidates) - len(chosen)
+        rows, idle_rows, idle_tokens = self._pushing(chosen, own, refused)
+        groups = tuple(scored.group for scored in chosen)
+        return External(rows, idle_rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
+
+    def _candidates(
+        self,
+        groups: Sequence[ScoredGroup],
+        own: Mapping[str, ScoredGroup],
+        passing: Callable[[Sequence[str]], set[str]],
+        refused: Counter[str],
+    ) -> Iterator[Candidate]:
+        if self.policy == OFF:
+            refused["off"] = len(groups)
+            return
+        passed = passing([scored.group.peer_id for scored in groups])
+        prompts = self.prompt_ids([scored.group.problem for scored in groups])
+        for scored, prompt in zip(groups, prompts, strict=True):
+            local = own.get(scored.group.problem.id)
+            together = [scored] if local is None else [scored, local]
+            if len(prompt) > self.max_prompt_tokens:
+                refused["long_prompt"] += 1
+            elif scored.group.peer_id not in passed:
+                refused["gate"] += 1
+            elif joint_advantages(together, self.scale) is None:
+                refused["no_spread"] += 1
+            elif sum(len(each.trainable) for each in together) < self.least_rows:
+                refused["few_rows"] += 1
+            else:
+                yield Candidate(scored, prompt)
+
+    def _pushing(
+        self, chosen: Sequence[Candidate], own: Mapping[str, ScoredGroup], refused: Counter[str]
+    ) -> tuple[tuple[TrainingRow, ...], int, int]:
+        """The rows that push, and how many rows and tokens of the chosen groups do not.
+
+        Each attempt is measured against all attempts at its problem, the own ones too.
+        """
+        ids = iter(self.completion_ids([each for candidate in chosen for each in candidate.group.group.completions]))
+        weights = merged_advantages([candidate.group for candidate in chosen], list(own.values()), self.scale)
+        first: dict[tuple[Ids, str], int] = {}
+        """By question and answer: the first group with it. A group's own repetitions all count."""
+        pushing: list[tuple[Ids, Ids, float]] = []
+        row_count = token_count = 0
+        for at, candidate in enumerate(chosen):
+            for completion, weight in zip(candidate.group.group.completions, weights[id(candidate.group)], strict=True):
+                tokens = next(ids)
+                row_count += 1
+                token_count += min(len(tokens), self.max_new_tokens)
+                if not weight or (weight < 0 and self.policy != SAPO):
+                    continue
+                if not 0 < len(tokens) <= self.max_new_tokens:
+                    refused["row_length"] += 1
+                elif first.setdefault((candidate.prompt, " ".join(completion.text.split())), at) != at:
+                    refused["row_duplicate"] += 1
+                else:
+                    pushing.append((candidate.prompt, tokens, weight))
+        scores = self.logprobs([prompt for prompt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
+        rows = tuple(
+            TrainingRow(prompt, tokens, logprobs, weight)
+            for (prompt, tokens, weight), logprobs in zip(pushing, scores, strict=True)
+            if math.fsum(logprobs) / len(logprobs) >= LEAST_MEAN_LOGPROB
+        )
+        refused["row_unlikely"] = len(pushing) - len(rows)
+        return rows, row_count - len(rows), token_count - sum(len(row.completion_ids) for row in rows)
 
 
 def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chance: random.Random) -> list[Candidate]:
@@ -162,67 +213,3 @@ def _parts(strangers: Sequence[ScoredGroup], chosen: Sequence[ScoredGroup]) -> t
     used = Counter(scored.group.peer_id for scored in chosen)
     first = sorted(groups, key=lambda peer: (-used[peer], -groups[peer], peer))[:MAX_PEERS]
     return tuple((peer, groups[peer], used[peer]) for peer in first)
-
-
-def _candidates(
-    groups: Sequence[ScoredGroup],
-    own: dict[str, ScoredGroup],
-    reader: PolicyReader,
-    rules: Rules,
-    refused: Counter[str],
-) -> Iterator[Candidate]:
-    if rules.policy == OFF:
-        refused["off"] = len(groups)
-        return
-    passing = rules.passing([scored.group.peer_id for scored in groups])
-    prompts = reader.prompt_ids([scored.group.problem for scored in groups])
-    for scored, prompt in zip(groups, prompts, strict=True):
-        local = own.get(scored.group.problem.id)
-        together = [scored] if local is None else [scored, local]
-        judged = sum(verdict.trainable for each in together for verdict in each.verdicts)
-        if len(prompt) > reader.max_prompt_tokens:
-            refused["long_prompt"] += 1
-        elif scored.group.peer_id not in passing:
-            refused["gate"] += 1
-        elif joint_advantages(together, rules.scale) is None:
-            refused["no_spread"] += 1
-        elif judged < rules.least_rows:
-            refused["few_rows"] += 1
-        else:
-            yield Candidate(scored, prompt)
-
-
-def _rows(
-    chosen: Sequence[Candidate], own: dict[str, ScoredGroup], reader: PolicyReader, rules: Rules, refused: Counter[str]
-) -> tuple[tuple[TrainingRow, ...], int, int]:
-    """The rows that push, and how many rows and tokens of the chosen groups do not.
-
-    Each attempt is measured against all attempts at its problem, the own ones too.
-    """
-    ids = iter(reader.completion_ids([each for candidate in chosen for each in candidate.group.group.completions]))
-    weights = merged_advantages([candidate.group for candidate in chosen], list(own.values()), rules.scale)
-    first: dict[tuple[Ids, str], int] = {}
-    """By question and answer: the first group with it. A group's own repetitions all count."""
-    pushing: list[Push] = []
-    row_count = token_count = 0
-    for at, candidate in enumerate(chosen):
-        for completion, weight in zip(candidate.group.group.completions, weights[id(candidate.group)], strict=True):
-            tokens = next(ids)
-            row_count += 1
-            token_count += min(len(tokens), reader.max_new_tokens)
-            if not weight or (weight < 0 and rules.policy != SAPO):
-                continue
-            if not 0 < len(tokens) <= reader.max_new_tokens:
-                refused["row_length"] += 1
-            elif first.setdefault((candidate.prompt, " ".join(completion.text.split())), at) != at:
-                refused["row_duplicate"] += 1
-            else:
-                pushing.append((candidate.prompt, tokens, weight))
-    scores = reader.logprobs([prompt for prompt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
-    rows = tuple(
-        TrainingRow(prompt, tokens, logprobs, weight)
-        for (prompt, tokens, weight), logprobs in zip(pushing, scores, strict=True)
-        if math.fsum(logprobs) / len(logprobs) >= LEAST_MEAN_LOGPROB
-    )
-    refused["row_unlikely"] = len(pushing) - len(rows)
-    return rows, row_count - len(rows), token_count - sum(len(row.completion_ids) for row in rows)

@@ -8,9 +8,10 @@ import math
 import random
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
-from codezero.solver.batch import TrainingRow
+from codezero.solver.batch import TrainingRow, by_prompt
 from codezero.system.state import StateFile
 
 TRUNCATION = 2.0
@@ -20,7 +21,7 @@ BUDGET = 0.04
 LEAST_LOW, LEAST_HIGH = 0.3, 0.5
 """M2PO never clips nearer to 1 than 1 - 0.3 and 1 + 0.5."""
 MOST = 20.0
-"""No weight is larger, whatever a policy has drifted to."""
+"""Largest weight of all."""
 
 Tokens = Sequence[float]
 
@@ -69,7 +70,7 @@ def _largest_square(squares: Sequence[float], budget: float) -> float:
 
 
 MAX_ITERATIONS = 8
-"""Kept; what is older was written by a policy too far away."""
+"""Kept; older rows are of a policy too far away."""
 
 _FIELDS = ("prompt_ids", "completion_ids", "logprobs", "advantage")
 
@@ -86,11 +87,9 @@ class Replay(StateFile[Any], file="replay.json", schema=list[list[TrainingRow]])
 
     def draw(self, count: int, chance: random.Random) -> list[TrainingRow]:
         """At most `count` of the kept rows, whole groups as far as they fit: each keeps its pushes up and down."""
-        groups: dict[tuple[int, ...], list[TrainingRow]] = {}
-        for row in (row for rows in self._kept for row in rows):
-            groups.setdefault(row.prompt_ids, []).append(row)
+        groups = by_prompt(list(chain(*self._kept)))
         drawn: list[TrainingRow] = []
-        for group in chance.sample(list(groups.values()), len(groups)):
+        for group in chance.sample(groups, len(groups)):
             if len(drawn) + len(group) <= count:
                 drawn += group
         return drawn

@@ -8,6 +8,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from transformers import PreTrainedTokenizerBase
@@ -19,7 +20,7 @@ from codezero.solver.advantages import counts, group_advantages
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.peer_gate import PeerFilter
-from codezero.solver.peer_rollouts import External, PolicyReader, Rules, external, merged_advantages
+from codezero.solver.peer_rollouts import External, PeerReader, merged_advantages
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.system.state import StateFile
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
@@ -75,7 +76,17 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         """Calls of `rollout` so far: with `seed`, the seed of the sampling noise."""
         self.updates = 0
         """Calls of `step` so far: with `seed`, the seed of the choice among peers' groups."""
-        self.reader = PolicyReader(tokenizer, prompt, learner.logprobs, config.max_prompt_tokens, config.max_new_tokens)
+        self.reader = PeerReader(
+            tokenizer=tokenizer,
+            prompt=prompt,
+            logprobs=learner.logprobs,
+            max_prompt_tokens=config.max_prompt_tokens,
+            max_new_tokens=config.max_new_tokens,
+            own_peer_id=peer_id,
+            policy=self.external.policy,
+            max_groups=self.external.groups,
+            scale=config.scale_rewards,
+        )
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """`group_size` completions for each problem, in order, all sampled in one batch."""
@@ -108,7 +119,9 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         chance = random.Random(f"peers {self.seed} {self.updates}")
         self.updates += 1
         self.gate.observe(local, peers)
-        foreign = external(peers, local, self.reader, self._rules(local, chance), chance)
+        most = int(sum(len(group.trainable) for group in local) * self.external.share / (1 - self.external.share))
+        passing = partial(self.gate.passing, chance=chance) if self.external.gate else set[str]
+        foreign = self.reader.rows(peers, local, most, passing, chance)
         own = self._own_rows(local, foreign.chosen)
         again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
         rows = (*own, *foreign.rows, *self._reweighed(again))
@@ -118,18 +131,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         if self.config.replay:
             self.replay.add(own)
         return self._metrics(local, foreign, update, len(again))
-
-    def _rules(self, local: Sequence[ScoredGroup], chance: random.Random) -> Rules:
-        limits = self.external
-        rows = sum(verdict.trainable for scored in local for verdict in scored.verdicts)
-        return Rules(
-            own_peer_id=self.peer_id,
-            policy=limits.policy,
-            max_groups=limits.groups,
-            max_rows=int(rows * limits.share / (1 - limits.share)),
-            scale=self.config.scale_rewards,
-            passing=(lambda peers: self.gate.passing(peers, chance)) if limits.gate else set,
-        )
 
     def _reweighed(self, rows: Sequence[TrainingRow]) -> list[TrainingRow]:
         """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""

@@ -1,4 +1,4 @@
-"""A `trl.GRPOTrainer` to call the loss and the optimiser of: it writes nothing, prints nothing and never generates."""
+"""A `trl.GRPOTrainer` for its loss and optimiser: it writes nothing, prints nothing and never generates."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateImportUsage=false
@@ -20,7 +20,7 @@ BETAS = (0.9, 0.99)
 
 
 def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GRPOTrainer:
-    """For a policy that computes in `half` (which on CUDA may be of 16 bits) with the weights as they are."""
+    """For a policy that computes in `half`, which on CUDA may have 16 bits."""
     on_cuda = policy.device.type == "cuda"
     with tempfile.TemporaryDirectory() as nowhere:
         settings = GRPOConfig(
@@ -66,7 +66,7 @@ def learning_rate(config: SolverConfig, steps: int) -> float:
 
 
 def frozen_copy(model: PreTrainedModel, temperature: float) -> PreTrainedModel:
-    """The policy as it was before the first update: what the KL leash is tied to."""
+    """The policy before the first update: the reference of the KL term."""
     reference = copy.deepcopy(model).requires_grad_(False).eval()
     add_fused_lm_head(reference, temperature=temperature)
     return reference

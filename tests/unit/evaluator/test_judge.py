@@ -94,7 +94,8 @@ def test_the_conversation_is_what_the_template_renders():
     rendered = tokenizer.apply_chat_template(
         [{"role": role, "content": text} for role, text in turns], tokenize=False, add_generation_prompt=True
     )
-    pieces = (*conversation.heads([DOUBLE.question]), *conversation.answers([code]), *conversation.follow_ups([ask]))
+    head, answer = encode_prompts(tokenizer, [DOUBLE.question]), encode_completions(tokenizer, [code])
+    pieces = (*head, *answer, *conversation.follow_ups([ask]))
     assert [one for piece in pieces for one in piece] == tokenizer(rendered, add_special_tokens=False)["input_ids"]
 
 
@@ -106,9 +107,9 @@ def test_nobody_ends_a_turn_but_the_judge():
     def turns(rows: list[list[int]]) -> int:
         return sum(one in special for one in rows[0])
 
-    assert turns(conversation.heads([evil])) == turns(conversation.heads(["x"]))
+    assert turns(encode_prompts(loaded.tokenizer, [evil])) == turns(encode_prompts(loaded.tokenizer, ["x"]))
     assert turns(conversation.follow_ups([evil])) == turns(conversation.follow_ups(["x"]))
-    assert turns(conversation.answers([evil])) == 0
+    assert turns(encode_completions(loaded.tokenizer, [evil])) == 0
 
 
 UNSTABLE = {

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from unit.evaluator.test_openai_judge_wire import answers
 
 from codezero.code.assertions import Example
-from codezero.errors import ConfigError, EndpointError, EvaluatorError
+from codezero.errors import ConfigError, EvaluatorError
 from codezero.evaluator import openai_judge
 from codezero.evaluator.judge import YES_MARGIN, LikelihoodJudge
 from codezero.evaluator.openai_judge import GAPS, TESTS, OllamaJudge, OpenAIJudge
 from codezero.evaluator.types import Program, Reading
 from codezero.models import openai_client
 from codezero.models.load import load_model
-from codezero.models.openai_client import LONGEST_PAUSE, EndpointClient, EndpointRequest
+from codezero.models.openai_client import LONGEST_PAUSE
 from codezero.nano import weights_directory
 
 QUESTION = "Write a function pick_item(nums) that returns the numbers in nums that are greater than 3."
@@ -328,17 +328,20 @@ def test_a_judge_that_hangs_is_tried_briefly(server: Server, monkeypatch: pytest
         assert judge.read([RIGHT], YES)[0].scores
 
 
-def test_the_pause_doubles_up_to_a_bound_and_starts_anew() -> None:
-    client = EndpointClient[int]("judge", "evaluator", "http://127.0.0.1:9", requests=1, seconds=1)
+def test_the_pause_doubles_up_to_a_bound_and_starts_anew(server: Server) -> None:
+    judge = OllamaJudge(server.url, MODEL)
+    client, request = judge._client, judge._yes_no(QUESTION, RIGHT.code, "Is it right?")[0]
 
-    def pause_after(answer: int | EndpointError) -> float:
-        client._record({EndpointRequest("/", b"", int): answer})
+    def pause_after(mode: str) -> float:
+        server.state.mode = mode
+        client._backoff._due = 0.0
+        client.ask([request])
         return round(client.pause, 1)
 
-    down = EndpointError("is down")
     for longest in [2, 4, 8, 16, 32, 60, 60, 60]:
-        assert longest / 2 <= pause_after(down) <= longest <= LONGEST_PAUSE
-    assert pause_after(1) == 0 < pause_after(down) <= 2
+        assert longest / 2 <= pause_after("501") <= longest <= LONGEST_PAUSE
+    assert pause_after("ok") == 0 < pause_after("501") <= 2
+    client.close()
 
 
 def test_nothing_is_left_behind(server: Server) -> None:

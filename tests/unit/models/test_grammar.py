@@ -9,8 +9,8 @@ import pytest
 import torch
 from builders.models import tiny_policy
 from transformers import ByT5Tokenizer
+from unit.models.test_generation import small_tokenizer, tiny_model
 from unit.models.test_load import qwen_half_billion
-from unit.models.test_sampler import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError, ProposalError
 from codezero.models.generation import OwnLoop, Sampler

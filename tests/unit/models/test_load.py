@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
-from unit.models.test_sampler import small_tokenizer, tiny_model
+from unit.models.test_generation import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError
 from codezero.models.decoders import is_lean

@@ -2,9 +2,8 @@
 
 import dataclasses
 import random
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from builders.models import EOS, judged
@@ -15,10 +14,8 @@ from codezero.solver.peer_rollouts import (
     MAX_PEERS,
     Candidate,
     External,
-    PolicyReader,
-    Rules,
+    PeerReader,
     choose,
-    external,
     merged_advantages,
 )
 from codezero.types import Completion, Problem, ScoredGroup, Status
@@ -28,38 +25,40 @@ def bytes_of(texts: Sequence[str]) -> list[tuple[int, ...]]:
     return [tuple(text.encode()) for text in texts]
 
 
-def reader(logprob: float = -1.0, max_prompt_tokens: int = 100, max_new_tokens: int = 20) -> PolicyReader:
-    """A tokenizer of bytes and a policy to which every token is equally likely, but for "?", which it abhors."""
+class BytesReader(PeerReader):
+    """A tokenizer of bytes."""
 
-    def completion_ids(completions: Sequence[Completion]) -> list[tuple[int, ...]]:
+    def completion_ids(self, completions: Sequence[Completion]) -> list[tuple[int, ...]]:
         ids = bytes_of([one.text for one in completions])
         return [(*one, EOS) if c.finished else one for one, c in zip(ids, completions, strict=True)]
 
-    def prompt_ids(problems: Sequence[Problem]) -> list[tuple[int, ...]]:
+    def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[tuple[int, ...]]:
         return bytes_of([one.question for one in problems])
+
+
+def reader(logprob: float = -1.0, **changes: Any) -> PeerReader:
+    """Of a policy to which every token is equally likely, but for "?", which it abhors."""
 
     def logprobs(prompts: Sequence[tuple[int, ...]], completions: Sequence[tuple[int, ...]]):
         assert len(prompts) == len(completions)
         return [tuple(-50.0 if token == ord("?") else logprob for token in one) for one in completions]
 
-    return cast(
-        PolicyReader,
-        SimpleNamespace(
-            prompt_ids=prompt_ids,
-            completion_ids=completion_ids,
-            logprobs=logprobs,
-            max_prompt_tokens=max_prompt_tokens,
-            max_new_tokens=max_new_tokens,
-        ),
-    )
+    options: dict[str, Any] = {"max_prompt_tokens": 100, "max_new_tokens": 20, "own_peer_id": "me"}
+    options |= {"policy": "positives", "max_groups": 16, "scale": "none", "least_rows": 2}
+    unused: Any = None
+    return BytesReader(unused, unused, logprobs, **(options | changes))
 
 
 def read(
-    peers: Sequence[ScoredGroup], source: PolicyReader | None = None, local: Sequence[ScoredGroup] = (), **changes: Any
+    peers: Sequence[ScoredGroup],
+    source: PeerReader | None = None,
+    local: Sequence[ScoredGroup] = (),
+    max_rows: int = 1000,
+    passing: Callable[[Sequence[str]], set[str]] = set,
+    **changes: Any,
 ) -> External:
-    options: dict[str, Any] = {"own_peer_id": "me", "policy": "positives", "max_groups": 16, "max_rows": 1000}
-    rules = Rules(**(options | {"scale": "none", "least_rows": 2} | changes))
-    return external(peers, local, source or reader(), rules, random.Random(0))
+    source = dataclasses.replace(source or reader(), **changes)
+    return source.rows(peers, local, max_rows, passing, random.Random(0))
 
 
 def test_only_rows_with_positive_advantage_push_and_the_others_count():
