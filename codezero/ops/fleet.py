@@ -1,9 +1,8 @@
 """`codezero swarm up`: N nodes on this machine, each a process with its own identity, seed and data order, in one DHT.
 
-The first node founds the swarm; the others join at the addresses it writes. One summary view shows them all. GPUs are
-dealt to the nodes in turn; nodes that share one, or have none, each count on their part of the memory alone.
-SIGINT and SIGTERM are passed on and every node saves, as it does when this process is killed; a node that dies is shown
-as dead and makes the exit code 1.
+The first node founds the swarm; the others join at the addresses it writes. GPUs are dealt to the nodes in turn; nodes
+that share one, or have none, each count on their part of the memory alone. SIGINT and SIGTERM are passed on and every
+node saves, as it does when this process is killed; a node that dies is shown as dead and makes the exit code 1.
 """
 
 import contextlib
@@ -19,8 +18,7 @@ from codezero.config import NodeConfig
 from codezero.errors import SwarmError
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.swarm_view import SwarmView, summarise
-from codezero.monitor.text import clean
-from codezero.monitor.text import count as many
+from codezero.monitor.text import clean, count
 from codezero.runs import LABEL
 from codezero.settings import quoted
 from codezero.swarm.network_status import ADDRESSES
@@ -46,13 +44,12 @@ class FleetNode:
     process: Child
 
 
-def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
-    """Start `count` nodes, show them until all have ended, and return the exit code. Raises SwarmError."""
+def run_fleet(config: NodeConfig, overrides: Sequence[str], size: int) -> int:
+    """Start `size` nodes, show them until all have ended, and return the exit code. Raises SwarmError."""
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
-    stop = Stop()
-    nodes: list[FleetNode] = []
+    stop, nodes, bootstrap = Stop(), list[FleetNode](), config.swarm.bootstrap
     page = PageProcess(config, ["network=peer", *overrides]) if wanted(config) else None
-    seats = assign_cards(find_cards(config.model.device), count)
+    seats = assign_cards(find_cards(config.model.device), size)
     print(f"codezero: {'goes on with' if any(base.glob(f'*/{LABEL}')) else 'new run'} {base.name}", flush=True)
     if sharing := describe_sharing(seats):
         print(f"codezero: {sharing}", flush=True)
@@ -60,18 +57,18 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
     def answer(which: signal.Signals, before: int) -> None:
         """Say what the first signal brings about; with the second the nodes leave at once, with the third they die."""
         if not before:
-            saving = f"saving {many(len(nodes), 'node')}, up to {LEAVING_SECONDS:g} s"
+            saving = f"saving {count(len(nodes), 'node')}, up to {LEAVING_SECONDS:g} s"
             print(f"codezero: stopping: {saving}; {again(which)}", flush=True)
         for node in nodes if before else ():
             node.process.send_signal(signal.SIGTERM if before == 1 else signal.SIGKILL)
 
     with stop.on_signals(answer=answer), page or contextlib.nullcontext():
         try:
-            nodes.append(_start(config, overrides, base, 1, seats, config.swarm.bootstrap))
-            addresses = founded(nodes[0], stop)
-            for index in range(2, count + 1):
+            for seat in seats:
                 if not stop:
-                    nodes.append(_start(config, overrides, base, index, seats, addresses))
+                    nodes.append(_start(config, overrides, base / f"node-{len(nodes) + 1}", seat, size, bootstrap))
+                if len(nodes) == 1:
+                    bootstrap = founded(nodes[0], stop)
             if page is not None:
                 announce(page)
             _watch(nodes, config.monitor.view, stop)
@@ -83,27 +80,22 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], count: int) -> int:
 
 
 def _start(
-    config: NodeConfig,
-    overrides: Sequence[str],
-    base: Path,
-    index: int,
-    seats: Sequence[GpuAssignment],
-    bootstrap: Sequence[str],
+    config: NodeConfig, overrides: Sequence[str], folder: Path, seat: GpuAssignment, size: int, bootstrap: Sequence[str]
 ) -> FleetNode:
-    folder = base / f"node-{index}"
+    """One of `size` nodes, whose place in the fleet its folder's name tells."""
     folder.mkdir(parents=True, exist_ok=True)
+    place = int(folder.name.removeprefix("node-")) - 1
     # torch's own choice of threads would be all cores, in every node
-    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(seats)))}
-    seat = seats[index - 1]
+    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // size))}
     card = {} if seat.card is None else {VISIBLE: seat.card}
     settings = [
-        f"run.directory={quoted(base)}",
+        f"run.directory={quoted(folder.parent)}",
         f"run.name={folder.name}",
         f"run.logs={quoted(folder / 'logs')}",
-        f"seed={config.seed + index - 1}",
+        f"seed={config.seed + place}",
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(map(quoted, bootstrap))}]",
-        f"swarm.port={config.swarm.port if index == 1 else 0}",
+        f"swarm.port={0 if place else config.swarm.port}",
         f"model.memory_share={config.model.memory_share / seat.nodes}",
         "monitor.view=off",
         "login.page=off",
