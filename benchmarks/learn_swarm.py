@@ -163,7 +163,8 @@ def liar(case: Case, index: int, hub: Any) -> Callable[[int], None]:
     """Publishes groups in which the best attempt is a wrong program: half near misses, half rubbish."""
     from simulation.hub import HubSwarm
 
-    from codezero.problems.synthetic.tasks import fence, make_task, mutants
+    from codezero.code.parsing import fence
+    from codezero.problems.synthetic.tasks import make_task, mutants
     from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
     swarm = HubSwarm(peer_id(index), hub)

@@ -31,8 +31,8 @@ from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
 from codezero.problems.dedup import Novelty
 from codezero.problems.filters import PROPOSED, inspect, is_exam
-from codezero.problems.synthetic.programs import render
-from codezero.problems.synthetic.tasks import LEVELS, is_held_out, parse_question
+from codezero.problems.synthetic.programs import parse_question, render
+from codezero.problems.synthetic.tasks import LEVELS, is_held_out
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.sandbox.base import TRUTH, Job

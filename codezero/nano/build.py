@@ -28,7 +28,8 @@ from codezero.models.prefix_layout import PrefixRow
 from codezero.nano import ROLES
 from codezero.nano.corpus import Pair, judge_pairs, proposer_pairs, solver_pairs
 from codezero.nano.train import BATCH_ROWS, NanoShape, batches_of, build_tokenizer, new_model, train
-from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out, parse_question
+from codezero.problems.synthetic.programs import parse_question
+from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.sandbox.base import Job, Outcome

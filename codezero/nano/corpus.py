@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, fence, make_task, mutate, render
+from codezero.code.parsing import fence
+from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, make_task, mutate, render
 from codezero.proposer.prompts import proposal_prompt
 
 Pair = tuple[str, str]

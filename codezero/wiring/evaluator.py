@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.problems.rows import read_rows
-from codezero.problems.synthetic.tasks import parse_question, worked
+from codezero.problems.synthetic.programs import parse_question
+from codezero.problems.synthetic.tasks import worked
 from codezero.protocols import Evaluator
 from codezero.types import Problem, Worked
 from codezero.wiring.models import Say, load

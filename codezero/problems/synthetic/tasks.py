@@ -18,7 +18,6 @@ from codezero.problems.synthetic.programs import (
     Spec,
     is_held_out,
     mutate,
-    parse_question,
     question_of,
     render,
     sample_spec,
@@ -26,25 +25,6 @@ from codezero.problems.synthetic.programs import (
 )
 from codezero.problems.synthetic.vocabulary import LETTERS
 from codezero.types import Problem, Source, Standing, Worked, problem_id
-
-__all__ = [
-    "LEVELS",
-    "Spec",
-    "Split",
-    "SyntheticTask",
-    "corrupt_text",
-    "fence",
-    "held_out",
-    "is_held_out",
-    "make_task",
-    "mutants",
-    "mutate",
-    "parse_question",
-    "question_of",
-    "render",
-    "sample_spec",
-    "worked",
-]
 
 _VERBS = (
     "get", "make", "find", "calc", "do", "run", "apply", "build",
@@ -156,11 +136,6 @@ def corrupt_text(code: str, name: str, random: Random) -> str:
             return _misname_variable(code)
         case _:
             return code.replace(":", "", 1)
-
-
-def fence(code: str) -> str:
-    """The form in which a solver answers."""
-    return f"```python\n{code}\n```"
 
 
 def _function_name(random: Random) -> str:

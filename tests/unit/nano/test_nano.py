@@ -13,13 +13,14 @@ import torch
 from transformers import AutoTokenizer
 
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.parsing import extract_code
+from codezero.code.parsing import extract_code, fence
 from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import ROLES, build, corpus, weights_directory
 from codezero.nano.train import NanoShape, batches_of, build_tokenizer, new_model, rate, train
-from codezero.problems.synthetic.tasks import Split, fence, is_held_out, make_task, mutants, parse_question
+from codezero.problems.synthetic.programs import parse_question
+from codezero.problems.synthetic.tasks import Split, is_held_out, make_task, mutants
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.solver.solver import solver_prompt

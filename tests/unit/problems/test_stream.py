@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
 from codezero.problems.stream import MixedStream
-from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out, parse_question
+from codezero.problems.synthetic.programs import parse_question
+from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
 from codezero.protocols import ProblemStream
 from codezero.types import Problem, Source
 

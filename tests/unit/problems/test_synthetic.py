@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codezero.code.parsing import fence
 from codezero.problems.synthetic.grammar import KINDS
-from codezero.problems.synthetic.programs import signature
+from codezero.problems.synthetic.programs import parse_question, signature
 from codezero.problems.synthetic.tasks import (
     LEVELS,
     Split,
     SyntheticTask,
     corrupt_text,
-    fence,
     held_out,
     is_held_out,
     make_task,
     mutants,
-    parse_question,
     question_of,
     render,
     sample_spec,
