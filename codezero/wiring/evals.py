@@ -3,11 +3,11 @@
 Puts the parts of an eval together: `evals/` knows no model and no judge.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ SHOWN_REASONS = 8
 """Why attempts are undecided: the most frequent."""
 FOLDER = "evals"
 """Of a run, or beside the runs for a model that belongs to none."""
+Tasks = tuple[Callable[[], Iterable[EvalTask]], str]
+"""What reads the tasks, and the digest of what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,10 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
         raise ConfigError(f"--k={wrong[0]} cannot be estimated from {request.samples} attempts; {need}")
     if request.judged and config.reward.mode == "rlvr":
         raise ConfigError("--judged with reward.mode=rlvr would execute; drop one of them")
-    read, digest = _tasks(config, request)
-    next(iter(read()))  # a wrong file is known before a model is loaded
+    tasks = _tasks(config, request)
+    next(iter(tasks[0]()))  # a wrong file is known before a model is loaded
     policies = [find_policy(config, name) for name in request.policies]
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
 
         @functools.cache
         def grader() -> Grader:
@@ -111,7 +113,7 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
                 return JudgeGrader(build_evaluator(config, stack, say))
             return SandboxGrader(build_sandbox(config, stack))
 
-        evals = [_evaluate(config, request, policy, read, digest, grader, say) for policy in policies]
+        evals = [_evaluate(config, request, policy, tasks, grader, say) for policy in policies]
     results = [result for result, _ in evals]
     if len(results) == 1:
         return Report(results)
@@ -120,8 +122,7 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     return Report(results, compare(a, b, samples=request.samples, label=label, seed=seed))
 
 
-def _tasks(config: NodeConfig, request: EvalRequest) -> tuple[Callable[[], Iterable[EvalTask]], str]:
-    """What reads the tasks, and the digest of what it reads."""
+def _tasks(config: NodeConfig, request: EvalRequest) -> Tasks:
     files = find_set(request.set, request.files)
     if request.set != HELD_OUT:
         return lambda: read_tasks(request.set, files), digest_files(files)
@@ -135,15 +136,10 @@ def _tasks(config: NodeConfig, request: EvalRequest) -> tuple[Callable[[], Itera
 
 
 def _evaluate(
-    config: NodeConfig,
-    request: EvalRequest,
-    policy: Policy,
-    read: Callable[[], Iterable[EvalTask]],
-    digest: str,
-    grader: Callable[[], Grader],
-    say: Say,
+    config: NodeConfig, request: EvalRequest, policy: Policy, tasks: Tasks, grader: Callable[[], Grader], say: Say
 ) -> tuple[Result, list[TaskOutcome]]:
     """One policy's eval, done again only where its log has no entry."""
+    read, digest = tasks
     choices = Choices(
         set=request.set,
         tasks=digest,
@@ -189,14 +185,14 @@ def _evaluate(
 
 def examine(config: NodeConfig, say: Say) -> "Metrics":
     """One exam of the solver named in the config, without training. Writes nothing."""
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         sampler = build_sampler(config, load(config, config.model.solver, "solver", say), say, stack)
         exam = build_exam(config, sampler, build_evaluator(config, stack, say), stack)
         say("attempting and executing the held-out problems")
         return exam.sit()
 
 
-def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: "Evaluator", stack: contextlib.ExitStack) -> "Exam":
+def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: "Evaluator", stack: ExitStack) -> "Exam":
     from codezero.code.parsing import extract_code
     from codezero.evals.exam import HeldOutExam
     from codezero.sandbox.monty import MontySandbox

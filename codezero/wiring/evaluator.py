@@ -1,11 +1,11 @@
 """Config -> evaluator: which judge, which canaries, which sandbox, or execution instead of a judge."""
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -34,7 +34,7 @@ class CalibrationFamily:
     holds: Callable[[Problem], bool]
 
 
-def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -> Evaluator:
+def build_evaluator(config: NodeConfig, stack: ExitStack, say: Say) -> Evaluator:
     """The frozen judge, calibrated on canaries that no solver sees; or execution, where the settings ask for it.
 
     Raises ModelError, EvaluatorError, SandboxError and ProblemError.
@@ -70,14 +70,14 @@ def build_evaluator(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -
     return evaluator
 
 
-def build_sandbox(config: NodeConfig, stack: contextlib.ExitStack) -> "Sandbox":
+def build_sandbox(config: NodeConfig, stack: ExitStack) -> "Sandbox":
     """Raises SandboxError."""
     from codezero.sandbox.bubblewrap import open_sandbox
 
     return stack.enter_context(open_sandbox(config.audit.sandbox))
 
 
-def build_judge(config: NodeConfig, stack: contextlib.ExitStack, say: Say) -> "Judge":
+def build_judge(config: NodeConfig, stack: ExitStack, say: Say) -> "Judge":
     """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
     settings = config.evaluator
     if settings.kind == "local":

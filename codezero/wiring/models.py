@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig, SolverConfig
@@ -64,7 +65,7 @@ def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solve
 
 
 def start_workers(
-    config: NodeConfig, overrides: Sequence[str], stack: contextlib.ExitStack
+    config: NodeConfig, overrides: Sequence[str], stack: ExitStack
 ) -> "tuple[NodeConfig, Sequence[str], Workers | None]":
     """Start the further ranks that `model.gpus` asks for, and leave the first GPU to this process, rank 0.
 
@@ -119,12 +120,7 @@ def build_learner(
 
 
 def build_sampler(
-    config: NodeConfig,
-    policy: "LoadedModel",
-    say: Say,
-    stack: contextlib.ExitStack,
-    *,
-    group: "RankGroup | None" = None,
+    config: NodeConfig, policy: "LoadedModel", say: Say, stack: ExitStack, group: "RankGroup | None" = None
 ) -> "Sampler":
     """Of the solver's attempts. `stack` closes the engine where there is one. Raises ConfigError."""
     from codezero.models.generation import Sampler

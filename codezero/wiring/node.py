@@ -4,12 +4,12 @@ Heavy libraries load inside the functions, in the order that wastes least time: 
 starts in parallel and must exist before CUDA does.
 """
 
-import contextlib
 import dataclasses
 import importlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from codezero.nano import NANO
 from codezero.node import Node
 from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Checkpoints, Swarm
+from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
@@ -40,7 +40,7 @@ from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.models import build_learner, build_sampler, join_ranks, load_policy, start_workers
-from codezero.wiring.proposer import build_proposer, build_proposer_node, vetted
+from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
     from codezero.models.distributed import RankGroup, Workers
@@ -63,7 +63,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
     def answer(which: signal.Signals, _before: int) -> None:
         leave(which, lambda: monitor.cut(NOT_BEGUN) if monitor else print_flushed(f"codezero: {NOT_BEGUN}"))
 
-    with Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
+    with Stop().on_signals(answer=answer), ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
         config, proposes, workers = with_login(config), config.role == "proposer", None
         if not proposes:
@@ -79,7 +79,10 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         if proposes:
             node = build_proposer_node(config, folder, swarm, monitor, chain, stack)
         else:
-            node = build_node(config, folder, swarm, monitor, chain, known_round, stack, workers)
+            node = build_node(config, folder, swarm, monitor, chain, stack, workers)
+            if config.hub.repository:
+                node.checkpoints = PushedCheckpoints(node.checkpoints, config, folder.path, known_round)
+                stack.callback(node.checkpoints.close)
         node.known_round, run = known_round, config.run
         node.max_iterations, node.max_seconds = run.max_iterations, 60 * run.max_minutes
         node.checkpoint_seconds, node.max_failures = run.checkpoint_seconds, run.max_failures
@@ -93,15 +96,15 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
 
 def start_chain(
-    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: contextlib.ExitStack
-) -> Callable[[], ChainParts]:
+    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: ExitStack
+) -> PartsLater:
     """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
 
     A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain, and may
     have an owner by then.
     """
     members = members_file(folder) if config.swarm.members == REGISTRY else None
-    parts = stack.enter_context(contextlib.ExitStack())
+    parts = stack.enter_context(ExitStack())
 
     def build() -> ChainParts:
         if config.chain.kind == "clock":
@@ -126,10 +129,9 @@ def build_node(
     folder: RunFolder,
     swarm: Swarm,
     monitor: RunMonitor,
-    chain: Callable[[], ChainParts],
-    known_round: KnownRound,
-    stack: contextlib.ExitStack,
-    workers: "Workers | None" = None,
+    chain: PartsLater,
+    stack: ExitStack,
+    workers: "Workers | None",
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.solver.checkpoint import CheckpointStore
@@ -148,16 +150,13 @@ def build_node(
     problems = build_stream(config, swarm.peer_id, fits, monitor)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()
-    checkpoints: Checkpoints = CheckpointStore(
+    checkpoints = CheckpointStore(
         folder.checkpoints,
         keep=config.run.keep_checkpoints,
         resume=config.run.resume,
         fingerprint=policy_fingerprint(policy, learning),
         also={"random": GlobalGenerators()},
     )
-    if config.hub.repository:
-        checkpoints = PushedCheckpoints(checkpoints, config, folder.path, known_round)
-        stack.callback(checkpoints.close)
     return Node(
         problems=problems,
         solver=solver,
@@ -225,7 +224,7 @@ def members_file(folder: RunFolder) -> Path:
     return folder.path / FOLDER / "members.txt"
 
 
-def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack: contextlib.ExitStack) -> Swarm:
+def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack: ExitStack) -> Swarm:
     """The exchange, starting; its addresses come when it is ready.
 
     Raises IdentityError when a living node is this peer.

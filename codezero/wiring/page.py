@@ -4,8 +4,8 @@ Runs in a process of its own. It reads what nodes write and signs what they ask 
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady],
     usual_recursion_limit()
     url, directory, stop = f"http://localhost:{config.login.port}", Path(config.login.directory), Stop()
     Folder(directory)
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         lock = Lock(directory / SERVING)
         stack.callback(lock.close)
         if not lock.take():
@@ -60,9 +60,7 @@ def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady],
             asyncio.run(_serve(config, run, stack, lambda code: tell(PageReady(url=url, code=code))))
 
 
-async def _serve(
-    config: NodeConfig, run: Path | None, stack: contextlib.ExitStack, announce: Callable[[str], None]
-) -> None:
+async def _serve(config: NodeConfig, run: Path | None, stack: ExitStack, announce: Callable[[str], None]) -> None:
     """announce: takes each new claim code, or an empty one once a page with an owner is served."""
     login = Login(
         Path(config.login.directory),
@@ -83,7 +81,7 @@ async def _serve(
     await serve(app, config.login.port, find_entry() if config.login.publish else None)
 
 
-def build_page(config: NodeConfig, run: Path | None, login: Login, stack: contextlib.ExitStack) -> "web.Application":
+def build_page(config: NodeConfig, run: Path | None, login: Login, stack: ExitStack) -> "web.Application":
     """The whole server; what holds a connection is closed by `stack`."""
     base = Path(config.run.directory)
     data = DataApi(

@@ -1,10 +1,10 @@
 """Config -> proposer (frozen in this process or behind an endpoint, or one that learns), its node, and its vetting."""
 
-import contextlib
 import dataclasses
 import functools
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig, proposal_places
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PartsLater = Callable[[], ChainParts]
+"""Waits for the chain."""
+
 
 def build_proposer(
-    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say, stack: contextlib.ExitStack
+    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say, stack: ExitStack
 ) -> "tuple[Proposer, LoadedModel | None]":
     """The proposer, and its policy where that learns.
 
@@ -96,12 +99,7 @@ def structure_for(loaded: "LoadedModel") -> "Structure | None":
 
 
 def build_proposer_node(
-    config: NodeConfig,
-    folder: RunFolder,
-    swarm: Swarm,
-    monitor: Monitor,
-    chain: Callable[[], ChainParts],
-    stack: contextlib.ExitStack,
+    config: NodeConfig, folder: RunFolder, swarm: Swarm, monitor: Monitor, chain: PartsLater, stack: ExitStack
 ) -> ProposerNode:
     """`role=proposer`. Points it earns come from others' votes; it submits none itself."""
     from codezero.solver.checkpoint import CheckpointStore
@@ -121,12 +119,7 @@ def build_proposer_node(
 
 
 def vetted(
-    config: NodeConfig,
-    proposer: Proposer,
-    sampler: GroupSampler,
-    evaluator: Evaluator,
-    peer_id: str,
-    stack: contextlib.ExitStack,
+    config: NodeConfig, proposer: Proposer, sampler: GroupSampler, evaluator: Evaluator, peer_id: str, stack: ExitStack
 ) -> Proposer:
     """`proposer` as far as its problems stand up to the solver's attempts; where anything is executed, wrong expected
     values are counted. Raises SandboxError."""
