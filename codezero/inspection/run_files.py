@@ -194,7 +194,7 @@ def _network_view(network: NetworkStatus) -> NetworkView:
 
 
 def _round(played: Played) -> Round:
-    reward = played.rewards / played.rewarded if played.rewarded else None
+    reward = played.rewards.mean
     return Round(number=played.number, began=played.began, iterations=played.iterations, reward=reward)
 
 

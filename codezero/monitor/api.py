@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from aiohttp import web
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from codezero.errors import HttpRefusal, UnreadableError
 from codezero.monitor.api_streams import Shared, Streams
@@ -31,26 +32,25 @@ BOARD_SECONDS = 30.0
 """The same for a read of the chain."""
 BOARD_WAIT_SECONDS = 5.0
 """That a request waits for the chain; a longer read is shown at a later request."""
-NO_RUN = "there is no such run"
-NO_GROUP = "there is no such run, or no such group in it any more"
+MISSING = "there is no such run, or no such group in it any more"
 MAX_LIMIT = 100
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Number = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
 
 
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+class Nothing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """An address without variable parts."""
 
 
-class OfRun(msgspec.Struct, forbid_unknown_fields=True):
+class OfRun(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     run: Annotated[str, Meta(pattern=rf"\A{KEY}\Z")]
 
 
-class OfRollout(OfRun):
+class OfRollout(OfRun, frozen=True):
     id: Number
 
 
-class OfRollouts(OfRun):
+class OfRollouts(OfRun, frozen=True):
     before: Number | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 50
     peer: Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{1,128}\Z")] | None = None
@@ -69,11 +69,12 @@ class DataApi:
     @property
     def data(self) -> list[web.RouteDef]:
         """What only the owner may read, once there is one."""
+        reader = self._reader
         return [
-            web.get("/api/runs", self._runs),
-            web.get("/api/runs/{run}", self._view),
-            web.get("/api/runs/{run}/rollouts", self._rollouts),
-            web.get("/api/runs/{run}/rollouts/{id}", self._rollout),
+            self._get("/api/runs", Nothing, lambda _: reader.runs()),
+            self._get("/api/runs/{run}", OfRun, lambda asked: reader.view(asked.run)),
+            self._get("/api/runs/{run}/rollouts", OfRollouts, lambda asked: reader.rollouts(**asdict(asked))),
+            self._get("/api/runs/{run}/rollouts/{id}", OfRollout, lambda asked: reader.rollout(asked.run, asked.id)),
             web.get("/api/runs/{run}/leaderboard", self._leaderboard),
             web.get("/api/runs/{run}/events", self._events, allow_head=False),
         ]
@@ -91,40 +92,34 @@ class DataApi:
 
         app.on_shutdown.append(end_streams)
 
-    async def _runs(self, request: web.Request) -> web.StreamResponse:
-        _asked(request, Nothing)
-        return _json(await self._encoded("", self._reader.runs))
+    def _get(self, path: str, kind: type[Asked], read: Callable[[Asked], object]) -> web.RouteDef:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            asked = _asked(request, kind)
+            return _json(await self._encoded((path, asked), lambda: read(asked)))
 
-    async def _view(self, request: web.Request) -> web.StreamResponse:
-        return _json(await self._encoded(NO_RUN, self._reader.view, _asked(request, OfRun).run))
+        return web.get(path, answer)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        run = _asked(request, OfRun).run
-        view = await self._encoded(NO_RUN, self._reader.view, run)
+        run, view = _asked(request, OfRun).run, b""
 
         async def read() -> bytes:
             nonlocal view
-            with contextlib.suppress(HttpRefusal):  # once begun, a stream says nothing until it can
-                view = await self._encoded(NO_RUN, self._reader.view, run)
+            try:
+                view = await self._encoded(("view", run), lambda: self._reader.view(run))
+            except HttpRefusal:  # once begun, a stream says nothing until it can
+                if not view:
+                    raise
             return view
 
+        await read()
         return await self._streams.serve(request, read)
-
-    async def _rollouts(self, request: web.Request) -> web.StreamResponse:
-        asked = _asked(request, OfRollouts)
-        read = self._reader.rollouts
-        return _json(await self._encoded(NO_RUN, read, asked.run, asked.before, asked.limit, asked.peer, asked.own))
-
-    async def _rollout(self, request: web.Request) -> web.StreamResponse:
-        asked = _asked(request, OfRollout)
-        return _json(await self._encoded(NO_GROUP, self._reader.rollout, asked.run, asked.id))
 
     async def _leaderboard(self, request: web.Request) -> web.StreamResponse:
         run = _asked(request, OfRun).run
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BOARD_WAIT_SECONDS):
                 await self._boards.get("board", lambda: self._in_thread(self._reader.read_board))
-        return _json(await self._encoded(NO_RUN, self._reader.leaderboard, run))
+        return _json(await self._encoded(("board", run), lambda: self._reader.leaderboard(run)))
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         _asked(request, Nothing)
@@ -142,16 +137,16 @@ class DataApi:
 
         return web.Response(body=await self._once("metrics", read), headers={"Content-Type": PROMETHEUS_TEXT})
 
-    async def _encoded(self, missing: str, read: Callable[..., object], *arguments: Hashable) -> bytes:
-        """`missing`: why it is refused where `read` gives None."""
+    async def _encoded(self, question: Hashable, read: Callable[[], object]) -> bytes:
+        """Refused where `read` gives None."""
 
         def encode() -> bytes:
-            value = read(*arguments)
+            value = read()
             return b"" if value is None else msgspec.json.encode(value)
 
-        body = await self._once((read, *arguments), encode)
+        body = await self._once(question, encode)
         if not body:
-            raise HttpRefusal(404, missing)
+            raise HttpRefusal(404, MISSING)
         return body
 
     async def _once(self, question: Hashable, read: Callable[[], Result]) -> Result:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -107,12 +108,10 @@ class RunReader:
         with turn:
             return read_view(key)
 
-    def rollouts(
-        self, key: str, before: int | None, limit: int, peer: str | None, own: bool | None
-    ) -> RolloutPage | None:
-        """None: there is no such run. Raises UnreadableError."""
-        folder = self._folders().get(key)
-        return folder and read_page(folder, before=before, limit=limit, peer=peer, own=own)
+    def rollouts(self, run: str, **which: Any) -> RolloutPage | None:
+        """which: as read_page takes it. None: there is no such run. Raises UnreadableError."""
+        folder = self._folders().get(run)
+        return folder and read_page(folder, **which)
 
     def rollout(self, key: str, number: int) -> Rollout | None:
         """None: there is no such run or group, or no more. Raises UnreadableError."""

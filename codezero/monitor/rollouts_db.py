@@ -29,6 +29,7 @@ FILE = "rollouts.db"
 MAX_TEXT, MAX_QUESTION, MAX_TEST, MAX_REASON = 16_384, 8_192, 2_048, 512
 """Bytes of an attempt, of a question, of one test and of one reason."""
 MAX_TESTS, MAX_ATTEMPTS, MAX_REASONS = 24, 64, 16
+SCORES = ("reward", "correctness", "structure", "adherence", "format", "cap")
 BEGINNING = 200
 """Characters of the question in a list."""
 MAX_GROUPS = 600
@@ -70,8 +71,8 @@ class RolloutStore:
         self.path = folder / FILE
         self._me, self._clock = me, clock
         self._connection: sqlite3.Connection | None = None
-        self._allowance, self._counted = float(BURST), clock()
-        self._resting_until = 0.0
+        self._since = -math.inf
+        """From when on groups have been free to be kept, PER_SECOND; later than now: it rests."""
         self._chance = random.Random(me)
 
     def begin(self, iteration: int) -> None:
@@ -82,15 +83,15 @@ class RolloutStore:
     def add(self, iteration: int, judged: Sequence[ScoredGroup]) -> None:
         """Keep some of the groups, chosen by chance, own and peers' in turn; the oldest kept ones make room."""
         now = self._clock()
-        self._allowance = min(BURST, self._allowance + PER_SECOND * (now - self._counted))
-        self._counted = now
-        if not judged or self._allowance < 1 or now < self._resting_until:
+        self._since = max(self._since, now - BURST / PER_SECOND)
+        room = int(PER_SECOND * (now - self._since))
+        if not judged or room < 1:
             return
         places = {True: itertools.count(), False: itertools.count()}
         mixed = self._chance.sample(judged, len(judged))
         in_turn = sorted(mixed, key=lambda scored: next(places[scored.group.peer_id == self._me]))
         with self._surviving():
-            self._write(self._open(), iteration, in_turn[: int(self._allowance)])
+            self._write(self._open(), iteration, in_turn[:room])
 
     def close(self) -> None:
         """The file is whole by itself afterwards, without the log of the last writes."""
@@ -117,7 +118,7 @@ class RolloutStore:
         )
         connection.execute(MAKE_ROOM, (MAX_GROUPS, MAX_BYTES))
         connection.execute("COMMIT")
-        self._allowance -= len(rows)
+        self._since += len(rows) / PER_SECOND
 
     def _open(self) -> sqlite3.Connection:
         """Raises sqlite3.Error. A file that is no database, or another's, is removed."""
@@ -140,7 +141,7 @@ class RolloutStore:
             yield
         except (sqlite3.Error, OSError) as error:
             logger.warning("attempts are not kept in %s for %g s: %s", self.path, REST_SECONDS, error)
-            self._resting_until = self._clock() + REST_SECONDS
+            self._since = self._clock() + REST_SECONDS
             connection, self._connection = self._connection, None
             if connection is not None:
                 with contextlib.suppress(sqlite3.Error):
@@ -170,20 +171,13 @@ def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
 
 
 def _attempt(completion: Completion, verdict: Verdict) -> ShownVerdict:
-    def known(value: float) -> float | None:
-        """None where nothing could be told, which is not a zero."""
-        return round(value, 4) if verdict.status is not Status.UNAVAILABLE and math.isfinite(value) else None
-
+    known = verdict.status is not Status.UNAVAILABLE  # where nothing could be told, a score is None and not zero
+    scores = {name: getattr(verdict, name) for name in SCORES}
     text = _beginning(completion.text, MAX_TEXT)
     return ShownVerdict(
         text=text,
         status=verdict.status.value,
-        reward=known(verdict.reward),
-        correctness=known(verdict.correctness),
-        structure=known(verdict.structure),
-        adherence=known(verdict.adherence),
-        format=known(verdict.format),
-        cap=known(verdict.cap),
+        **{name: round(value, 4) if known and math.isfinite(value) else None for name, value in scores.items()},
         reasons=[_beginning(reason, MAX_REASON) for reason in verdict.reasons[:MAX_REASONS]],
         finished=completion.finished,
         cut=len(text) < len(completion.text),

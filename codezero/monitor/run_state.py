@@ -97,9 +97,7 @@ class Played:
     began: float
     """Seconds since 1970."""
     iterations: int = 0
-    rewards: float = 0.0
-    rewarded: int = 0
-    """Iterations with a reward; `rewards` is their sum."""
+    rewards: Averaged = field(default_factory=Averaged)
 
 
 @dataclass(slots=True)
@@ -195,8 +193,7 @@ class Fold:
                 del self.rounds[next(iter(self.rounds))]
         played.iterations += 1
         if row.reward is not None:
-            played.rewards += row.reward
-            played.rewarded += 1
+            played.rewards.add(row.iteration, row.reward)
 
     def _share(self, row: Metrics) -> None:
         for key in row:

@@ -17,11 +17,9 @@ class Averaged:
     With MAX_POINTS of them neighbours are joined, so that the whole keeps its shape at half the resolution.
     """
 
-    __slots__ = ("_count", "_points", "_stride", "_total", "_values", "_x", "_y", "first", "highest", "newest")
-
     def __init__(self) -> None:
         self._points: Series = []
-        self._stride: int = 1
+        self._stride = 1
         """Values in a point; a power of two."""
         self._x = self._y = 0.0
         """Sums over the values that do not fill a point yet."""
@@ -39,11 +37,8 @@ class Averaged:
         self.newest = y
         self.first = y if self.first is None else self.first
         self.highest = y if self.highest is None else max(self.highest, y)
-        self._total += y
-        self._values += 1
-        self._x += x
-        self._y += y
-        self._count += 1
+        self._total, self._values = self._total + y, self._values + 1
+        self._x, self._y, self._count = self._x + x, self._y + y, self._count + 1
         if self._count == self._stride:
             self._points.append((self._x / self._count, self._y / self._count))
             self._x, self._y, self._count = 0.0, 0.0, 0
@@ -61,7 +56,7 @@ class Averaged:
     def points(self) -> Series:
         """At most MAX_POINTS; the last one may be of fewer values than the others."""
         rest = [(self._x / self._count, self._y / self._count)] if self._count else []
-        return [(_short(x), _short(y)) for x, y in (*self._points, *rest)]
+        return [(float(f"{x:.{DIGITS}g}"), float(f"{y:.{DIGITS}g}")) for x, y in (*self._points, *rest)]
 
 
 @dataclass(slots=True)
@@ -88,7 +83,3 @@ class Thinned(Generic[Item]):
         if self.newest is None or (self._kept and self._kept[-1] is self.newest):
             return list(self._kept)
         return [*self._kept, self.newest]
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

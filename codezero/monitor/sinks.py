@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 MOST_WAITING = 256
 """Rows queued for a sink."""
 LEAVING_SECONDS = 5.0
-"""For sending the rest at the end, for all sinks together: a node that has to stop has 30."""
+"""For sending the rest at the end: a node that has to stop has 30."""
 TENSORBOARD_FOLDER = "tensorboard"
 """In the run folder; `tensorboard --logdir runs` reads it."""
 FLUSH_SECONDS = 10
@@ -48,8 +48,7 @@ class Sink(Protocol):
     def observe(self, row: Metrics, seconds: float) -> None:
         """A row with its `iteration`; `seconds` since 1970."""
 
-    def close(self) -> None:
-        """Send what is left."""
+    def close(self) -> None: ...
 
 
 class BackgroundSink:

@@ -136,11 +136,10 @@ def _curves(state: RunState) -> RenderableType:
 
 
 def _way(first: ExamResult, last: ExamResult) -> Text:
-    if first is last:
-        return Text("start value", style="dim")
     points = 100 * (last.average - first.average)
     arrow, style = ("▲", "bold green") if points >= 0 else ("▼", "bold red")
-    return Text.assemble((f"from {percent(first.average)} ", "dim"), (f"{arrow} {points:+.1f}", style))
+    way = Text.assemble((f"from {percent(first.average)} ", "dim"), (f"{arrow} {points:+.1f}", style))
+    return Text("start value", style="dim") if first is last else way
 
 
 def _facts(state: RunState) -> RenderableType:
