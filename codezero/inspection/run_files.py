@@ -86,7 +86,7 @@ class RunFiles:
             facts=node.facts,
             series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
             latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
-            exams=msgspec.convert(fold.exams.items, list[ExamView], from_attributes=True),
+            exams=msgspec.convert(fold.exams, list[ExamView], from_attributes=True),
             difficulty=_skills(fold),
             judge=_judge(fold),
             peers=_peers(self.network, fold) if self.network else [],

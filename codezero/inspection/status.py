@@ -98,7 +98,7 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     """From the files alone; `files` of this folder, where they were read before. Raises UnreadableError."""
     files = files or RunFiles(folder, budget=MAX_BYTES)
     view = files.view(folder.name)
-    fold, exam, state = files.fold, files.fold.exams.newest, health(view, time.time())
+    fold, exam, state = files.fold, next(reversed(files.fold.exams), None), health(view, time.time())
     silent = SILENT if view.running and view.judge.alarm == SILENT else ""
     return RunStatus(
         run=str(folder),

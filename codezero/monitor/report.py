@@ -28,7 +28,7 @@ def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, pict
     """
     curve = folder / CURVE
     if picture:
-        draw_curve(curve, fold.exams.items, fold.series["reward"].points)
+        draw_curve(curve, fold.exams, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
     page = folder / "report.md"
@@ -91,7 +91,7 @@ def _overlap(first: ExamResult, last: ExamResult) -> str:
 
 
 def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) -> Iterator[str]:
-    exams = fold.exams.items
+    exams = fold.exams
     line = headline(exams)
     yield f"# codezero run `{_inline(name)}`"
     yield f"\n**{line[0].upper()}{line[1:]}.**"

@@ -17,7 +17,7 @@ import msgspec
 
 from codezero.monitor.metrics_file import FILE_NAME, MAX_BYTES, UNUSABLE, Tail, number, parse
 from codezero.monitor.run_types import MAX_EXAMS, MAX_ROUNDS, ExamResult
-from codezero.monitor.series import Averaged, Thinned
+from codezero.monitor.series import Averaged
 from codezero.monitor.text import clean
 from codezero.types import Metrics
 
@@ -105,7 +105,8 @@ class Fold:
     """Everything kept of the rows so far."""
 
     series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in AVERAGED})
-    exams: Thinned[ExamResult] = field(default_factory=lambda: Thinned[ExamResult](MAX_EXAMS))
+    exams: list[ExamResult] = field(default_factory=list[ExamResult])
+    """Oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest."""
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])
     """The newest, oldest first."""
     shares: dict[str, PeerShare] = field(default_factory=dict[str, PeerShare])
@@ -162,7 +163,9 @@ class Fold:
             if (value := getattr(row, name)) is not None:
                 curve.add(row.iteration, value)
         if (row.source is not None or row.average is not None) and (exam := read_exam(parse(line) or {})) is not None:
-            self.exams.add(exam)
+            self.exams.append(exam)
+            if len(self.exams) > MAX_EXAMS:
+                del self.exams[1:-1:2]
         if row.iteration > 0 and row.round is not None:
             self._play(row, row.round)
         if row.unavailable is not msgspec.UNSET:

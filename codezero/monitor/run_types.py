@@ -33,7 +33,6 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     pass_low: float | None
     pass_high: float | None
     believed: float | None
-    """Mean judged correctness of the same attempts: the judged average@k."""
     levels: dict[int, float]
     """average@k of each difficulty level that has problems."""
 
@@ -44,7 +43,6 @@ class ExamResult(ExamView, frozen=True, kw_only=True):
     problems: float | None
     unknown_share: float | None
     auroc: float | None
-    """Of the judge on the same attempts, as the shares."""
     false_positive_share: float | None
     false_negative_share: float | None
 
@@ -77,7 +75,6 @@ class JudgeBelief(msgspec.Struct, frozen=True, kw_only=True):
     false_negative_share: float | None
     canaries: int | None
     alarm: str
-    """Empty: nothing is wrong with it now."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +88,6 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     judged: int
     share_used: float | None
     penalty: float
-    """Of its offences, decaying."""
     state: Literal["ok", "quarantined"]
     reason: str
 
@@ -125,24 +121,28 @@ class NetworkView(msgspec.Struct, frozen=True, kw_only=True):
     addresses: list[str]
 
 
-class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the dashboard shows, but for attempts and the leaderboard."""
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A run among others."""
 
     run: str
     """Its key in the API."""
     name: str
+    running: bool
+    iteration: int | None
+    updated: float | None
+    """When its last step was recorded."""
+
+
+class RunView(RunLine, frozen=True, kw_only=True):
+    """Everything the dashboard shows, but for attempts and the leaderboard."""
+
     peer_id: str
     account: str
-    """Address on the chain; empty: none."""
-    running: bool
     stopped: str
     """Why it ended; empty: it runs, or was killed."""
     supervisor: str
     """Words of what keeps it alive: when it is started again, or that it is given up. Empty: nothing."""
     began: float | None
-    updated: float | None
-    """When its last step was recorded."""
-    iteration: int | None
     round: int | None
     level: int | None
     reward: float | None
@@ -164,21 +164,10 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkView | None
     """None: no network, as in a swarm of one."""
     rounds: list[Round]
-    """Newest first."""
     outbox: OutboxView | None
     """None: this run counts no points on a chain."""
     tolerated: dict[str, int]
     """Errors that the run survived, by kind."""
-
-
-class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A run among others."""
-
-    run: str
-    name: str
-    running: bool
-    iteration: int | None
-    updated: float | None
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +187,6 @@ class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):
     peer_name: str
     own: bool = msgspec.field(name="mine")
     question: str
-    """Its beginning."""
     source: str
     level: int | None
     rewards: list[float | None]
@@ -226,7 +214,6 @@ class ShownVerdict(msgspec.Struct, frozen=True, kw_only=True):
     cap: float | None
     reasons: list[str]
     finished: bool
-    """It ended by itself."""
     cut: bool
     """`text` is only its beginning."""
 

@@ -1,12 +1,8 @@
-"""Series of any length in a fixed size: means of neighbours, or every n-th of a kind."""
-
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+"""A curve of any length in a fixed size."""
 
 from codezero.monitor.metrics_file import LARGEST
 from codezero.monitor.run_types import MAX_POINTS, Series
 
-Item = TypeVar("Item")
 DIGITS = 6
 """Significant digits of a point."""
 
@@ -57,29 +53,3 @@ class Averaged:
         """At most MAX_POINTS; the last one may be of fewer values than the others."""
         rest = [(self._x / self._count, self._y / self._count)] if self._count else []
         return [(float(f"{x:.{DIGITS}g}"), float(f"{y:.{DIGITS}g}")) for x, y in (*self._points, *rest)]
-
-
-@dataclass(slots=True)
-class Thinned(Generic[Item]):
-    """Of many items evenly many, the first and the newest among them; at most `most`."""
-
-    most: int
-    _kept: list[Item] = field(default_factory=list[Item])
-    _stride: int = 1
-    _added: int = 0
-    newest: Item | None = None
-
-    def add(self, item: Item) -> None:
-        if self._added % self._stride == 0:
-            self._kept.append(item)
-            if len(self._kept) >= self.most:
-                self._kept, self._stride = self._kept[::2], 2 * self._stride
-        self.newest = item
-        self._added += 1
-
-    @property
-    def items(self) -> list[Item]:
-        """Oldest first."""
-        if self.newest is None or (self._kept and self._kept[-1] is self.newest):
-            return list(self._kept)
-        return [*self._kept, self.newest]

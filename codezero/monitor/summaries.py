@@ -17,8 +17,6 @@ SPEED_ROWS = 10
 """Iterations that the speed is averaged over."""
 PAUSE_SECONDS = 10.0
 """Least time between two lines that tell of no exam."""
-NEWS_SECONDS = 1.0
-"""The same for a line that tells of trouble with the judge, or of its end."""
 REASONS = 8
 """Most reasons that are named of one kind."""
 
@@ -44,10 +42,9 @@ class ShownProblem:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A snapshot of a run for the terminal, the swarm view and the report. None: not measured yet."""
+    """A snapshot of a run for the terminal, the swarm view and the report. None: not measured yet; empty: nothing."""
 
     identity: str = ""
-    """Peer id."""
     swarm_kind: str = ""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
     """What stays the same: models, device."""
@@ -65,11 +62,9 @@ class RunState:
     rewards: Sequence[float] = ()
     exams: Sequence[ExamResult] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Errors that the run survived, by type."""
     trouble: str = ""
-    """What is wrong with the judge now; empty when nothing is."""
+    """What is wrong with the judge now."""
     audit: str = ""
-    """The judge against executed completions; empty without an audit."""
     problem: ShownProblem | None = None
     busy: str = ""
     """What takes time now, beside the iterations."""
@@ -95,7 +90,7 @@ class RunState:
             tokens_per_second=fold.series["tokens"].newest,
             seconds_per_iteration=statistics.fmean(seconds) if seconds else None,
             rewards=[value for _, value in fold.series["reward"].points],
-            exams=fold.exams.items,
+            exams=list(fold.exams),
             tolerated=dict(fold.survived),
             trouble=fold.trouble,
             audit=audit_line(fold.judge),
@@ -124,7 +119,7 @@ def plain_line(state: RunState, exams: str = "") -> str:
 
 
 class PlainView:
-    """A line for every exam, soon one for new trouble, and one each PAUSE_SECONDS at most otherwise."""
+    """A line for every exam, and one each PAUSE_SECONDS at most otherwise."""
 
     def __init__(
         self, write: Callable[[str], None] = print_flushed, clock: Callable[[], float] = time.monotonic
@@ -132,16 +127,14 @@ class PlainView:
         self._write, self._clock = write, clock
         self._written: float | None = None
         self._at: int | None = None
-        self._trouble = ""
 
     def show(self, state: RunState) -> None:
         """Say where the run is, if it is time to; the first call only notes where it begins."""
         exam, now = state.exam_now is not None, self._clock()
         moved = self._at is not None and (state.iteration != self._at or exam)
         self._at = state.iteration
-        pause = PAUSE_SECONDS if state.trouble == self._trouble else NEWS_SECONDS
-        if moved and (exam or self._written is None or now - self._written >= pause):
-            self._written, self._trouble = now, state.trouble
+        if moved and (exam or self._written is None or now - self._written >= PAUSE_SECONDS):
+            self._written = now
             self._write(plain_line(state))
 
     def busy(self, state: RunState) -> None:

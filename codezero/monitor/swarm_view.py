@@ -33,13 +33,12 @@ class NodeRow:
 
 def summarise(folders: Sequence[Path]) -> list[NodeRow]:
     """A row for each run folder, in order; a node that has written nothing yet has an empty one."""
-    return [_summary(folder) for folder in folders]
-
-
-def _summary(folder: Path) -> NodeRow:
-    node = read_process(folder / NODE_FILE)
-    name = readable_name(node.peer_id) if node.peer_id else clean(folder.name, 24)
-    return NodeRow(name, node.alive, RunState().after(History(folder, budget=MAX_BYTES).read()))
+    rows: list[NodeRow] = []
+    for folder in folders:
+        node = read_process(folder / NODE_FILE)
+        name = readable_name(node.peer_id) if node.peer_id else clean(folder.name, 24)
+        rows.append(NodeRow(name, node.alive, RunState().after(History(folder, budget=MAX_BYTES).read())))
+    return rows
 
 
 def render_rows(rows: Sequence[NodeRow]) -> RenderableType:

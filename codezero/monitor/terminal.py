@@ -24,7 +24,7 @@ from rich.text import Text
 
 from codezero.monitor.run_types import ExamResult
 from codezero.monitor.summaries import RunState, ShownAttempt, ShownProblem, code_of
-from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, short_id, sparkline
+from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
 REFRESHES_PER_SECOND = 2
@@ -89,9 +89,9 @@ def _foot(state: RunState, line: str) -> Text:
 
 def _head(state: RunState, now: float | None) -> RenderableType:
     """Who and where."""
-    who = Text.assemble(
-        ("● ", "green"), (readable_name(state.identity), "bold"), "  ", (short_id(state.identity), "dim")
-    )
+    name, peer = readable_name(state.identity), clean(state.identity, 128)
+    beginning_and_end = peer if len(peer) <= 16 else f"{peer[:4]}…{peer[-6:]}"
+    who = Text.assemble(("● ", "green"), (name, "bold"), "  ", (beginning_and_end, "dim"))
     where = Text(f"{clean(state.swarm_kind, 20)} swarm · {count(state.peers, 'peer')}")
     if state.external_share:
         where.append(f" · learns {100 * state.external_share:.0f} % from them")

@@ -105,12 +105,6 @@ def count(number: float, noun: str) -> str:
     return f"{number:.0f} {noun}" if number == 1 else f"{number:.0f} {noun}s"
 
 
-def short_id(peer_id: str) -> str:
-    """Beginning and end of a peer id."""
-    shown = clean(peer_id, 128)
-    return shown if len(shown) <= 16 else f"{shown[:4]}…{shown[-6:]}"
-
-
 def print_flushed(line: str) -> None:
     """To stdout, at once."""
     print(line, flush=True)

@@ -96,7 +96,8 @@ def card(marked: JudgedProblem) -> RenderableType:
         table.add_column("executed", no_wrap=True)
     table.add_column("why", ratio=1, overflow="fold")
     for index, verdict in enumerate(marked.scored.verdicts):
-        reward = Text(f"{verdict.reward:.2f}", colour(verdict.reward))
+        colour = "green" if verdict.reward >= GOOD else "red" if verdict.reward < POOR else "yellow"
+        reward = Text(f"{verdict.reward:.2f}", colour)
         if verdict.status is Status.UNAVAILABLE:
             reward = Text("—", "yellow")
         status = Text(verdict.status.value.replace("_", " "), STYLES[verdict.status])
@@ -104,10 +105,9 @@ def card(marked: JudgedProblem) -> RenderableType:
         why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
         table.add_row(str(index + 1), reward, status, *shown, Text(why))
     title = clean(" ".join(problem.question.split()), 90)
-    level = "" if problem.level is None else f"level {problem.level}"
-    foreign = "" if marked.same_family else "not of the family the judge was calibrated on"
-    note = Text(" · ".join(filter(None, (foreign, level))), "yellow" if foreign else "")
-    return framed(table, Text(title, "bold"), note=note)
+    notes = [] if marked.same_family else ["not of the family the judge was calibrated on"]
+    notes += [] if problem.level is None else [f"level {problem.level}"]
+    return framed(table, Text(title, "bold"), note=Text(" · ".join(notes), "" if marked.same_family else "yellow"))
 
 
 def _shown(execution: Execution, mistaken: bool | None) -> Text:
@@ -116,10 +116,6 @@ def _shown(execution: Execution, mistaken: bool | None) -> Text:
         return Text(execution.outcome.value)
     passed = execution.outcome is Outcome.PASS
     return Text("PASS, NOT BELIEVED" if passed else "FAIL, BUT BELIEVED", LOUD)
-
-
-def colour(reward: float) -> str:
-    return "green" if reward >= GOOD else "red" if reward < POOR else "yellow"
 
 
 def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:

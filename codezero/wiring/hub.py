@@ -144,7 +144,7 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
         pipeline_tag="text-generation",
         tags=["codezero", "grpo"],
     )
-    exams, reward = "\n".join(start_and_end(fold.exams.items)), fold.newest("reward/mean")
+    exams, reward = "\n".join(start_and_end(fold.exams)), fold.newest("reward/mean")
     rewards = f"judged by the frozen `{_model_name(config.evaluator.model)}`"
     rewards = "executed" if config.reward.mode == "rlvr" else rewards
     learned = "A LoRA adapter for" if adapter else "All weights, learned from"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from codezero.monitor import run_state as history
 from codezero.monitor.metrics_file import FILE_NAME, MAX_LINE, MetricsFile, Tail, parse
 from codezero.monitor.run_state import History
-from codezero.monitor.run_types import MAX_POINTS
-from codezero.monitor.series import Averaged, Thinned
+from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS
+from codezero.monitor.series import Averaged
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
@@ -51,14 +51,10 @@ def test_a_curve_passes_over_what_is_no_number() -> None:
     assert curve.points == [(0, 1.0), (0, 3.0)]
 
 
-@given(st.integers(0, 2_000), st.integers(2, 50))
-def test_thinned_items_keep_the_first_and_the_newest(count: int, most: int) -> None:
-    items = Thinned[int](most)
-    for number in range(count):
-        items.add(number)
-    kept = items.items
-    assert len(kept) <= most and kept == sorted(set(kept))
-    assert not count or (kept[0], kept[-1]) == (0, count - 1)
+def test_of_many_exams_the_first_and_the_newest_are_kept(tmp_path: Path) -> None:
+    write(tmp_path, *(exam_row(number, 0.5) for number in range(1_500)))
+    kept = [exam.iteration for exam in History(tmp_path).read().exams]
+    assert len(kept) <= MAX_EXAMS and kept == sorted(set(kept)) and (kept[0], kept[-1]) == (0, 1_499)
 
 
 def test_only_what_was_appended_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +89,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(tmp_path: Path) -> No
     assert [x for x, _ in followed.read().series["reward"].points] == list(range(1, 13))
     resumed.observe(13, full_row(13), [])
     fold = followed.read()
-    assert fold.last["iteration"] == 13 and [exam.iteration for exam in fold.exams.items] == [0, 10]
+    assert fold.last["iteration"] == 13 and [exam.iteration for exam in fold.exams] == [0, 10]
     resumed.close("asked to stop")
 
 
@@ -172,7 +168,7 @@ def test_with_a_budget_the_beginning_and_the_end_are_read(tmp_path: Path) -> Non
     fold = History(tmp_path, budget=40_000).read()
     seen = [x for x, _ in fold.series["reward"].points]
     assert (min(seen), fold.last["iteration"]) == (1, 2_000) and len(seen) < 250
-    assert fold.exams.items[0].average == 0.25
+    assert fold.exams[0].average == 0.25
 
 
 def test_groups_of_peers_are_counted(tmp_path: Path) -> None:
