@@ -15,7 +15,7 @@ class Averaged:
 
     def __init__(self) -> None:
         self._points: Series = []
-        self._stride = 1
+        self._stride: int = 1
         """Values in a point; a power of two."""
         self._x = self._y = 0.0
         """Sums over the values that do not fill a point yet."""
