@@ -39,7 +39,7 @@ class BoundedHttp:
         self, url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None = None, limit: int = MAX_ANSWER
     ) -> tuple[int, bytes]:
         """Status and body. Raises ChainUnreachableError when the whole exchange takes longer or the body is larger."""
-        exchange = self._post(url, body, seconds, {"Content-Type": "application/json", **(headers or {})}, limit)
+        exchange = self._post(url, body, seconds, headers, limit)
         return asyncio.run_coroutine_threadsafe(exchange, _loop()).result()
 
     def close(self) -> None:
@@ -49,10 +49,10 @@ class BoundedHttp:
             asyncio.run_coroutine_threadsafe(session.close(), _loop()).result()
 
     async def _post(
-        self, url: str, body: bytes, seconds: float, headers: Mapping[str, str], limit: int
+        self, url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None, limit: int
     ) -> tuple[int, bytes]:
         session = self._session = self._session or aiohttp.ClientSession(
-            headers={"Accept-Encoding": "identity"},
+            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             max_line_size=MAX_HEADER,

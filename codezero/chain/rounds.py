@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ChainError
@@ -41,8 +41,13 @@ MAX_WAITING = 1024
 LAST_TRIES = 3
 """Starts of a chain that does not answer in time, before points that wait for it are given up with the run."""
 BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
-Parts = tuple[Coordinator, Outbox]
-"""What a chain gives to the round loop."""
+
+
+class ChainParts(NamedTuple):
+    """What a chain gives to the round loop."""
+
+    coordinator: Coordinator
+    outbox: Outbox
 
 
 class Repeating:
@@ -223,16 +228,16 @@ class LateChain:
     chain that does not answer in time is started again. Whatever else `make` raises is raised by the next call.
     """
 
-    def __init__(self, make: Callable[[], Parts], known: KnownRound) -> None:
+    def __init__(self, make: Callable[[], ChainParts], known: KnownRound) -> None:
         self._make, self._known = make, known
-        self._started: Future[Parts] | None = None
+        self._started: Future[ChainParts] | None = None
         self._waiting: deque[tuple[float, str | None]] = deque(maxlen=MAX_WAITING)
 
     def current_round(self) -> int:
         if self._waiting and self._started is None:
             self._begin()
         parts = self._parts()
-        return self._known.number if parts is None else parts[0].current_round()
+        return self._known.number if parts is None else parts.coordinator.current_round()
 
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
         parts = self._parts()
@@ -241,7 +246,7 @@ class LateChain:
         if parts is None or self._waiting:
             self._waiting.append((reward, vote))
         else:
-            parts[1].add(round_number, reward, vote)
+            parts.outbox.add(round_number, reward, vote)
 
     def close(self) -> None:
         """Waits until the chain is there, so that points already earned are kept. Raises what `make` raises."""
@@ -255,7 +260,7 @@ class LateChain:
                 if not left:
                     raise
 
-    def _parts(self) -> Parts | None:
+    def _parts(self) -> ChainParts | None:
         """None while they are not there."""
         if self._started is None or not self._started.done():
             return None
@@ -266,14 +271,14 @@ class LateChain:
             self._started = None
             return None
 
-    def _begin(self) -> Future[Parts]:
+    def _begin(self) -> Future[ChainParts]:
         pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
         self._started = pool.submit(self._make)
         pool.shutdown(wait=False)
         return self._started
 
-    def _hand_over(self, parts: Parts) -> None:
+    def _hand_over(self, parts: ChainParts) -> None:
         with contextlib.suppress(ChainError):  # points wait
-            round_number = parts[0].current_round()
+            round_number = parts.coordinator.current_round()
             while self._waiting:
-                parts[1].add(round_number, *self._waiting.popleft())
+                parts.outbox.add(round_number, *self._waiting.popleft())

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
 from codezero.chain.rounds import (
     MEMBERS_SECONDS,
     ROUND_SECONDS,
+    ChainParts,
     ClockCoordinator,
     Registry,
     Repeating,
@@ -25,7 +26,6 @@ from codezero.chain.rounds import (
 )
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
-from codezero.protocols import Coordinator, Outbox
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
@@ -47,19 +47,8 @@ def usual_recursion_limit() -> None:
     sys.setrecursionlimit(1_000)  # Python's default
 
 
-class ChainParts(NamedTuple):
-    """What the round loop drives."""
-
-    coordinator: Coordinator
-    outbox: Outbox
-
-
 def build_chain(
-    config: ChainConfig,
-    peer: str,
-    folder: Path,
-    stack: contextlib.ExitStack,
-    members: Path | None = None,
+    config: ChainConfig, peer: str, folder: Path, stack: contextlib.ExitStack, members: Path | None = None
 ) -> ChainParts:
     """The chain that the config names; what holds a process, thread or file is closed by `stack`.
 

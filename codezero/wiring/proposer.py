@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from codezero.chain.rounds import ChainParts
 from codezero.config import NodeConfig, proposal_places
 from codezero.errors import ModelError
 from codezero.node import ProposerNode
@@ -14,7 +15,6 @@ from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, GroupSampler, Monitor, Proposer, Swarm
 from codezero.runs import RunFolder
 from codezero.types import Problem
-from codezero.wiring.chain import ChainParts
 from codezero.wiring.evaluator import build_sandbox
 from codezero.wiring.models import Say, build_learner, load, load_policy
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.rounds import LateChain
+from codezero.chain.rounds import ChainParts, LateChain
 from codezero.errors import ChainError, CheckpointError
 from codezero.system.state import KnownRound
 
@@ -23,12 +23,12 @@ class Chain:
     away: bool = False
     failure: Exception | None = None
 
-    def make(self) -> tuple["Chain", "Chain"]:
+    def make(self) -> ChainParts:
         self.makers.append(threading.current_thread().name)
         self.ready.wait(30)
         if self.failure is not None:
             raise self.failure
-        return self, self
+        return ChainParts(self, self)
 
     def current_round(self) -> int:
         if self.away:
