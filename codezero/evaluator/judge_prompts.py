@@ -70,7 +70,12 @@ def follow_ups(program: Program, questions: Collection[str]) -> list[FollowUp]:
     general = [FollowUp(YES_NO, yes_or_no(ABOUT_ALL, order), ANSWER) for order in ORDERS]
     per_test = [FollowUp(PER_TEST, yes_or_no(about_test(test, stdio), ORDERS[0]), ANSWER) for test in examples]
     outputs = [
-        FollowUp(OUTPUT_MATCH, _about_output(test, stdio), BLOCK, test.output.rstrip("\n") + BLOCK_END)
+        FollowUp(
+            OUTPUT_MATCH,
+            f"What does it write after reading this?\n{test.input}" if stdio else f"What does {test.input} return?",
+            BLOCK,
+            test.output.rstrip("\n") + BLOCK_END,
+        )
         for test in examples
     ]
     return [follow_up for follow_up in (*general, *per_test, *outputs) if follow_up.question in questions]
@@ -92,10 +97,6 @@ def yes_or_no(about: str, order: str) -> str:
     """`about` as a question that names both answers, in one of `ORDERS`."""
     gap = "\n" if "\n" in about else " "
     return f"{about}{gap}{order}?"
-
-
-def _about_output(example: Example, stdio: bool) -> str:
-    return f"What does it write after reading this?\n{example.input}" if stdio else f"What does {example.input} return?"
 
 
 def mean_of_all(values: Sequence[float | None]) -> float | None:

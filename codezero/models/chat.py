@@ -57,7 +57,7 @@ class Conversation:
         before, marked, after = tail.partition(_ASK)
         if tails or not marked:
             return "the chat template renders a follow-up differently after another question"
-        if not self._begins_special(before):
+        if not before.lstrip().startswith(tuple(_special_tokens(self._tokenizer))):
             return "the chat template ends an answer without a special token"
         self._before, self._after = before, after
         return ""
@@ -67,10 +67,6 @@ class Conversation:
         roles = ("user", "assistant")
         messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(turns)]
         return cast(str, self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-
-    def _begins_special(self, text: str) -> bool:
-        special = [token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special]
-        return text.lstrip().startswith(tuple(token for token in special if token))
 
 
 def encode_prompts(
@@ -98,12 +94,15 @@ def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
 
 def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     """`text` as valid UTF-8 that spells no special token, not even after one was cut out of it."""
-    text = _valid(text)
-    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-    while spelt := [token for token in special if token and token in text]:
+    text, special = _valid(text), _special_tokens(tokenizer)
+    while spelt := [token for token in special if token in text]:
         for token in spelt:
             text = text.replace(token, "")
     return text
+
+
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    return [token.content for token in tokenizer.added_tokens_decoder.values() if token.special and token.content]
 
 
 def pad(

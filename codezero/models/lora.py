@@ -8,7 +8,7 @@ the weights directly has to check `has_adapter` first. With the adapter switched
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,30 +99,19 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
 
 def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """The weights by their names on disk, with an adapter multiplied out into new tensors."""
-    return revert_weight_conversion(model, _merged(model))
-
-
-def _merged(model: PreTrainedModel) -> dict[str, Tensor]:
-    state = {
-        name.replace(".base_layer.", "."): value
-        for name, value in model.state_dict().items()
-        if name not in {f"{module}.{own}" for module, own in _own_names(model)}
+    layers: dict[str, Any] = {n: module for n, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+    of_adapter = {
+        f"{name}.{own}"
+        for name, layer in layers.items()
+        for own, _ in layer.named_parameters()
+        if not own.startswith("base_layer.")
     }
-    for name, module in model.named_modules():
-        if isinstance(module, BaseTunerLayer):
-            layer = cast(Any, module)
-            weight = cast(Tensor, layer.get_base_layer().weight)
-            state[f"{name}.weight"] = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype).detach()
-    return state
-
-
-def _own_names(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """(module, name within it) of every tensor of an adapter."""
-    for name, module in model.named_modules():
-        if isinstance(module, BaseTunerLayer):
-            for own, _ in cast(nn.Module, module).named_parameters():
-                if not own.startswith("base_layer."):
-                    yield name, own
+    whole = model.state_dict().items()
+    state = {name.replace(".base_layer.", "."): value for name, value in whole if name not in of_adapter}
+    for name, layer in layers.items():
+        weight = cast(Tensor, layer.get_base_layer().weight)
+        state[f"{name}.weight"] = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype).detach()
+    return revert_weight_conversion(model, state)
 
 
 def _state(model: PreTrainedModel) -> dict[str, Tensor]:

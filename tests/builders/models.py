@@ -100,7 +100,7 @@ def judged(
 
 def save_merged(policy: LoadedModel, folder: Path) -> None:
     """The adapted policy as an ordinary model directory: every adapter multiplied out into the weights beside it."""
-    state = lora._merged(policy.model)
+    state = lora.plain_weights(policy.model)
     with torch.device("meta"):  # only the names are wanted: no second copy of the weights
         plain = type(policy.model)(copy.deepcopy(policy.model.config))
     plain.load_state_dict(state, assign=True)
