@@ -1,8 +1,7 @@
 """Tests rewritten so that the code under test cannot reach into its own examination.
 
-Each assertion becomes one expression whose outcome depends on plain values only. The code runs first and may shadow
-a builtin, or return an object whose `__eq__` always says yes; so builtins in tests are read through aliases taken
-before it ran, and what the code's functions return is inspected before the test compares it.
+The code runs first and may shadow a builtin, or return an object whose `__eq__` always says yes. So tests read builtins
+through aliases taken before it ran, and what the code's functions return is inspected before the test compares it.
 """
 
 import ast
@@ -10,7 +9,7 @@ import builtins
 import functools
 import secrets
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -63,8 +62,13 @@ class Script:
 def examine(tests: tuple[str, ...]) -> Script:
     """The script of these tests. Raises ProblemError when one is not an assertion with optional set-up lines."""
     trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
-    rewriter = _Rewriter(read_as_builtins(trees))
-    lines = [line for number, tree in enumerate(trees, start=1) for line in _rewrite(tree, number, rewriter)]
+    rewriter, lines = _Rewriter(read_as_builtins(trees)), list[str]()
+    for number, tree in enumerate(trees, start=1):
+        try:
+            rewriter.bound = bound_names(tree)
+            lines += [rewriter.rewrite(statement, number) for statement in tree.body]
+        except (MemoryError, RecursionError) as error:
+            raise ProblemError(f"test {number} is nested too deeply") from error
     aliases = [f"{name}{TAG} = {name}" for name in sorted(rewriter.aliased)]
     flags = [f"plain_{number}{TAG}" for number in range(rewriter.asserted)]
     return Script(
@@ -72,15 +76,6 @@ def examine(tests: tuple[str, ...]) -> Script:
         after="\n".join((FINISHED, *lines, f"({' and '.join(flags)},)")),
         traced=rewriter.traced,
     )
-
-
-def _rewrite(tree: ast.Module, number: int, rewriter: "_Rewriter") -> Iterator[str]:
-    try:
-        rewriter.bound = bound_names(tree)
-        for statement in tree.body:
-            yield rewriter.rewrite(statement, number)
-    except (MemoryError, RecursionError) as error:
-        raise ProblemError(f"test {number} is nested too deeply") from error
 
 
 def parse_quietly(source: str) -> ast.Module:
@@ -147,11 +142,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def rewrite(self, statement: ast.stmt, number: int) -> str:
         """One statement of test `number` as lines that run in the sandbox."""
-        if isinstance(statement, _SETUP):
+        if not isinstance(statement, ast.Assert):
             # What an assertion inside a function compares is never inspected.
             self.traced = self.traced and not any(isinstance(part, ast.Assert) for part in ast.walk(statement))
             return ast.unparse(self.generic_visit(statement))
-        assert isinstance(statement, ast.Assert)
         self.calls, self.outside = [], True
         test = ast.unparse(self.visit(statement.test))
         self.outside = False

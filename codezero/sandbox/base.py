@@ -1,13 +1,9 @@
-"""What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared.
-
-The tests of such a program are cases: each gives it an input and holds what it prints against the output wanted.
-"""
+"""What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import zip_longest
 from typing import Self
 
 import msgspec
@@ -17,6 +13,8 @@ from codezero.errors import ProblemError
 MAX_CASES = 20
 """Only this many are run, from the first: they bound the time one program can take."""
 MAX_CASE_BYTES = 2**20
+MAX_BYTES = 16 * 1024
+"""Longest code, and longest assertions together; longer ones are UNKNOWN."""
 MAX_OUTPUT_BYTES = 256 * 1024
 """A program that prints more is wrong."""
 
@@ -30,16 +28,15 @@ class Case(msgspec.Struct, frozen=True):
 
 def read_cases(tests: Sequence[str]) -> list[Case]:
     """The first MAX_CASES tests, each from its JSON text. Raises ProblemError when one of them cannot be used."""
-    return [_read(test, number) for number, test in enumerate(tests[:MAX_CASES], start=1)]
-
-
-def _read(test: str, number: int) -> Case:
-    if len(test) > MAX_CASE_BYTES:
-        raise ProblemError(f"test {number} is longer than {MAX_CASE_BYTES} bytes")
-    try:
-        return msgspec.json.decode(test, type=Case)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise ProblemError(f"test {number} cannot be read: {error}") from error
+    cases: list[Case] = []
+    for number, test in enumerate(tests[:MAX_CASES], start=1):
+        if len(test) > MAX_CASE_BYTES:
+            raise ProblemError(f"test {number} is longer than {MAX_CASE_BYTES} bytes")
+        try:
+            cases.append(msgspec.json.decode(test, type=Case))
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+            raise ProblemError(f"test {number} cannot be read: {error}") from error
+    return cases
 
 
 def same_output(wanted: str, printed: str) -> bool:
@@ -47,14 +44,8 @@ def same_output(wanted: str, printed: str) -> bool:
 
     Case, spelling of numbers and blank lines before the end do.
     """
-    return all(left == right for left, right in zip_longest(_words(wanted), _words(printed)))
-
-
-def _words(text: str) -> list[list[str]]:
-    return [line.split() for line in text.rstrip().split("\n")]
-
-
-REASON_CHARACTERS = 200
+    first, second = ([line.split() for line in text.rstrip().split("\n")] for text in (wanted, printed))
+    return first == second
 
 
 class Outcome(StrEnum):
@@ -81,10 +72,6 @@ class Execution:
     """A FAIL that CPython need not see: the code raised something, or hit a limit, in an interpreter that is slower and
     knows less. A sandbox behind this one decides; without one it stands."""
 
-    def of_test(self, number: int) -> "Execution":
-        """The same, and which test showed it."""
-        return Execution(self.outcome, _phrase(f"test {number}: {self.reason}"), self.provisional)
-
 
 ALL_HOLD = Execution(Outcome.PASS)
 
@@ -101,7 +88,7 @@ def unknown(reason: str) -> Execution:
 
 def _phrase(reason: str) -> str:
     """Some of it was written by the code: cut, and without control characters."""
-    return "".join(character if character.isprintable() else " " for character in reason[:REASON_CHARACTERS])
+    return "".join(character if character.isprintable() else " " for character in reason[:200])
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +123,34 @@ class Sandbox(ABC):
         self.close()
 
 
-def run_cases(tests: Sequence[str], run: Callable[[Case], Execution]) -> Execution:
-    """Run the cases in order until one does not hold. Raises ProblemError for tests that cannot be used."""
-    for number, case in enumerate(read_cases(tests), start=1):
-        execution = run(case)
-        if execution.outcome is not Outcome.PASS:
-            return execution.of_test(number)
-    return ALL_HOLD
+class Tier(Sandbox):
+    """A sandbox of one interpreter."""
+
+    @abstractmethod
+    def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
+        """Raises ProblemError for tests that cannot be used."""
+
+    @abstractmethod
+    def run_case(self, code: str, text: str) -> Execution | str:
+        """What the program whose stdin holds `text` prints, or why it does not come to its end."""
+
+    def run(self, job: Job) -> Execution:
+        if not job.tests:
+            return unknown("no tests")
+        for name, text in (("code", job.code), ("tests", "" if job.stdio else "\n".join(job.tests))):
+            if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+                return unknown(f"{name} longer than {MAX_BYTES} bytes")
+        try:
+            return self._run_cases(job) if job.stdio else self.run_assertions(job.code, job.tests)
+        except ProblemError as error:
+            return unknown(str(error))
+
+    def _run_cases(self, job: Job) -> Execution:
+        """Run the cases in order until one does not hold."""
+        for number, case in enumerate(read_cases(job.tests), start=1):
+            execution = self.run_case(job.code, case.input)
+            if isinstance(execution, str):
+                execution = ALL_HOLD if same_output(case.output, execution) else failed("prints something else")
+            if execution.outcome is not Outcome.PASS:
+                return replace(execution, reason=_phrase(f"test {number}: {execution.reason}"))
+        return ALL_HOLD

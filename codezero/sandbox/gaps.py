@@ -68,12 +68,12 @@ def _gaps(tree: ast.Module) -> Iterator[str]:
     parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     sets = _sets(nodes)
-    with_re = any(isinstance(node, (ast.Import, ast.ImportFrom)) and "re" in _modules(node) for node in nodes)
+    modules = {node.name if isinstance(node, ast.alias) else getattr(node, "module", "") for node in nodes}
     for node in nodes:
         match node:
             case ast.GeneratorExp() if _is_kept(node, parents, own):
                 yield "a generator is a list"
-            case ast.Constant(value=str(text)) if with_re and _REFERENCE_BEFORE_WORD.search(text):
+            case ast.Constant(value=str(text)) if "re" in modules and _REFERENCE_BEFORE_WORD.search(text):
                 yield f"the reference {text[:20]!r} in a replacement"
             case ast.Call(func=ast.Name(id=name)) if name in _DIFFERENT - own:
                 yield f"{name} is not as in CPython"
@@ -89,17 +89,11 @@ def _gaps(tree: ast.Module) -> Iterator[str]:
                 pass
 
 
-def _modules(node: ast.Import | ast.ImportFrom) -> set[str | None]:
-    return {node.module} if isinstance(node, ast.ImportFrom) else {alias.name for alias in node.names}
-
-
 def _is_kept(node: ast.GeneratorExp, parents: dict[ast.AST, ast.AST], own: set[str]) -> bool:
     """Is it more than used up where it stands?"""
     match parents[node]:
-        case ast.Call(func=ast.Name(id=name)):
-            return name in _LOOK_AT_LAZY | own
         case ast.Call(func=func):
-            return func is node
+            return func is node or (isinstance(func, ast.Name) and func.id in _LOOK_AT_LAZY | own)
         case ast.Assign(targets=[ast.Tuple() | ast.List()]):
             return False
         case parent:
@@ -108,30 +102,19 @@ def _is_kept(node: ast.GeneratorExp, parents: dict[ast.AST, ast.AST], own: set[s
 
 def _sets(nodes: list[ast.AST]) -> set[ast.AST]:
     """The expressions whose value is a set, as far as names lead there."""
-    names: set[str] = set()
-    sets: set[ast.AST] = set()
+    assigned = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr)]
+    names, sets = set[str](), set[ast.AST]()
     for _ in range(_ROUNDS):
-        sets = set()
         for node in reversed(nodes):  # parts before what is made of them
             if _is_set(node, names, sets):
                 sets.add(node)
-        more = {name for node in nodes for name, value in _bindings(node) if value in sets}
-        if more <= names:
-            return sets
+        bound = [node for node in assigned if node.value in sets]
+        targets = [target for node in bound for target in getattr(node, "targets", [getattr(node, "target", None)])]
+        more = {target.id for target in targets if isinstance(target, ast.Name)} - names
+        if not more:
+            break
         names |= more
     return sets
-
-
-def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            yield from ((target.id, value) for target in targets if isinstance(target, ast.Name))
-        case (
-            ast.AnnAssign(target=ast.Name(id=name), value=value) | ast.NamedExpr(target=ast.Name(id=name), value=value)
-        ):
-            yield name, value
-        case _:
-            pass
 
 
 def _is_set(node: ast.AST, names: set[str], sets: set[ast.AST]) -> bool:
@@ -164,8 +147,8 @@ def _is_view(node: ast.expr) -> bool:
 def _is_order_free(node: ast.expr, parents: dict[ast.AST, ast.AST], sets: set[ast.AST]) -> bool:
     """Does the place where a set stands not depend on its order?"""
     match parents[node]:
-        case ast.Call() as call if node in call.args:
-            return _takes_any_order(call, parents)
+        case ast.Call():
+            return _is_used_in_any_order(node, parents)
         case ast.Attribute(attr=name) as method:
             return name in _SET_METHODS and isinstance(parents[method], ast.Call)
         case ast.comprehension() as loop:
@@ -188,17 +171,13 @@ _ORDER_FREE_PLACES = (
 
 
 def _is_used_in_any_order(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    user = parents[node]
-    return isinstance(user, ast.Call) and node in user.args and _takes_any_order(user, parents)
-
-
-def _takes_any_order(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> bool:
-    match call.func:
-        case ast.Name(id="list" | "tuple"):
-            return _is_used_in_any_order(call, parents)
-        case ast.Name(id=name):
-            return name in _ORDER_FREE or (name in _ORDER_FREE_WITHOUT_KEY and not call.keywords)
-        case ast.Attribute(attr=name):
-            return name in _SET_METHODS
+    """Is it an argument of a call whose value does not depend on its order?"""
+    match parents[node]:
+        case ast.Call(func=func, args=args) as call if node in args:
+            name = getattr(func, "attr", getattr(func, "id", ""))
+            if isinstance(func, ast.Attribute):
+                return name in _SET_METHODS
+            kept = name in ("list", "tuple") and _is_used_in_any_order(call, parents)
+            return kept or name in _ORDER_FREE or (name in _ORDER_FREE_WITHOUT_KEY and not call.keywords)
         case _:
             return False

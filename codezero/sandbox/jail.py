@@ -35,16 +35,16 @@ _PROCESSES = 6
 _GRACE_SECONDS = 1.0
 _READ_BYTES = 64 * 1024
 _PYTHON = Path("/usr/bin/python3")
-_OLDEST = (0, 8)
-"""The first bubblewrap that can bound /tmp and forbid further namespaces."""
 
-_REMEDIES = (
-    ("uid map", "AppArmor forbids user namespaces: give bwrap a profile that has `userns`"),
-    ("namespace", "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined"),
-    ("not permitted", "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined"),
-    ("source path", "Python's folder is closed to nobody: install python3 under /usr"),
-    ("execvp", "there is no Python that the jail can run: install python3 under /usr"),
-)
+_REMEDIES = {
+    "nknown option": "bubblewrap 0.8 or newer is needed",
+    "uid map": "AppArmor forbids user namespaces: give bwrap a profile that has `userns`",
+    "namespace": "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined",
+    "not permitted": "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined",
+    "source path": "Python's folder is closed to nobody: install python3 under /usr",
+    "execvp": "there is no Python that the jail can run: install python3 under /usr",
+}
+"""By what stands in the message of bubblewrap."""
 _PROBE = """
 import os, socket, time
 assert not os.path.exists("/etc/passwd") and not os.path.exists("/proc/1"), "files of the machine can be seen"
@@ -86,28 +86,30 @@ class Jail:
     memory_mib: int
 
     def run(self, code: str, steps: Sequence[Any] | None, stdin: str = "") -> Ended:
-        """Run `code`, and then the steps of `jail_main.run_calls`; None: as a program that reads stdin.
+        """Run `code`, and then the steps of `jail_main.run`; None: as a program that reads stdin.
 
         Raises SandboxError when the jail does not come about.
         """
-        plan = {
-            "steps": steps,
-            "seconds": math.ceil(self.seconds),
-            "memory_bytes": self.memory_mib * 2**20,
-            "processes": _PROCESSES,
-            "file_bytes": _FILE_BYTES,
-            "files": _FILES,
+        limits = {
+            "RLIMIT_AS": self.memory_mib * 2**20,
+            "RLIMIT_NPROC": _PROCESSES,
+            "RLIMIT_FSIZE": _FILE_BYTES,
+            "RLIMIT_NOFILE": _FILES,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_CPU": math.ceil(self.seconds),
         }
         contents = {
             "inside.py": Path(jail_main.__file__).read_bytes(),
-            "plan.json": json.dumps(plan).encode(),
+            "plan.json": json.dumps({"steps": steps, "limits": limits}).encode(),
             "main.py": code.encode("utf-8", "surrogatepass"),
         }
         with ExitStack() as stack:
             files = {name: _file(data, stack) for name, data in contents.items()}
             ended = self._watch(*_start(files, _file(stdin.encode(), stack)))
         if not ended.report.startswith(jail_main.STARTED):
-            raise SandboxError(f"no jail: {_why(ended)}")
+            message = " ".join(ended.report[:300].decode(errors="replace").split())
+            remedy = next((f"; {remedy}" for sign, remedy in _REMEDIES.items() if sign in message), "")
+            raise SandboxError(f"no jail: {message or f'bwrap ends with {ended.status}'}{remedy}")
         return Ended(ended.printed, ended.report.removeprefix(jail_main.STARTED), ended.status)
 
     def _watch(self, process: subprocess.Popen[bytes], first: int | None) -> Ended:
@@ -153,12 +155,10 @@ def _drain(held: dict[int, bytearray], limits: dict[int, int], deadline: float) 
 
 def _file(data: bytes, stack: ExitStack) -> int:
     """A file in memory with this content, open at its start."""
-    number = os.memfd_create("jail")
-    stack.callback(os.close, number)
-    with os.fdopen(os.dup(number), "wb") as file:
-        file.write(data)
-    os.lseek(number, 0, os.SEEK_SET)
-    return number
+    file = stack.enter_context(os.fdopen(os.memfd_create("jail"), "w+b"))
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
 
 
 def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], int | None]:
@@ -203,7 +203,8 @@ def _kill(first: int) -> None:
 
 
 def _command(files: dict[str, int], info: int) -> list[str]:
-    python, prefix = _python()
+    base = Path(sys.base_prefix).resolve()
+    python = _PYTHON if _PYTHON.exists() else base / "bin" / "python3"
     environment = {"PATH": "/usr/bin", "HOME": "/tmp", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
     return [
         *(shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns"),
@@ -212,36 +213,20 @@ def _command(files: dict[str, int], info: int) -> list[str]:
         *(part for name, value in environment.items() for part in ("--setenv", name, value)),
         *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"),
         *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"),
-        *(("--ro-bind", prefix, prefix) if prefix else ()),
+        *(() if python.is_relative_to("/usr") else ("--ro-bind", str(base), str(base))),
         *("--dev", "/dev", "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"),
         *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/jail"),
-        *("--", python, "-S", "-s", "-B", "/jail/inside.py"),
+        *("--", str(python), "-S", "-s", "-B", "/jail/inside.py"),
     ]
-
-
-def _python() -> tuple[str, str]:
-    """The interpreter of the jail, and the folder it needs besides /usr."""
-    if _PYTHON.exists():
-        return str(_PYTHON), ""
-    prefix = Path(sys.base_prefix).resolve()
-    return str(prefix / "bin" / "python3"), "" if prefix.is_relative_to("/usr") else str(prefix)
 
 
 def why_not() -> str:
     """Why there can be no jail on this machine, and what to do about it, in one line; empty when there can."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux"
-    program = shutil.which("bwrap")
-    if program is None:
+    if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
-    try:
-        printed = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"bubblewrap does not start: {error}"
-    version = re.search(r"(\d+)\.(\d+)", printed)
-    if version is None or (int(version[1]), int(version[2])) < _OLDEST:
-        return f"bubblewrap {'.'.join(map(str, _OLDEST))} or newer is needed, this is '{printed.strip()[:50]}'"
     try:
         ended = Jail(seconds=5, memory_mib=256).run(_PROBE, None)
     except SandboxError as error:
@@ -249,9 +234,3 @@ def why_not() -> str:
     if ended.printed.strip() != b"walls hold":
         return f"a wall of the jail does not hold: {ended.report.decode(errors='replace')[:200]}"
     return ""
-
-
-def _why(ended: Ended) -> str:
-    message = " ".join(ended.report[:300].decode(errors="replace").split()) or f"bwrap ends with {ended.status}"
-    remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "")
-    return f"{message}; {remedy}" if remedy else message

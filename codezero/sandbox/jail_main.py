@@ -1,9 +1,8 @@
-"""What runs inside the jail, where nothing can be trusted: it executes a program and tells what came of it.
+"""What runs inside the jail, where nothing can be trusted: it executes a program and reports what came of it.
 
-codezero itself takes constants from here and calls nothing. The text of this file goes into the jail, where a bare
-Python 3.8 or newer runs it with nothing but the standard library. The program shares this process and can make it say
-anything. That is harmless: only the arguments of calls come in here, never what they should return, so a forged answer
-has to be right to count.
+codezero itself takes constants from here and calls nothing: a bare Python 3.8 or newer runs this file in the jail. The
+program shares this process and can forge any report. That is harmless: the arguments of calls come in here, never what
+they should return, so a forged answer has to be right to count.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import resource
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 STARTED = b"started\n"
@@ -24,10 +24,17 @@ MAX_DEPTH = 60
 MAX_MESSAGE = 200
 
 _KINDS: tuple[Any, ...] = (int, str, float, list, tuple, dict, set, frozenset, bytes, complex, range)
+_SPELLED: dict[str, Callable[[Any], list[str]]] = {
+    "int": lambda value: [hex(value)],
+    "float": lambda value: [value.hex()],
+    "complex": lambda value: [value.real.hex(), value.imag.hex()],
+    "bytes": lambda value: [value.hex()],
+    "range": lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
+}
 
 
 class NotPlain(Exception):
-    """A value that cannot be told in plain data; the message says what it is."""
+    """A value that is no plain data; the message says what it is."""
 
 
 def encode(value: Any, budget: list[int] | None = None, depth: int = 0) -> Any:
@@ -42,53 +49,29 @@ def encode(value: Any, budget: list[int] | None = None, depth: int = 0) -> Any:
         raise NotPlain("too large or nested too deeply")
     if value is None or value is True or value is False:
         return value
-    kind = _plain_kind(value)
+    library = sys.modules.get("collections")
+    likes = [getattr(getattr(library, name, None), "__eq__", None) for name in ("Counter", "OrderedDict")]
+    equal = type(value).__eq__
+    fitting = (kind for kind in _KINDS if equal is kind.__eq__ or (kind is dict and equal in likes))
+    kind: Any = next((kind for kind in fitting if isinstance(value, kind)), None)
+    if kind is None:
+        raise NotPlain(type(value).__name__[:MAX_MESSAGE])
     if kind is str:
-        return _text(value)
-    if kind is int:
-        return ["int", hex(value)]
-    if kind is float:
-        return ["float", value.hex()]
-    if kind is complex:
-        return ["complex", value.real.hex(), value.imag.hex()]
-    if kind is bytes:
-        return ["bytes", value.hex()]
-    if kind is range:
-        return ["range", *map(hex, (value.start, value.stop, value.step))]
+        try:
+            return value.encode().decode()
+        except UnicodeEncodeError as error:
+            raise NotPlain("a lone surrogate") from error
+    if kind.__name__ in _SPELLED:
+        return [kind.__name__, *_SPELLED[kind.__name__](value)]
     if kind.__name__ == "dict":
         return ["dict", *([encode(part, budget, depth + 1) for part in pair] for pair in kind.items(value))]
     return [kind.__name__, *(encode(part, budget, depth + 1) for part in kind.__iter__(value))]
 
 
-def _plain_kind(value: Any) -> Any:
-    library = sys.modules.get("collections")
-    like_dict: list[Any] = [
-        getattr(getattr(library, name, None), "__eq__", None) for name in ("Counter", "OrderedDict")
-    ]
-    for kind in _KINDS:
-        if isinstance(value, kind) and type(value).__eq__ in (kind.__eq__, *(like_dict if kind is dict else ())):
-            return kind
-    raise NotPlain(type(value).__name__[:MAX_MESSAGE])
-
-
-def _text(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise NotPlain("a lone surrogate") from error
-    return str(value)
-
-
-def limit(plan: dict[str, Any]) -> None:
-    """Bounds of this process and all it starts, for good."""
-    for kind, most in (
-        (resource.RLIMIT_AS, plan["memory_bytes"]),
-        (resource.RLIMIT_NPROC, plan["processes"]),
-        (resource.RLIMIT_FSIZE, plan["file_bytes"]),
-        (resource.RLIMIT_NOFILE, plan["files"]),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, plan["seconds"]),
-    ):
+def limit(limits: dict[str, int]) -> None:
+    """Bounds of this process and all it starts, for good, by the names of their constants."""
+    for name, most in limits.items():
+        kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         # a second signal, that cannot be ignored, comes a second after the first
@@ -105,35 +88,30 @@ def error_of(error: BaseException) -> list[str]:
     return [type(error).__name__[:MAX_MESSAGE], message]
 
 
-def run_program(code: bytes, namespace: dict[str, Any]) -> list[str] | None:
-    """A whole program between stdin and stdout; what it raises, or None. Raises SystemExit as the program does."""
-    try:
-        exec(compile(code, "main.py", "exec"), namespace)
-        sys.stdout.flush()
-    except SystemExit:
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever it raises is told
-        return error_of(error)
-    return None
+def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, Any]) -> dict[str, Any]:
+    """The code, then in order what each step says: set-up lines to execute, calls to evaluate.
 
-
-def run_calls(code: bytes, steps: list[dict[str, Any]], namespace: dict[str, Any]) -> dict[str, Any]:
-    """The code, then in order what each step says: set-up lines to execute, calls to evaluate."""
+    steps: None for a whole program between stdin and stdout. Raises SystemExit as such a program does.
+    """
     values: list[Any] = []
     try:
         exec(compile(code, "main.py", "exec"), namespace)
-        for step in steps:
+        if steps is None:
+            sys.stdout.flush()
+        for step in steps or ():
             exec(compile(step["setup"], "tests.py", "exec"), namespace)
             for call in step["calls"]:
                 values.append(encode(eval(compile(call, "tests.py", "eval"), namespace)))
     except NotPlain as error:
         return {"values": values, "odd": str(error)}
-    except BaseException as error:  # noqa: BLE001 - whatever it raises is told
+    except BaseException as error:  # whatever it raises is reported
+        if steps is None and isinstance(error, SystemExit):
+            raise
         return {"values": values, "raised": error_of(error)}
     return {"values": values}
 
 
-def tell(channel: int, report: dict[str, Any]) -> None:
+def send(channel: int, report: dict[str, Any]) -> None:
     """Write the report and end, whatever threads or handlers the program leaves behind."""
     text = json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
     if len(text) > MAX_REPORT_BYTES:
@@ -159,13 +137,11 @@ def main() -> None:
     os.dup2(nowhere, 2)
     if steps is not None:
         os.dup2(nowhere, 1)
-    limit(plan)
+    limit(plan["limits"])
     os.write(channel, STARTED)
-    if steps is not None:
-        tell(channel, run_calls(code, steps, program.__dict__))
-    raised = run_program(code, program.__dict__)
-    if raised is not None:
-        tell(channel, {"values": [], "raised": raised})
+    report = run(code, steps, program.__dict__)
+    if steps is not None or "raised" in report:
+        send(channel, report)
 
 
 if __name__ == "__main__":

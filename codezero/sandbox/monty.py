@@ -1,7 +1,6 @@
-"""Generated code, executed: inside pydantic-monty, a Python-subset interpreter in a worker process.
+"""Generated code, executed inside pydantic-monty, a Python-subset interpreter in a worker process.
 
-Three outcomes. PASS: every test holds. FAIL: the code is at fault. UNKNOWN: the interpreter lacks something the code
-or its tests need, so it could not tell; never counted as wrong.
+PASS: every test holds. FAIL: the code is at fault. UNKNOWN: the interpreter lacks something the code or its tests need.
 
 What crosses back is a pair of booleans, the text of an exception or what was printed, never a value the code made:
 converting such a value can cost more than any limit inside. `gaps.py` says where Monty silently differs from CPython,
@@ -15,34 +14,20 @@ from typing import Any
 import pydantic_monty
 from pydantic_monty import Monty
 
-from codezero.errors import ProblemError, SandboxError
+from codezero.errors import SandboxError
 from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
-from codezero.sandbox.base import (
-    ALL_HOLD,
-    MAX_OUTPUT_BYTES,
-    Case,
-    Execution,
-    Job,
-    Outcome,
-    Sandbox,
-    failed,
-    run_cases,
-    same_output,
-    unknown,
-)
+from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Tier, failed, unknown
 from codezero.sandbox.gaps import mended, silent_gap
 from codezero.sandbox.monty_shims import explain, explain_exit, surroundings, with_stand_ins
 
-MAX_BYTES = 16 * 1024
-"""Longest code, and longest assertions together; longer ones are UNKNOWN."""
 _WATCHDOG_GRACE_SECONDS = 1.0
 _CHECKOUTS_PER_WORKER = 10_000
 
-_OWN_CLASS = re.compile(r"class|type|exec|eval")
-"""Without one of these words no object with its own notion of equality can be made."""
+_OWN_CLASS = re.compile(r"class|type|exec|eval|[^\x00-\x7f]")
+"""Without one of these no object with its own notion of equality can be made."""
 
 
-class MontySandbox(Sandbox):
+class MontySandbox(Tier):
     """A worker process that executes programs; it starts with the first one and ends with `close`.
 
     seconds: time of the code, and again of all its assertions; for programs that read stdin, of each case.
@@ -59,18 +44,7 @@ class MontySandbox(Sandbox):
         self._pool: Monty | None = None
 
     def run(self, job: Job) -> Execution:
-        if not job.tests:
-            return unknown("no tests")
-        if _bytes(job.code) > MAX_BYTES:
-            return unknown(f"code longer than {MAX_BYTES} bytes")
-        try:
-            if job.stdio:
-                program = _whole(with_stand_ins(job.code))
-                execution = run_cases(job.tests, lambda case: self._run_case(job.code, program, case))
-            else:
-                execution = self._run_assertions(job.code, job.tests)
-        except ProblemError as error:
-            return unknown(str(error))
+        execution = super().run(job)
         gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(job.code)
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
@@ -89,15 +63,13 @@ class MontySandbox(Sandbox):
 
     def close(self) -> None:
         """End the worker; a later `run` starts another."""
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
+        pool, self._pool = self._pool, None
+        if pool is not None:
             pool.__exit__(None, None, None)
 
-    def _run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
-        if _bytes("\n".join(tests)) > MAX_BYTES:
-            return unknown(f"tests longer than {MAX_BYTES} bytes")
+    def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         script = examine(tests)
-        wary = _may_define_equality(code)
+        wary = _OWN_CLASS.search(code) is not None
         before = f"{mended(code, script.before)}\n{INSPECT if wary else TRUST}\n{script.before}"
         try:
             (plain,) = self._feed(f"{before}\n{_whole(code)}\nNone", script.after)
@@ -107,18 +79,18 @@ class MontySandbox(Sandbox):
             return unknown("compares objects that could be made to equal anything")
         return ALL_HOLD
 
-    def _run_case(self, code: str, program: str, case: Case) -> Execution:
+    def run_case(self, code: str, text: str) -> Execution | str:
         printed = _Printed()
         try:
-            before = f"{mended(code)}\n{surroundings(code, case.input)}"
-            self._feed(before, f"{program}\nNone", FINISHED, printed=printed)
+            before = f"{mended(code)}\n{surroundings(code, text)}"
+            self._feed(before, f"{_whole(with_stand_ins(code))}\nNone", FINISHED, printed=printed)
         except pydantic_monty.MontyError as error:
             fault = explain_exit(error, code)
             if fault is not None and not printed.full:
                 return fault
         if printed.full:
             return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
-        return ALL_HOLD if same_output(case.output, printed.text()) else failed("prints something else")
+        return "".join(printed.texts)
 
     def _feed(self, *texts: str, printed: "_Printed | None" = None) -> Any:
         """Run the texts one after the other in a fresh session; the value of the last. Raises MontyError."""
@@ -131,7 +103,7 @@ class MontySandbox(Sandbox):
         try:
             with session:
                 for text in texts:
-                    value = session.feed_run(text, print_callback=printed or _discard)
+                    value = session.feed_run(text, print_callback=printed or (lambda stream, text: None))
         except (OSError, RuntimeError) as error:
             raise SandboxError(f"the sandbox worker cannot be used: {error}") from error
         return value
@@ -155,37 +127,22 @@ class _Printed:
     """What a program printed to stdout, up to MAX_OUTPUT_BYTES."""
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self.texts: list[str] = []
         self._bytes = 0
 
     @property
     def full(self) -> bool:
         return self._bytes > MAX_OUTPUT_BYTES
 
-    def text(self) -> str:
-        return "".join(self._texts)
-
     def __call__(self, stream: str, text: str) -> None:
         if self.full:
             raise BrokenPipeError  # ends a program that would go on printing until its time is over
         if stream == "stdout":
-            self._texts.append(text)
-            self._bytes += _bytes(text)
-
-
-def _discard(stream: str, text: str) -> None:
-    """What code prints is nobody's business."""
+            self.texts.append(text)
+            self._bytes += len(text.encode("utf-8", "surrogatepass"))
 
 
 def _whole(code: str) -> str:
     """exec, inside the sandbox, keeps the code's own `return` from ending the feed with a value of its making."""
     whole = f"{code}\n{FINISHED} = True"
     return f"exec({whole!r})"
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _may_define_equality(code: str) -> bool:
-    return not code.isascii() or _OWN_CLASS.search(code) is not None

@@ -1,9 +1,7 @@
 """What Monty lacks: stand-ins for the surroundings of a program, and whose fault an exception is.
 
-An exception is the code's fault, or Monty's because it lacks something CPython has. The surroundings are `input`,
-`sys.stdin`, `sys.stdout`, `sys.exit` and `EOFError`: source that runs in the sandbox before the program. Monty's own
-`sys` can be neither replaced nor extended, so a program's imports of it are changed into assignments; everything else
-in its text stays as it is.
+The surroundings are `input`, `sys.stdin`, `sys.stdout`, `sys.exit` and `EOFError`: source that runs in the sandbox
+before the program. Monty's own `sys` can be neither replaced nor extended, so imports of it become assignments.
 """
 
 import ast
@@ -11,10 +9,10 @@ import builtins
 import collections
 import datetime
 import decimal
+import functools
 import pathlib
 import re
 import types
-from collections.abc import Iterator
 
 import pydantic_monty
 
@@ -104,9 +102,7 @@ def _is_lacking(cause: BaseException, message: str) -> bool:
 def _has_attribute(message: str) -> bool:
     """Does CPython's type have the attribute that Monty's lacks?"""
     match = _NO_ATTRIBUTE.search(message)
-    if match is None:
-        return False
-    return hasattr(_KINDS.get(match[1], object), match[2])
+    return match is not None and hasattr(_KINDS.get(match[1], object), match[2])
 
 
 END_OF_INPUT = f"end of input{TAG}"
@@ -178,39 +174,28 @@ def surroundings(code: str, text: str) -> str:
     return f"{_SURROUNDINGS}\n{_SYS} = Sys{TAG}({lines!r}, real{TAG})\n{_PRINT if 'stdout' in code else ''}"
 
 
+@functools.lru_cache(maxsize=8)
 def with_stand_ins(code: str) -> str:
     """`code` with its imports of `sys` changed into assignments; code that Python cannot parse comes back unchanged."""
     if "sys" not in code:
         return code
     try:
-        tree = parse_quietly(code)
+        return ast.unparse(ast.fix_missing_locations(_StandIns().visit(parse_quietly(code))))
     except UNPARSEABLE:
         return code  # Monty says what is wrong with it
-    # one kind of newline, as Python reads its source
-    lines = [line.encode() for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-    for node in sorted(_imports_of_sys(tree), key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-        lines[first : last + 1] = [head + "; ".join(_assignments(node)).encode() + tail]
-    return b"\n".join(lines).decode()
 
 
-def _imports_of_sys(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names) if any(alias.name == "sys" for alias in names):
-                yield node
-            case ast.ImportFrom(module="sys", level=0, names=names) if all(alias.name != "*" for alias in names):
-                yield node
-            case _:
-                pass
+class _StandIns(ast.NodeTransformer):
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        others = [alias for alias in node.names if alias.name != "sys"]
+        taken = [_assignment(alias.asname or "sys", _SYS) for alias in node.names if alias.name == "sys"]
+        return [*taken, *([ast.Import(others)] if others else [])]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | list[ast.stmt]:
+        if node.module != "sys" or node.level or any(alias.name == "*" for alias in node.names):
+            return node
+        return [_assignment(alias.asname or alias.name, f"{_SYS}.{alias.name}") for alias in node.names]
 
 
-def _assignments(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            yield f"{alias.asname or alias.name} = {_SYS}.{alias.name}"
-        elif alias.name == "sys":
-            yield f"{alias.asname or alias.name} = {_SYS}"
-        else:
-            yield f"import {ast.unparse(alias)}"
+def _assignment(name: str, value: str) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], ast.Name(value, ast.Load()))

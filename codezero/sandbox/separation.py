@@ -1,8 +1,8 @@
 """Tests taken apart: the calls of the code on one side, what should come of them on the other.
 
-The code may do anything in the process it runs in, so that process is told the calls and nothing else. `assert
-sorted(f([3, 1])) == [1, 3]` becomes the call `f([3, 1])` and the check `sorted(value_0) == [1, 3]`, and the check is
-evaluated elsewhere with the value that came back. Set-up lines go to the side that uses them.
+The process that the code runs in gets the calls and nothing else. `assert sorted(f([3, 1])) == [1, 3]` becomes the call
+`f([3, 1])` and the check `sorted(value_0) == [1, 3]`, which is evaluated elsewhere with the value that came back.
+Set-up lines go to the side that uses them.
 """
 
 import ast
@@ -21,10 +21,8 @@ class AssertionStep:
 
     setup: str
     """Runs where the code is, before the calls."""
-    calls: tuple[str, ...]
-    """Expressions over the code's functions."""
-    names: tuple[str, ...]
-    """What `check` calls the values of `calls`."""
+    calls: dict[str, str]
+    """Expressions over the code's functions, by what `check` calls their values."""
     check: str
     """Runs elsewhere: set-up lines, then an assertion that raises AssertionError("<TAG> <number of the test>")."""
 
@@ -42,8 +40,8 @@ class _Setup:
         match self.node:
             case ast.Assign(targets=[ast.Name()], value=value):
                 return all(isinstance(node, _IMMUTABLE) for node in ast.walk(value))
-            case _:
-                return not isinstance(self.node, ast.Assign)
+            case node:
+                return not isinstance(node, ast.Assign)
 
 
 _IMMUTABLE = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context)
@@ -55,7 +53,7 @@ class _Claim:
 
     number: int
     test: ast.expr
-    calls: tuple[ast.expr, ...]
+    calls: dict[str, ast.expr]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -65,7 +63,7 @@ def separate(tests: tuple[str, ...]) -> tuple[AssertionStep, ...]:
         lines = list(_lines(tests))
         setups = [line for line in lines if isinstance(line, _Setup)]
         claims = [line for line in lines if isinstance(line, _Claim)]
-        there = _needed(setups, _used(call for claim in claims for call in claim.calls))
+        there = _needed(setups, _used(call for claim in claims for call in claim.calls.values()))
         here = _needed(setups, _used(claim.test for claim in claims))
         _refuse_shared(setups, here, there)
         return tuple(_steps(lines, here, there))
@@ -83,21 +81,19 @@ def _lines(tests: tuple[str, ...]) -> Iterator[_Setup | _Claim]:
                 hoister = _Hoister(number, builtins, bound, taken)
                 test = cast(ast.expr, hoister.visit(node.test))
                 taken += len(hoister.calls)
-                yield _Claim(number, test, tuple(hoister.calls))
+                yield _Claim(number, test, hoister.calls)
             else:
                 yield _Setup(node, _binds(node), _used([node]) - (bound_names(node) - _binds(node)))
 
 
 def _binds(node: ast.stmt) -> frozenset[str]:
     """Names a set-up line changes, `x` of `x[0] = 1` too."""
-    match node:
-        case ast.FunctionDef(name=name):
-            return frozenset([name])
-        case ast.Assign(targets=targets):
-            parts = (part for target in targets for part in ast.walk(target))
-            return frozenset(part.id for part in parts if isinstance(part, ast.Name))
-        case _:
-            return frozenset(bound_names(node))
+    if isinstance(node, ast.FunctionDef):
+        return frozenset([node.name])
+    if isinstance(node, ast.Assign):
+        parts = (part for target in node.targets for part in ast.walk(target))
+        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
+    return frozenset(bound_names(node))
 
 
 def _used(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -108,11 +104,9 @@ def _used(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 def _needed(setups: list[_Setup], names: frozenset[str]) -> frozenset[str]:
     """The names, and all that what binds them uses."""
-    while True:
-        wider = names.union(*(setup.uses for setup in setups if setup.binds & names))
-        if wider == names:
-            return names
+    while not (wider := names.union(*(setup.uses for setup in setups if setup.binds & names))) <= names:
         names = wider
+    return names
 
 
 def _refuse_shared(setups: list[_Setup], here: frozenset[str], there: frozenset[str]) -> None:
@@ -130,19 +124,16 @@ def _refuse_shared(setups: list[_Setup], here: frozenset[str], there: frozenset[
 
 
 def _steps(lines: list[_Setup | _Claim], here: frozenset[str], there: frozenset[str]) -> Iterator[AssertionStep]:
-    own: list[str] = []
-    theirs: list[str] = []
-    taken = 0
+    own, theirs = list[str](), list[str]()
     for line in lines:
         if isinstance(line, _Setup):
             text = ast.unparse(line.node)
             own += [text] if line.binds & here else []
             theirs += [text] if line.binds & there else []
             continue
-        names = tuple(value_name(taken + index) for index in range(len(line.calls)))
-        taken += len(names)
+        calls = {name: ast.unparse(call) for name, call in line.calls.items()}
         check = "\n".join([*own, f'assert ({ast.unparse(line.test)}), "{TAG} {line.number}"'])
-        yield AssertionStep("\n".join(theirs), tuple(map(ast.unparse, line.calls)), names, check)
+        yield AssertionStep("\n".join(theirs), calls, check)
         own, theirs = [], []
 
 
@@ -156,7 +147,7 @@ class _Hoister(ast.NodeTransformer):
     """Names that set-up lines bind."""
     taken: int
     """Calls taken out of earlier assertions."""
-    calls: list[ast.expr] = field(default_factory=list[ast.expr])
+    calls: dict[str, ast.expr] = field(default_factory=dict[str, ast.expr])
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node:
@@ -199,8 +190,9 @@ class _Hoister(ast.NodeTransformer):
         return node
 
     def _take(self, node: ast.expr) -> ast.expr:
-        self.calls.append(node)
-        return ast.Name(value_name(self.taken + len(self.calls) - 1), ast.Load())
+        name = value_name(self.taken + len(self.calls))
+        self.calls[name] = node
+        return ast.Name(name, ast.Load())
 
     def _is_codes(self, name: str) -> bool:
         return name not in self.bound and name not in self.builtins and not name.endswith(TAG)

@@ -194,16 +194,9 @@ def test_a_check_that_asks_nothing_of_the_code_does_not_excuse_code_that_fails(s
     assert sandbox.run(job(RIGHT, [])).outcome is UNKNOWN
 
 
-@pytest.mark.parametrize(("name", "says"), [("bwrap", "apt install bubblewrap"), ("version", "newer is needed")])
-def test_a_machine_without_bubblewrap_says_so(
-    name: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    if name == "version":
-        program = tmp_path / "bwrap"
-        program.write_text(f"#!{shutil.which('sh')}\necho bubblewrap 0.6.1\n")
-        program.chmod(0o755)
+def test_a_machine_without_bubblewrap_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert says in jail.why_not() or sys.platform != "linux"
+    assert "apt install bubblewrap" in jail.why_not() or sys.platform != "linux"
     with pytest.raises(SandboxError):
         BubblewrapSandbox()
 
@@ -212,6 +205,7 @@ def test_a_machine_without_bubblewrap_says_so(
     ("said", "remedy"),
     [
         ("bwrap: setting up uid map: Permission denied", "AppArmor"),
+        ("bwrap: Unknown option --disable-userns", "newer is needed"),
         ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "Docker"),
         ("bwrap: Creating new namespace failed: Operation not permitted", "Docker"),
     ],
@@ -223,9 +217,7 @@ def test_a_kernel_that_forbids_the_jail_is_reported_with_the_remedy(
         os.chmod(folder, 0o755)  # root starts bwrap as nobody
         program = Path(folder) / "bwrap"
         shell = shutil.which("sh")
-        program.write_text(
-            f'#!{shell}\n[ "$1" = --version ] && echo bubblewrap 0.9.0 && exit\necho "{said}" >&2\nexit 1\n'
-        )
+        program.write_text(f'#!{shell}\necho "{said}" >&2\nexit 1\n')
         program.chmod(0o755)
         monkeypatch.setenv("PATH", folder)
         reason = jail.why_not()

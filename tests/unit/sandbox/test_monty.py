@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from codezero.errors import SandboxError
-from codezero.sandbox.base import Job, Outcome
-from codezero.sandbox.monty import MAX_BYTES, MontySandbox
+from codezero.sandbox.base import MAX_BYTES, Job, Outcome
+from codezero.sandbox.monty import MontySandbox
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
 TESTS = ("assert f(2) == 4", "assert f(-3) == -6")

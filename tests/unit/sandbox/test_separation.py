@@ -132,8 +132,8 @@ def test_subclasses_that_keep_equality_count_as_what_they_are() -> None:
 )
 def test_the_codes_side_gets_the_calls_and_never_the_answers(test: str, calls: list[str]) -> None:
     (step,) = separate((test,))
-    assert list(step.calls) == calls
-    assert "777" not in step.setup + "".join(step.calls)
+    assert list(step.calls.values()) == calls
+    assert "777" not in step.setup + "".join(step.calls.values())
     assert "f(" not in step.check.replace("def near(", "")
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_taken_apart_is_said(test: str) -> None:
 def test_set_up_lines_of_one_test_serve_the_next_and_values_have_names_of_their_own() -> None:
     first, second = separate(("import math\nn = 4\nassert f(n) == math.sqrt(n)", "assert f(n) + f(1) == 3"))
     assert first.setup == "n = 4"
-    assert len({*first.names, *second.names}) == 3
+    assert len({*first.calls, *second.calls}) == 3
     assert second.setup == ""
 
 
