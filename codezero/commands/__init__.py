@@ -1,4 +1,1 @@
-"""What each command takes and does: a file for each group of them.
-
-Settings are checked before torch, hivemind or web3 is imported: whatever is heavy is imported inside a function.
-"""
+"""What each command takes and does. Whatever is heavy is imported inside a function, once the settings are checked."""

@@ -4,7 +4,6 @@ import argparse
 import json as json_module
 import sys
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +18,6 @@ Arguments = Mapping[str, Mapping[str, Any]]
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 OF_A_RUN = "run.name=NAME; without it the newest run"
-NONE: Arguments = MappingProxyType({})
 
 
 def flag(help: str) -> dict[str, Any]:
@@ -56,7 +54,7 @@ class Commands:
         name: str,
         handler: Callable[[argparse.Namespace], int],
         help: str,
-        takes: Arguments = NONE,
+        takes: Arguments | None = None,
         *,
         settings: str = OVERRIDES,
         json: str = "print one JSON object",
@@ -65,7 +63,7 @@ class Commands:
         """handler: returns the exit code. settings, json: help of KEY=VALUE and --json; empty: it takes none."""
         parser = self._parser(name, help, epilog)
         parser.set_defaults(handler=handler)
-        for argument, options in takes.items():
+        for argument, options in (takes or {}).items():
             parser.add_argument(argument, **options)
         if settings:
             parser.add_argument("overrides", **words("KEY=VALUE", settings))
