@@ -25,7 +25,6 @@ MAX_TRANSACTION = 128 * 1024
 """Bytes of one signed transaction, as in other nodes."""
 NOBODY = "0x" + "00" * 20
 
-
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
 Hash = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{64}\Z")]
 Quantity = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,64}\Z")]
@@ -44,7 +43,9 @@ class CallFields(msgspec.Struct, frozen=True, rename="camel"):
     value: Quantity | None = None
     data: Data | None = None
     input: Data | None = None
+    access_list: Annotated[list[msgspec.Raw], Meta(max_length=0)] | None = None
     authorization_list: None = None
+    """Neither list is supported in calls: they must be empty."""
 
     def simulated(self) -> SimulatedCall:
         sender, to, data = self.sender or NOBODY, self.to or "0x", self.input or self.data or "0x"
@@ -70,9 +71,6 @@ class Methods:
 
     def web3_clientVersion(self) -> str:
         return self._version
-
-    def net_version(self) -> str:
-        return str(self._chain_id)
 
     def eth_chainId(self) -> str:
         return hex(self._chain_id)

@@ -138,6 +138,7 @@ def test_a_request_out_of_form_is_refused(client: Client, request_fields: dict[s
         ("eth_getBalance", ["0x" + "11" * 20, "latest", "more"]),
         ("eth_getBalance", {"address": "0x" + "11" * 20}),
         ("eth_call", [{"to": "0x" + "11" * 20, "data": "0x1"}]),
+        ("eth_call", [{"to": "0x" + "11" * 20, "accessList": [{}]}]),
         ("eth_call", [{"to": "0x" + "11" * 20}, "latest", {"0x" + "11" * 20: {"balance": "0x1"}}]),
         ("eth_sendRawTransaction", ["0x" + "00" * (128 * 1024 + 1)]),
         ("eth_getLogs", [{"topics": [None] * 5}]),
