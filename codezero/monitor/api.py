@@ -86,11 +86,7 @@ class DataApi:
 
     def end_with(self, app: web.Application) -> None:
         """When it stops listening, open streams end."""
-
-        async def end_streams(_: web.Application) -> None:
-            self._streams.close()
-
-        app.on_shutdown.append(end_streams)
+        app.on_shutdown.append(self._streams.close)
 
     def _get(self, path: str, kind: type[Asked], read: Callable[[Asked], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:

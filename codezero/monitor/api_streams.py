@@ -64,7 +64,7 @@ class Streams:
         self._open = 0
         self._closing = asyncio.Event()
 
-    def close(self) -> None:
+    async def close(self, _: web.Application) -> None:
         """All come to their end now."""
         self._closing.set()
 

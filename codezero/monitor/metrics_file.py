@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -61,16 +61,16 @@ _flat = msgspec.json.Decoder(dict[str, float | int | str | bool | None])
 class MetricsFile:
     """The open, append-only file of one run; one process owns it."""
 
-    def __init__(self, path: Path, stream: BinaryIO) -> None:
-        self.path = path
-        self._stream = stream
-
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Open or make `folder/metrics.jsonl`, first repairing a last line that a kill tore."""
-        path = folder / FILE_NAME
-        _repair(path)
-        return cls(path, path.open("ab"))
+    def __init__(self, folder: Path) -> None:
+        """Open or make `folder/metrics.jsonl`; what follows its last newline, of a line that a kill tore, is cut off."""
+        self.path = folder / FILE_NAME
+        self._stream: BinaryIO = self.path.open("a+b")
+        size = self._stream.seek(0, os.SEEK_END)
+        back = min(size, MAX_LINE)
+        self._stream.seek(size - back)
+        whole = self._stream.read(back).rfind(b"\n") + 1
+        if whole < back:
+            self._stream.truncate(size - back + whole)
 
     def append(self, row: Metrics) -> None:
         """Hand one row to the operating system; it survives a kill of this process from here on.
@@ -139,17 +139,6 @@ def parse(line: bytes) -> Metrics | None:
     if not isinstance(iteration, int) or isinstance(iteration, bool) or iteration < 0:
         return None
     return {key: _value(value) for key, value in row.items()}
-
-
-def _repair(path: Path) -> None:
-    """Cut off what follows the last newline."""
-    with path.open("a+b") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        back = min(size, MAX_LINE)
-        stream.seek(size - back)
-        whole = stream.read(back).rfind(b"\n") + 1
-        if whole < back:
-            stream.truncate(size - back + whole)
 
 
 PROOF = 256

@@ -11,7 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from codezero.monitor.logs import quiet_libraries, setup_logging
+from codezero.monitor.logs import quiet_libraries
 from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
@@ -22,8 +22,6 @@ from codezero.monitor.terminal import LiveView, save_picture, terminal_console
 from codezero.monitor.text import print_flushed, readable_name
 from codezero.system.pidfile import write_process
 from codezero.types import Metrics, ScoredGroup
-
-__all__ = ["NODE_FILE", "RunMonitor", "setup_logging"]
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +78,7 @@ class RunMonitor:
 
     def started(self, iteration: int) -> None:
         """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
-        self._file = MetricsFile.open(self.folder)
+        self._file = MetricsFile(self.folder)
         self._file.truncate_after(iteration if iteration > 0 else -1)
         self.state = self.state.after(self._history.read())
         self._rollouts.begin(iteration)

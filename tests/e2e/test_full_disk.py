@@ -22,7 +22,8 @@ from unit.test_node import Parts, make_node
 from codezero import runner as iterating
 from codezero.errors import DiskFullError
 from codezero.inspection.status import read_run
-from codezero.monitor.monitor import RunMonitor, setup_logging
+from codezero.monitor.logs import setup_logging
+from codezero.monitor.monitor import RunMonitor
 from codezero.system.files import LEAST, full
 
 WRITER = """
@@ -43,7 +44,7 @@ class Part:
     def load(self, folder): ...
 
 disk = Path(sys.argv[1])
-store, metrics, weights = CheckpointStore(disk / "checkpoints", keep=1), MetricsFile.open(disk), False
+store, metrics, weights = CheckpointStore(disk / "checkpoints", keep=1), MetricsFile(disk), False
 store.save(1, {"part": Part()})
 ballast = (disk / "ballast").open("ab", buffering=0)
 def fill(size):

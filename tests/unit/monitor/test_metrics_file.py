@@ -141,7 +141,7 @@ def test_any_bytes_can_be_followed(tmp_path_factory: pytest.TempPathFactory, jun
     (folder / FILE_NAME).write_bytes(junk)
     followed = History(folder)
     followed.read()
-    file = MetricsFile.open(folder)
+    file = MetricsFile(folder)
     file.append(row(7))
     file.close()
     assert followed.read().last["iteration"] == 7

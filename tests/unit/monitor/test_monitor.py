@@ -13,9 +13,9 @@ from builders.monitor import PEER, after, exam_row, group, row, rows_of
 from fakes.terminal import read_terminal
 from rich.console import Console
 
-from codezero.monitor.logs import quiet_libraries
+from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.metrics_file import FILE_NAME, read_metrics
-from codezero.monitor.monitor import NODE_FILE, RunMonitor, setup_logging
+from codezero.monitor.monitor import NODE_FILE, RunMonitor
 from codezero.monitor.rollouts_db import read_page
 from codezero.monitor.summaries import PlainView, plain_line
 from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise

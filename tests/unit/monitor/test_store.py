@@ -18,7 +18,7 @@ metrics = st.dictionaries(st.text(min_size=1, max_size=12), values, max_size=6)
 
 
 def written(folder: Path, *rows: Metrics) -> Path:
-    file = MetricsFile.open(folder)
+    file = MetricsFile(folder)
     for row in rows:
         file.append(row)
     file.close()
@@ -82,7 +82,7 @@ def test_any_bytes_can_be_opened_and_appended_to(tmp_path: Path, junk: bytes) ->
 
 
 def test_truncation_drops_the_crashed_future_and_appending_goes_on(tmp_path: Path) -> None:
-    file = MetricsFile.open(tmp_path)
+    file = MetricsFile(tmp_path)
     for iteration in range(10):
         file.append({"iteration": iteration, "reward/mean": 0.1 * iteration})
     file.truncate_after(6)
@@ -97,7 +97,7 @@ def test_a_killed_writer_loses_nothing_it_had_appended(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\n"
         "from codezero.monitor.metrics_file import MetricsFile\n"
-        f"file = MetricsFile.open(pathlib.Path({str(tmp_path)!r}))\n"
+        f"file = MetricsFile(pathlib.Path({str(tmp_path)!r}))\n"
         "for iteration in range(1000):\n"
         "    file.append({'iteration': iteration})\n"
         "    if iteration == 500: print('now', flush=True)\n"
