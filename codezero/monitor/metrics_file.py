@@ -62,7 +62,7 @@ class MetricsFile:
     """The open, append-only file of one run; one process owns it."""
 
     def __init__(self, folder: Path) -> None:
-        """Open or make `folder/metrics.jsonl`; what follows its last newline, of a line that a kill tore, is cut off."""
+        """Open or make `folder/metrics.jsonl`; what a kill tore, after the last newline, is cut off."""
         self.path = folder / FILE_NAME
         self._stream: BinaryIO = self.path.open("a+b")
         size = self._stream.seek(0, os.SEEK_END)

@@ -96,9 +96,12 @@ class RolloutStore:
     def close(self) -> None:
         """The file is whole by itself afterwards, without the log of the last writes."""
         with self._surviving():
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def _write(self, connection: sqlite3.Connection, iteration: int, chosen: Sequence[ScoredGroup]) -> None:
         """One transaction."""
@@ -122,16 +125,15 @@ class RolloutStore:
 
     def _open(self) -> sqlite3.Connection:
         """Raises sqlite3.Error. A file that is no database, or another's, is removed."""
-        if self._connection is None:
-            try:
-                self._connection = _connected(self.path)
-            except sqlite3.OperationalError:  # locked, or no space: no reason to remove it
-                raise
-            except sqlite3.DatabaseError as error:
-                logger.warning("%s is begun anew: %s", self.path, error)
-                for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-                    self.path.with_name(name).unlink(missing_ok=True)
-                self._connection = _connected(self.path)
+        try:
+            self._connection = self._connection or _connected(self.path)
+        except sqlite3.OperationalError:  # locked, or no space: no reason to remove it
+            raise
+        except sqlite3.DatabaseError as error:
+            logger.warning("%s is begun anew: %s", self.path, error)
+            for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                self.path.with_name(name).unlink(missing_ok=True)
+            self._connection = _connected(self.path)
         return self._connection
 
     @contextlib.contextmanager
@@ -142,10 +144,8 @@ class RolloutStore:
         except (sqlite3.Error, OSError) as error:
             logger.warning("attempts are not kept in %s for %g s: %s", self.path, REST_SECONDS, error)
             self._since = self._clock() + REST_SECONDS
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.close()
+            with contextlib.suppress(sqlite3.Error):
+                self._close()
 
 
 def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
