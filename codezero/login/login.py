@@ -57,11 +57,8 @@ class Login:
         clock: Callable[[], float] = time.time,
     ) -> None:
         folder = Folder(directory)
-        self.clock = clock
-        self.vault = Vault(folder, days, clock)
-        self.sessions = Sessions(folder, days, clock)
-        self.code = ClaimCode(announce)
-        self.chain_id = chain_id
+        self.clock, self.chain_id, self.code = clock, chain_id, ClaimCode(announce)
+        self.vault, self.sessions = Vault(folder, days, clock), Sessions(folder, days, clock)
         self.passkey_claims: Tickets[tuple[bytes, bytes]] = Tickets(clock)
         """Challenge and salt."""
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
@@ -151,10 +148,8 @@ class Login:
 
     def _forget_plain(self, owner: Owner) -> None:
         """What fails here is tried again at the next login."""
-        if self._accounts is None:
-            return
         try:
-            if self._accounts.address == owner.account:
+            if self._accounts is not None and self._accounts.address == owner.account:
                 self._accounts.adopted()
         except CodeZeroError as error:
             logger.warning("the account %s can still be opened without you: %s", owner.account, error)

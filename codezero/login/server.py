@@ -147,18 +147,16 @@ def default_route(routes: str) -> tuple[str, str] | None:
     return None
 
 
-def is_far_end(interface: Path) -> bool:
-    """Is it one end of a pair whose other end is elsewhere, as an engine gives it to a container? A machine's own
-    cards are not, and they are what a container with the host's network sees."""
-    return (interface / "iflink").read_text() != (interface / "ifindex").read_text()
-
-
 def find_entry() -> Entry:
-    """Raises LoginError where no port is published like that."""
-    route = None
-    if any(mark.exists() for mark in MARKS) and ROUTES.exists():
-        route = default_route(ROUTES.read_text())
-    if route is None or not is_far_end(INTERFACES / route[0]):
+    """Raises LoginError where no port is published like that.
+
+    An engine gives a container one end of a pair of interfaces whose other end is elsewhere. A machine's own cards are
+    not that, and they are what a container with the host's network sees.
+    """
+    container = any(mark.exists() for mark in MARKS) and ROUTES.exists()
+    route = default_route(ROUTES.read_text()) if container else None
+    ends = {(INTERFACES / route[0] / end).read_text() for end in ("iflink", "ifindex")} if route else set[str]()
+    if route is None or len(ends) < 2:
         raise LoginError(
             "login.publish=true is for a container with a network of its own, and this is none; "
             "give login.publish=false: the page is at localhost here"

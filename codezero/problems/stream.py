@@ -103,11 +103,8 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         sources: weight by name, of `synthetic` and what `hub.open_rows` knows; None: synthetic problems alone.
         wait_seconds: for a source on the hub, once for each block of it. Raises ProblemError for an unknown source.
         """
-        self._origin = f"{seed} {peer_id}"
-        self._peer_id = peer_id
-        self._batch = batch
-        self._most_proposals = int(batch * proposer_share)
-        self._fits = fits
+        self._origin, self._peer_id = f"{seed} {peer_id}", peer_id
+        self._batch, self._most_proposals, self._fits = batch, int(batch * proposer_share), fits
         self._weights = dict(sources or {SYNTHETIC: 1.0})
         self._counts: Counter[str] = Counter()
         self._data_sources = {
@@ -119,9 +116,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
             if name != SYNTHETIC
         }  # fmt: skip
         self._cursor = self._slots = self._picks = 0
-        self._synthetic = Recent()
-        self._proposals = Recent()
-        self._novelty = Novelty()
+        self._synthetic, self._proposals, self._novelty = Recent(), Recent(), Novelty()
 
     def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
         """`count` problems (None: `batch`): usable `proposals` up to their share, then those of the sources."""
@@ -167,22 +162,15 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         return counts | stand_ins | {"problems/refused": refused}
 
     def state(self) -> _State:
-        return _State(
-            cursor=self._cursor,
-            synthetic=list(self._synthetic),
-            proposals=list(self._proposals),
-            slots=self._slots,
-            picks=self._picks,
-            novelty=self._novelty.state(),
-            shelves={name: source.state() for name, source in self._data_sources.items()},
-            counts=dict(self._counts),
-        )
+        recent = list(self._synthetic), list(self._proposals)
+        shelves = {name: source.state() for name, source in self._data_sources.items()}
+        novelty, counts = self._novelty.state(), dict(self._counts)
+        return _State(self._cursor, *recent, self._slots, self._picks, novelty, shelves, counts)
 
     def restore(self, state: _State) -> None:
         """A source that the checkpoint does not know begins anew; one that is no longer asked for is forgotten."""
         self._cursor, self._slots, self._picks = state.cursor, state.slots, state.picks
-        self._synthetic = Recent(state.synthetic)
-        self._proposals = Recent(state.proposals)
+        self._synthetic, self._proposals = Recent(state.synthetic), Recent(state.proposals)
         self._novelty = Novelty(state.novelty)
         self._counts.clear()
         self._counts.update(state.counts)

@@ -27,8 +27,6 @@ MIN_TESTS = 2
 """Confirmed tests without which a problem is dropped."""
 PROGRAMS = 8
 """Most different programs that are executed for one problem."""
-
-
 Vetting = Callable[[Sequence[RolloutGroup]], list[Problem | None]]
 """For the attempts at each problem: it, as far as it can be believed; None when it is not to be offered."""
 
