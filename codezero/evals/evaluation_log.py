@@ -1,8 +1,7 @@
 """What an eval has done so far, on disk: an eval that is killed goes on, and samples nothing twice.
 
-A file of JSON lines, one file for each choice of set, model and sampling. Attempts are written before they are graded,
-a whole batch of tasks in one line, so a kill leaves a batch sampled or not. A last line that is cut off is dropped.
-Who executes and who judges is no choice of sampling: both grade the same attempts.
+JSON lines, a file for each choice of set, model and sampling. A batch of attempts is one line, written before it is
+graded; a last line that is cut off is dropped. Sandbox and judge grade the same attempts.
 """
 
 import fcntl

@@ -91,11 +91,14 @@ def figures_of(
     """
     decided = [outcome.decided for outcome in outcomes]
     averages = [average_at_k(passed) for passed in decided if passed]
-    figures = [_figure(f"average@{samples}", label, averages, seed)]
+    values = {f"average@{samples}": averages}
     for k in ks:
-        chances = [pass_at_k(len(passed), sum(passed), k) for passed in decided if len(passed) >= k]
-        figures.append(_figure(f"pass@{k}", label, chances, seed))
-    return [figure for figure in figures if figure is not None]
+        values[f"pass@{k}"] = [pass_at_k(len(passed), sum(passed), k) for passed in decided if len(passed) >= k]
+    return [
+        Figure(name, label, sum(each) / len(each), *bootstrap_interval(each, seed=seed), problems=len(each))
+        for name, each in values.items()
+        if each
+    ]
 
 
 def compare(
@@ -119,10 +122,3 @@ def compare(
         p=paired.p,
         problems=len(pairs),
     )
-
-
-def _figure(name: str, label: str, values: Sequence[float], seed: int) -> Figure | None:
-    if not values:
-        return None
-    interval = bootstrap_interval(values, seed=seed)
-    return Figure(name, label, sum(values) / len(values), interval.low, interval.high, len(values))

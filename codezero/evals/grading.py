@@ -1,6 +1,6 @@
 """Who says whether an attempt passes: the sandbox, by running it ("executed"), or the judge, by reading ("judged").
 
-The label goes with every figure. What could not be told is None, is shown, and never counts as wrong.
+What could not be decided is None, is shown, and never counts as wrong.
 """
 
 import time
@@ -14,7 +14,7 @@ from codezero.evals.evaluation_log import SampledAttempt
 from codezero.evals.task import EvalTask, jobs, program
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
-from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Status, problem_id
+from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Status, Verdict, problem_id
 
 EXECUTED, JUDGED = "executed", "judged"
 ATTEMPT_SECONDS = 120.0
@@ -89,19 +89,12 @@ class JudgeGrader:
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
         groups = [_group(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
-        return [
-            [
-                Grade(
-                    verdict.correctness >= BELIEF if verdict.status in _DECIDED else None,
-                    ", ".join(verdict.reasons[:1]),
-                )
-                for verdict in scored.verdicts
-            ]
-            for scored in self._evaluator.score(groups)
-        ]
+        return [[_grade(verdict) for verdict in scored.verdicts] for scored in self._evaluator.score(groups)]
 
 
-_DECIDED = (Status.JUDGED, Status.CERTAIN_FAILURE)
+def _grade(verdict: Verdict) -> Grade:
+    decided = verdict.status in (Status.JUDGED, Status.CERTAIN_FAILURE)
+    return Grade(verdict.correctness >= BELIEF if decided else None, ", ".join(verdict.reasons[:1]))
 
 
 def _group(task: EvalTask, attempts: Sequence[SampledAttempt]) -> RolloutGroup:

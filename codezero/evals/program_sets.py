@@ -1,13 +1,9 @@
 """LiveCodeBench and DeepCoder's Codeforces: sets whose answers are programs that read stdin, or a class to fill in.
 
-LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: question_title, question_content, platform,
-question_id, difficulty, starter_code, metadata, public_test_cases (JSON text), private_test_cases (the same as one
-pickled string, compressed by zlib, in base64). Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type stdin are a
-program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of `Solution`,
-which is compared as a value.
-
-A pickle is a program, and nothing of a stranger's is run here. Of its operations those are known that write down one
-string; a pickle with any other is refused by name.
+LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: private_test_cases are public_test_cases (JSON
+text) as one pickled string, compressed by zlib, in base64. Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type
+stdin are a program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of
+`Solution`, which is compared as a value. No pickle is loaded: one that holds more than a string is refused.
 
 DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
 problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
@@ -18,6 +14,7 @@ What is printed is compared word by word, line by line. LiveCodeBench's own chec
 import base64
 import binascii
 import json
+import pickletools
 import zlib
 from collections.abc import Sequence
 from typing import Annotated, cast
@@ -30,11 +27,9 @@ from codezero.evals.task import EvalTask
 
 MAX_UNPACKED = 256 << 20
 """Bytes."""
-_LENGTHS = {b"X": 4, b"\x8c": 1, b"\x8d": 8}
-"""BINUNICODE, SHORT_BINUNICODE and BINUNICODE8: how many bytes tell the length, the lowest first."""
-_MEMOS = {b"q": 1, b"r": 4, b"\x94": 0}
-"""BINPUT, LONG_BINPUT and MEMOIZE: bytes that follow. They keep the string for later, and there is no later."""
-_PROTO, _FRAME, _STOP = b"\x80", b"\x95", b"."
+_PLAIN = {"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"}
+"""Operations of a pickle that make nothing: the string may be kept for later, and there is no later."""
+_STRINGS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
 
 
 def unpack(text: str) -> str:
@@ -53,27 +48,19 @@ def unpack(text: str) -> str:
 
 def pickled_string(data: bytes) -> str:
     """The one string that a pickle of a string holds, read and not executed. Raises ProblemError."""
-    at, text = 0, None
-    while at < len(data):
-        operation, at = data[at : at + 1], at + 1
-        if operation == _STOP and text is not None and at == len(data):
-            try:
-                return text.decode("utf-8", "surrogatepass")
-            except UnicodeDecodeError as error:
-                raise ProblemError("is pickled text that is not UTF-8") from error
-        if operation == _PROTO and at == 1:
-            at += 1
-        elif operation == _FRAME:
-            at += 8
-        elif operation in _MEMOS and text is not None:
-            at += _MEMOS[operation]
-        elif operation in _LENGTHS and text is None:
-            start = at + _LENGTHS[operation]
-            at = start + int.from_bytes(data[at:start], "little")
-            text = data[start:at]
-        else:
-            raise ProblemError(f"is a pickle of more than one string (operation {operation!r}), which is never run")
-    raise ProblemError("is a pickle that is cut off")
+    text, odd = None, ""
+    try:
+        for operation, argument, at in pickletools.genops(data):
+            if operation.name in _STRINGS and text is None:
+                text = str(argument)
+            elif operation.name not in _PLAIN or (operation.name == "STOP" and at != len(data) - 1):
+                odd = operation.name
+                break
+    except ValueError as error:
+        raise ProblemError(f"is no pickle, or is cut off: {error}") from error
+    if odd or text is None:
+        raise ProblemError(f"is a pickle of more than one string {odd}, which is never run")
+    return text
 
 
 MAX_TESTS = 1_000
@@ -143,10 +130,12 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
     """Raises ProblemError."""
-    tests = [
-        *_tests(row.public_test_cases, "public_test_cases"),
-        *_tests(_private(row.private_test_cases), "private_test_cases"),
-    ]
+    private = row.private_test_cases
+    try:
+        private = private if private.lstrip()[:1] == "[" else unpack(private)  # some mirrors have plain JSON text
+    except ProblemError as error:
+        raise ProblemError(f"private_test_cases {error}") from error
+    tests = [*_tests(row.public_test_cases, "public_test_cases"), *_tests(private, "private_test_cases")]
     kinds = {test.kind for test in tests}
     name = row.question_id or row.question_title
     level = _LEVELS.get(row.difficulty)
@@ -183,16 +172,6 @@ def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence
         imports=True,
         level=level,
     )
-
-
-def _private(text: str) -> str:
-    """Packed, or in some mirrors plain JSON text."""
-    if text.lstrip()[:1] == "[":
-        return text
-    try:
-        return unpack(text)
-    except ProblemError as error:
-        raise ProblemError(f"private_test_cases {error}") from error
 
 
 def _tests(text: str, field: str) -> list[_Test]:

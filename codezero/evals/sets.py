@@ -10,7 +10,6 @@ the usual figure and is not read.
 """
 
 import ast
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals.program_sets import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
 from codezero.evals.rows import find_files, read_rows
 from codezero.evals.task import EvalTask
+from codezero.sandbox.assertions import UNPARSEABLE, parse_quietly
 
 MAX_TEXT = 1 << 20
 """Characters of one text. HumanEval's longest test has less than 100,000."""
@@ -94,10 +94,8 @@ def mbpp(row: MbppRow) -> EvalTask | None:
 
 def _parse(source: str, what: str) -> ast.Module:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        return parse_quietly(source)
+    except UNPARSEABLE as error:
         raise ProblemError(f"{what} cannot be parsed: {str(error).splitlines()[0]}") from error
 
 
@@ -156,10 +154,8 @@ def _says_nothing(node: ast.stmt) -> bool:
     match node:
         case ast.Assign(targets=[ast.Name(id="METADATA")]) | ast.Expr(value=ast.Constant()) | ast.Pass():
             return True
-        case ast.Assert(test=ast.Constant(value=held)):
-            return bool(held)
         case _:
-            return False
+            return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and bool(node.test.value)
 
 
 @dataclass(frozen=True, slots=True)

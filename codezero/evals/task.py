@@ -1,7 +1,6 @@
 """One task of an exam: what is asked, how an answer becomes a program, and the tests that the program has to pass.
 
-The published sets differ in what an answer is: a function, the body of a class, a whole program. Here all of them are
-a program with tests in one of the two forms that the sandbox knows, so one examiner serves them all.
+Whatever a set calls an answer (a function, a class, a program), its tests have one of the sandbox's two forms.
 """
 
 import re

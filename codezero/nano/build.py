@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from statistics import fmean
 
 import torch
 from rich.console import Console
@@ -200,11 +201,11 @@ def solver_quality(attempts: Sequence[ExecutedAnswer], samples: int = SAMPLES) -
     passed = [attempt.passed for attempt in attempts]
     counts = [sum(passed[at : at + samples]) for at in range(0, len(passed), samples)]
     by_level = {
-        f"average@{samples}/level_{level}": _mean([a.passed for a in attempts if a.problem.level == level])
+        f"average@{samples}/level_{level}": fmean([a.passed for a in attempts if a.problem.level == level])
         for level in LEVELS
     }
     solved = [pass_at_k(samples, count, samples) for count in counts]
-    return {f"average@{samples}": _mean(passed), f"pass@{samples}": _mean(solved), **by_level}
+    return {f"average@{samples}": fmean(passed), f"pass@{samples}": fmean(solved), **by_level}
 
 
 def judge_quality(judge: LoadedModel, attempts: Sequence[ExecutedAnswer]) -> Quality:
@@ -242,11 +243,9 @@ def proposer_quality(proposer: LoadedModel) -> Quality:
     proposed = [_proposed(group[0].text, level) for group, level in zip(groups, levels, strict=True)]
     specs = [parsed[1] if question and (parsed := parse_question(question)) else None for question in proposed]
     return {
-        "well_formed": _mean([question is not None for question in proposed]),
-        "at_level": _mean(
-            [spec is not None and spec.level == level for spec, level in zip(specs, levels, strict=True)]
-        ),
-        "novel": _mean([spec is not None and is_held_out(spec) for spec in specs]),
+        "well_formed": fmean([question is not None for question in proposed]),
+        "at_level": fmean(spec is not None and spec.level == at for spec, at in zip(specs, levels, strict=True)),
+        "novel": fmean([spec is not None and is_held_out(spec) for spec in specs]),
     }
 
 
@@ -267,7 +266,3 @@ def _canonical(attempt: ExecutedAnswer) -> str | None:
         return canonical(attempt.code, name, parameters=stated_parameters(question, name)) if attempt.code else None
     except (SyntaxError, ValueError, RecursionError):
         return None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -1,10 +1,8 @@
 """Tokenizer and supervised training of a small Qwen2-architecture model: next-token loss on the answer alone.
 
-The tokenizer is a byte-level BPE of 768 tokens, trained on the problems that the embedded models see. It splits text as
-Qwen2's does (digits stay single, so that a constant is copied and not guessed), because that is how `AutoTokenizer`
-splits for every model of that architecture, whatever `tokenizer.json` says. The chat template keeps the user's text,
-except that a solver's instructions on the form of the answer are dropped and a proposer's shrink to the level they ask
-for: a model this small can use no more.
+The tokenizer is a byte-level BPE of 768 tokens. It splits text as Qwen2's does (digits stay single), because that is
+how `AutoTokenizer` splits for every model of that architecture, whatever `tokenizer.json` says. The chat template drops
+a solver's instructions on the form of the answer and shrinks a proposer's to the level: so small a model uses no more.
 
 Muon (Jordan et al. 2024) for the matrices and AdamW for the rest: half the steps of AdamW alone at this size.
 """
