@@ -112,9 +112,10 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         for key in list(self._cache)[:-CACHED_ANSWERS]:
             del self._cache[key]
         readings = {program: self._reading(program, wanted, answers | fresh) for program in programs}
-        failure = self._client.failure if fresh else None
+        down = fresh and self._client.failure is not None
+        failure = next((value for value in fresh.values() if isinstance(value, EndpointError)), None) if down else None
         if failure and not isinstance(failure, InvalidResponse) and not any(r.scores for r in readings.values()):
-            raise self._error(next(value for value in fresh.values() if isinstance(value, EndpointError))) from failure
+            raise self._error(failure) from failure
         return [readings[program] for program in programs]
 
     def forget(self) -> None:

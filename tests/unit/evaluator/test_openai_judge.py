@@ -245,6 +245,7 @@ def test_an_invalid_response_is_unavailable(server: Server, kind: Kind, body: by
             assert reading.scores is None and "invalid response" in reading.why_not
         with pytest.raises(EvaluatorError, match="invalid response"):
             judge.check()
+        assert "next try in" in refusal(judge, replace(RIGHT, code="x = 1")), "left alone, which is not a reading"
 
 
 @both
