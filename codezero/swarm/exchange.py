@@ -8,7 +8,7 @@ from random import Random
 
 from codezero.swarm.announcer import Announcer
 from codezero.swarm.listener import Listener
-from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
+from codezero.swarm.messages import ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.serving import BodyServer, FeedbackExchange
 from codezero.swarm.sharding import ShardEstimate
@@ -17,7 +17,7 @@ from codezero.swarm.trust import PeerTrust
 
 
 class Exchange:
-    """`poll` is one turn. Used from one event loop."""
+    """`publish` and `send_feedback` queue, `poll` is one turn, `pause` the time to the next. For one event loop."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Exchange:
         self.listener = Listener(
             transport, self.sharding, trust, swarm=swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
+        self.publish, self.send_feedback, self.pause = self.announcer.add, self.feedback.add, self.listener.pause
 
     async def start(self) -> None:
         """Begin to serve. Raises UnreachableError."""
@@ -66,18 +67,6 @@ class Exchange:
         if hungry:
             self.listener.refill()
 
-    def pause(self, seconds: float) -> float:
-        """How long to wait for the next poll: `seconds`, and longer while nothing is new."""
-        return self.listener.pause(seconds)
-
-    def publish(self, message: Publish) -> None:
-        """Queue own groups or problems for the next poll."""
-        self.announcer.queue.add(message)
-
-    def send_feedback(self, message: SendFeedback) -> None:
-        """Queue feedback to a peer for the next poll."""
-        self.feedback.add(message)
-
     async def poll(self) -> None:
         """Announce what is new or about to expire, then pull what peers announced and send them feedback."""
         await self.announcer.announce()
@@ -90,11 +79,9 @@ class Exchange:
 
     def take_counts(self) -> dict[str, int]:
         """Everything counted since the last call, the validator's refusals included."""
-        counters = (self.announcer.counts, self.listener.counts, self.server.counts, self.feedback.counts)
-        taken: Counter[str] = Counter()
-        for counter in counters:
-            taken.update(counter)
-            counter.clear()
-        taken.update({f"refused_{reason}": count for reason, count in self._validator.refused.items()})
+        taken = Counter({f"refused_{reason}": count for reason, count in self._validator.refused.items()})
         self._validator.refused.clear()
+        for part in (self.announcer, self.listener, self.server, self.feedback):
+            taken.update(part.counts)
+            part.counts.clear()
         return dict(taken)

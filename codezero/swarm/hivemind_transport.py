@@ -52,15 +52,7 @@ class HivemindTransport:
 
     def __init__(self, node: DHTNode, validator: PeerRecordValidator, swarm: str) -> None:
         self._node, self._validator, self._swarm = node, validator, swarm
-        self._me = node.peer_id.to_base58()
-
-    @property
-    def me(self) -> str:
-        return self._me
-
-    @property
-    def neighbours(self) -> int:
-        return len(self._node.protocol.routing_table.uid_to_peer_id)
+        self.me = node.peer_id.to_base58()
 
     async def serve(self, answer: Answer) -> None:
         servicer = GossipServicer(answer)
@@ -116,7 +108,7 @@ class HivemindTransport:
         self._validator.declare(place)
         try:
             stored = await within(
-                STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self._me, beam_size=BEAM)
+                STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self.me, beam_size=BEAM)
             )
         except NETWORK_ERRORS as error:
             raise UnreachableError(f"the DHT did not answer: {error}") from error
@@ -132,6 +124,6 @@ class HivemindTransport:
             except NETWORK_ERRORS:
                 continue
             kept = answer[key][0] if answer else None
-            if kept is not None and isinstance(kept.value, DictionaryDHTValue) and self._me in kept.value.data:
+            if kept is not None and isinstance(kept.value, DictionaryDHTValue) and self.me in kept.value.data:
                 return True
         return False

@@ -14,7 +14,7 @@ import msgspec
 
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import RecordPlace
-from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Kind, Newest, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Transport, within
@@ -49,6 +49,7 @@ OFFENCES = {
     "owner": Offence.FORGED,
     "header": Offence.FORGED,
     "gone": Offence.SILENT,
+    "duplicate": Offence.DUPLICATE,
 }
 """Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
@@ -115,31 +116,29 @@ class Listener:
             await self._pull_all(news)
             self._polls += 1
 
-    def places(self, round_number: int) -> list[RecordPlace]:
-        """Where this poll reads groups, at the own number of shards."""
-        shards, shard = self._sharding.shards, self._random.randrange
-        open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
-        places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
-        if round_number > 0:
-            places.append(RecordPlace(self._swarm, GROUPS, round_number - 1, shards, shard(shards)))
-        return places
+    def _places(self, round_number: int) -> list[RecordPlace]:
+        """Where this poll reads: groups at the own number of shards, and at times problems, and groups at others.
 
-    def other_places(self, round_number: int) -> list[RecordPlace]:
-        """Problems, and groups at other numbers of shards. Not at every poll: a search that finds nothing is dear."""
+        Not at every poll, as a search that finds nothing is dear.
+        """
         shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
-        places: list[RecordPlace] = []
+        places: list[tuple[Kind, int, int, int]] = [
+            (GROUPS, round_number, shards, at)
+            for at in self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
+        ]
+        places += [(GROUPS, number, shards, shard(shards)) for number in rounds[1:]]
         if self._all_round:
             chosen = rounds if shards == 1 else [self._random.choice(rounds)]
-            places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]
+            places += [(PROPOSALS, number, shards, shard(shards)) for number in chosen]
         if self._all_round or self._sharding.alone or self._idle:
             for other in self._sharding.elsewhere(lost=self._idle >= LOST_POLLS):
-                places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
-        return list(dict.fromkeys(places))
+                places.append((GROUPS, self._random.choice(rounds), other, shard(other)))
+        return [RecordPlace(self._swarm, *place) for place in dict.fromkeys(places)]
 
     async def _read(self, round_number: int) -> list[News]:
         """New headers in the places of this poll, in the order in which to pull them."""
-        places = [*self.places(round_number), *self.other_places(round_number)]
+        places = self._places(round_number)
         well_read = places[:1] if self._all_round or not self._met else []
         try:
             records = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
@@ -198,31 +197,26 @@ class Listener:
     async def _pull(self, news: News, wanted: int) -> None:
         """Pull one body from its announcer, check it against the header, and hand it to the trainer."""
         peer, header = news.peer, news.header
+        groups = wanted if header.kind == GROUPS else 0
         self._begin(peer, header.digest)
         try:
             async with self._pulls:
                 body = await self._body(peer, header)
             if body is None:
-                self._refund(header, wanted)
+                self._budget += groups
                 self.counts["pulls_in_vain"] += 1
                 self._trust.blame(peer, Offence.TIMEOUT)
                 return
             received = self._checked(peer, header, body, wanted)
+            if not self._trust.first_time(header.digest):
+                raise WireRefusal("duplicate")
         except WireRefusal as refusal:
-            self._refund(header, wanted)
+            self._budget += groups
             self._refuse(peer, refusal)
         else:
-            if self._trust.first_time(header.digest):
-                self._trust.praise(peer, groups=wanted if header.kind == GROUPS else 0, size=len(body))
-                self._on_body(received)
-            else:
-                self._refund(header, wanted)
-                self.counts["refused_duplicate"] += 1
-                self._trust.blame(peer, Offence.DUPLICATE)
+            self._trust.praise(peer, groups=groups, size=len(body))
+            self._on_body(received)
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
-
-    def _refund(self, header: Header, wanted: int) -> None:
-        self._budget += wanted if header.kind == GROUPS else 0
 
     async def _body(self, peer: str, header: Header) -> bytes | None:
         """From its holder, else as its author left it in the DHT; None when neither has it."""

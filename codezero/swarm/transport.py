@@ -43,11 +43,6 @@ class Transport(Protocol):
         """Own peer id."""
         ...
 
-    @property
-    def neighbours(self) -> int:
-        """Number of nodes in the routing table."""
-        ...
-
     async def serve(self, answer: Answer) -> None:
         """Begin to answer other peers."""
         ...

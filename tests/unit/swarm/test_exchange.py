@@ -176,7 +176,7 @@ def test_who_is_in_quarantine_is_neither_asked_nor_served(clock: Clock) -> None:
 def test_another_peers_body_is_refused_and_remembered_against_the_thief(clock: Clock) -> None:
     alice, thief, bob = peers(clock, 3)
     alice.publish()
-    stolen = alice.exchange.announcer.queue.pack(GROUPS)
+    stolen = alice.exchange.announcer.pack(GROUPS)
     assert stolen is not None
     thief.exchange.server.keep(stolen[1])
     from codezero.swarm.wire import encode_header

@@ -144,7 +144,7 @@ def sizes(node: SimulatedNode) -> dict[str, int]:
     return {
         "bodies": len(exchange.server.bodies),
         "announced": len(exchange.announcer._announced),
-        "pending": len(exchange.announcer.queue._items),
+        "pending": len(exchange.announcer._queued),
         "attempts": len(exchange.listener._attempts),
         "levels": len(exchange.sharding._seen),
         "peers": len(node.trust._records),
