@@ -20,7 +20,7 @@ from codezero.settings import quoted
 from codezero.solver.checkpoint import checkpoints_in
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import full
-from codezero.system.pidfile import write_supervisor
+from codezero.system.pidfile import SUPERVISOR_FILE, write_process
 from codezero.system.signals import LEAVING_SECONDS, Backoff, Stop
 
 LONGEST_PAUSE = 300.0
@@ -49,7 +49,7 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
 
     def note(words: str, last: bool) -> None:
         with contextlib.suppress(OSError):  # a full disk, which `status` sees by itself
-            write_supervisor(folder, words, last=last)
+            write_process(folder / SUPERVISOR_FILE, {"time": time.time(), "words": words, "last": last})
 
     deaths = Backoff(config.run.restart_seconds, LONGEST_PAUSE)
     return keep_alive(command, saved, deaths, config.run.max_deaths, obstacle=lambda: full(folder), note=note)

@@ -4,7 +4,6 @@ A child belongs to its parent through a pipe that nobody writes to: its end is t
 kill -9. PR_SET_PDEATHSIG would not do: it fires when the starting thread ends, and macOS has none.
 """
 
-import contextlib
 import math
 import os
 import signal
@@ -20,11 +19,10 @@ import msgspec
 
 from codezero.system.signals import LEASH
 
-CLOSE_SECONDS = 5.0
-LAST_WORDS = 4000
-"""Bytes at the end of a file that are read for its last line."""
 MAX_MESSAGE = 64 << 20
+"""Bytes of a message that is received."""
 _LENGTH = struct.Struct("!I")
+_SIGNALS = {which.value: which.name for which in signal.Signals}
 T = TypeVar("T")
 
 
@@ -53,7 +51,7 @@ class Child(subprocess.Popen[bytes]):
             self._stopped = True
             self.terminate()
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> int:
+    def close(self, seconds: float = 5.0) -> int:
         """Stop it, kill it after `seconds`, and reap it; its exit code, negative for a signal. May be called again."""
         self.stop()
         try:
@@ -72,16 +70,13 @@ class Child(subprocess.Popen[bytes]):
 class Channel:
     """Messages over one end of a socket pair, as msgpack behind their length.
 
-    Raises EOFError when nobody holds the other end any more, and TimeoutError at a deadline, a time.monotonic(); after
-    either the channel is of no further use.
+    Raises EOFError when the other end is closed, TimeoutError at a deadline, a time.monotonic(); neither is recovered.
     """
 
-    def __init__(self, end: socket.socket, most: int = MAX_MESSAGE) -> None:
-        """most: bytes of a message that is received."""
-        self._end, self._most = end, most
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
 
     def send(self, message: object, deadline: float = math.inf) -> None:
-        """Raises what msgspec raises for a message that has no form in msgpack."""
         body = msgspec.msgpack.encode(message)
         self._wait_until(deadline)
         try:
@@ -92,12 +87,11 @@ class Channel:
     def receive(self, kind: type[T], deadline: float = math.inf) -> T:
         """The next message. Raises msgspec.MsgspecError when it is no `kind`, EOFError when it is too large."""
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
-        if length > self._most:
-            raise EOFError(f"a message of {length} bytes, above {self._most}")
+        if length > MAX_MESSAGE:
+            raise EOFError(f"a message of {length} bytes, above {MAX_MESSAGE}")
         return msgspec.msgpack.decode(self._exactly(length, deadline), type=kind)
 
     def close(self) -> None:
-        """The other side reads to the end of what was sent, then EOFError."""
         self._end.close()
 
     def _exactly(self, count: int, deadline: float) -> bytearray:
@@ -115,7 +109,7 @@ class Channel:
         return data
 
     def _wait_until(self, deadline: float) -> None:
-        """For the next call on the socket. A deadline that is over still takes what is there already."""
+        # For the next call on the socket. After the deadline what is there already is still taken.
         self._end.settimeout(None if deadline == math.inf else max(1e-3, deadline - time.monotonic()))
 
 
@@ -130,22 +124,20 @@ def spawn(command: Sequence[str], **options: Any) -> tuple[Child, Channel]:
         raise
 
 
-def parent_channel(most: int = MAX_MESSAGE) -> Channel:
+def parent_channel() -> Channel:
     """The child's end of the channel."""
-    return Channel(socket.socket(fileno=0), most)
+    return Channel(socket.socket(fileno=0))
 
 
 def last_line(file: IO[bytes]) -> str:
-    """The last line that the end of a seekable file holds; empty: none."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_WORDS))
+    """The last line in the last 4000 bytes of a seekable file; empty: none."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
     return (file.read().decode(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def how_it_ended(code: int, errors: IO[bytes] | None = None) -> str:
     """For a person, with the last line of what it wrote to `errors`, a seekable file."""
     if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"was ended by signal {-code}"
-    last = "" if errors is None else last_line(errors)
+        return f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
+    last = last_line(errors) if errors else ""
     return f"ended with code {code}" + (f": {last}" if last else "")

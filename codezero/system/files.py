@@ -12,16 +12,14 @@ from typing import IO
 
 from codezero.errors import CodeZeroError, DiskFullError, WalletError
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
-MOST_SET_ASIDE = 10 << 20
-"""Bytes that another process may append to a file before the next start moves it away."""
 
 
 def lacks_room(error: Exception) -> bool:
     """Also of errors of Rust libraries, which have the number in their text alone."""
-    return getattr(error, "errno", None) in FULL or any(f"(os error {number})" in str(error) for number in FULL)
+    numbers = (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "errno", None) in numbers or any(f"(os error {number})" in str(error) for number in numbers)
 
 
 def full(folder: Path) -> str:
@@ -99,7 +97,7 @@ def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletEr
     return content
 
 
-def set_aside(path: Path, most: int = MOST_SET_ASIDE) -> Path:
+def set_aside(path: Path, most: int = 10 << 20) -> Path:
     """`path`, for appending another process's output; an old file above `most` bytes is moved to PATH.1 first."""
     if path.exists() and path.stat().st_size > most:
         path.replace(path.with_name(f"{path.name}.1"))

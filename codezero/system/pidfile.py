@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import msgspec
 
 from codezero.system.files import write_atomic
 
-PROC = Path("/proc")
-MAX_BYTES = 16_384
 SUPERVISOR_FILE = "supervisor.json"
 """In the run folder."""
 
@@ -31,8 +28,9 @@ class ProcessReport(msgspec.Struct, frozen=True):
     time: float = 0.0
     """Of a supervisor's words, in seconds since 1970."""
     words: str = ""
+    """What becomes of the node that died."""
     last: bool = False
-    """The supervisor has given the node up."""
+    """The supervisor has given the node up and ends."""
 
     @property
     def alive(self) -> bool:
@@ -47,7 +45,7 @@ def start_of(pid: int) -> int | None:
 
 
 def is_there(pid: int, start: int | None = None) -> bool:
-    """Is there such a process, and where `start` is known, the same one? Numbers are given again. A zombie is not."""
+    """Is there such a process, and where `start` is known, the same one? Numbers are reused; a zombie is gone."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -59,15 +57,15 @@ def is_there(pid: int, start: int | None = None) -> bool:
 
 def write_process(path: Path, report: Mapping[str, object]) -> None:
     """This process and its report; at once or not at all. Raises OSError."""
-    own = {"pid": os.getpid(), "start_ticks": start_of(os.getpid())}
-    write_atomic(path, json.dumps({**report, **own}) + "\n")
+    pid = os.getpid()
+    write_atomic(path, json.dumps({**report, "pid": pid, "start_ticks": start_of(pid)}) + "\n")
 
 
 def read_process(path: Path) -> ProcessReport:
     """The newest report; that of nobody while there is none, or it cannot be read."""
     try:
         with path.open("rb") as stream:
-            return msgspec.json.decode(stream.read(MAX_BYTES), type=ProcessReport)
+            return msgspec.json.decode(stream.read(16_384), type=ProcessReport)
     except (OSError, ValueError, RecursionError):
         return ProcessReport()
 
@@ -75,15 +73,10 @@ def read_process(path: Path) -> ProcessReport:
 def _stat(pid: int) -> list[str]:
     """The fields of proc(5) from the state on; empty where there is no /proc."""
     try:
-        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     return text.rpartition(")")[2].split()
-
-
-def write_supervisor(folder: Path, words: str, *, last: bool) -> None:
-    """What becomes of the node that died; last: the supervisor ends. Raises OSError."""
-    write_process(folder / SUPERVISOR_FILE, {"time": time.time(), "words": words, "last": last})
 
 
 def supervisor_words(folder: Path, node: ProcessReport) -> str:

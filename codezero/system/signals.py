@@ -18,13 +18,11 @@ LEAVING_SECONDS = 30.0
 """From the request to stop to the end of a process; whoever asked may kill it then."""
 FINISHING_SECONDS = 20.0
 """Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
-RECORDING_SECONDS = 3.0
-"""For what a process that leaves at once still writes."""
 ASKING = (signal.SIGINT, signal.SIGTERM)
 Answer = Callable[[signal.Signals, int], None]
 """Is called with a signal and the number of those before it."""
 _jitter = random.Random().uniform
-"""Of its own: the shared generator is seeded for training, and is not to be drawn from in other threads."""
+"""Not of the shared generator, which is seeded for training."""
 
 
 class Overdue(BaseException):
@@ -34,8 +32,7 @@ class Overdue(BaseException):
 class Stop:
     """False until a stop is requested.
 
-    A threading.Event would not do: set by a signal handler it waits, at times for ever, for the lock that its own
-    thread holds in `wait`. A SimpleQueue may be put to while the same thread gets from it.
+    No threading.Event: set by a signal handler, it may wait for ever for the lock that its own thread holds in `wait`.
     """
 
     def __init__(self) -> None:
@@ -100,10 +97,10 @@ class Stop:
 
 @contextlib.contextmanager
 def _answering(answer: Answer) -> Generator[None]:
-    """Call `answer` for each signal that has a handler, in a thread of its own.
+    """Call `answer` for each signal in a thread of its own.
 
-    The interpreter's C handler writes to a pipe, so the thread learns of a signal also while the main thread is inside
-    a library, where Python's own handlers wait.
+    The interpreter's C handler writes to a pipe also while the main thread is in a library, where Python's handlers
+    wait.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -134,11 +131,11 @@ def again(which: signal.Signals) -> str:
 
 
 def leave(which: signal.Signals, record: Callable[[], object]) -> NoReturn:
-    """End this process now with 128 + the signal's number, whatever its other threads do, once `record` has returned.
+    """End this process with 128 + the signal's number once `record` has returned, after 3 s at the latest.
 
     Nothing is unwound: each child ends by itself when this process does, as after a kill.
     """
-    limit = threading.Timer(RECORDING_SECONDS, os._exit, (128 + which,))
+    limit = threading.Timer(3.0, os._exit, (128 + which,))
     limit.daemon = True
     limit.start()
     try:
@@ -160,10 +157,9 @@ def end_with_parent() -> None:
 
 
 def backoff(failures: int, first: float, longest: float) -> float:
-    """Seconds before the next try after so many failures in a row, 1 or more.
+    """Seconds before the next try: first * 2^(failures - 1), at most `longest`, shortened at random by up to half.
 
-    first * 2^(failures - 1), at most `longest`, shortened at random by up to half, so that nodes that failed together
-    do not come back together.
+    failures: in a row, 1 or more. Nodes that failed together must not come back together.
     """
     return min(first * 2.0 ** min(failures - 1, 32), longest) * _jitter(0.5, 1.0)
 

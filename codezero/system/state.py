@@ -24,8 +24,8 @@ class Persistent(Protocol):
 class StateFile(Generic[T]):
     """A `Persistent` whose state is one JSON file: `class Part(StateFile[State], file="part.json", schema=State)`.
 
-    optional: versions that did not write the file were released; a missing one reads as `{}`. nested: parts whose files
-    lie in the same folder, loaded after the own one in this order.
+    optional: earlier versions did not write the file; a missing one reads as `{}`. nested: parts whose files lie in the
+    same folder.
     """
 
     _file: ClassVar[str]
@@ -47,13 +47,12 @@ class StateFile(Generic[T]):
         raise NotImplementedError
 
     def save(self, folder: Path) -> None:
-        """Write `state` and the nested parts."""
         for part in self.nested:
             part.save(folder)
         (folder / self._file).write_bytes(msgspec.json.encode(self.state()))
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote. Raises CheckpointError."""
+        """Raises CheckpointError."""
         path = folder / self._file
         try:
             content = b"{}" if self._optional and not path.exists() else path.read_bytes()

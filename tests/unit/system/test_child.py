@@ -16,8 +16,9 @@ from codezero.system.child import Child, how_it_ended, spawn
 from codezero.system.pidfile import is_there
 
 ECHO = """
-from codezero.system.child import parent_channel
-channel = parent_channel(1000)
+from codezero.system import child
+child.MAX_MESSAGE = 1000
+channel = child.parent_channel()
 while True:
     channel.send(channel.receive(str))
 """
