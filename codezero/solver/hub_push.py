@@ -19,8 +19,6 @@ from codezero.system.signals import end_with_parent
 STATE = "hub.json"
 """In the run's folder: how pushing goes."""
 MAX_STATE_BYTES = 1 << 16
-TOKEN = "HF_TOKEN"
-"""Environment variable of the pushing process."""
 
 
 class HubState(msgspec.Struct, frozen=True):
@@ -64,7 +62,7 @@ def stage(policy: Path, staging: Path, card: str) -> None:
 
 
 def main(repository: str, folder: str, message: str, seconds: str, private: str = "") -> None:
-    """Push with the token that the environment names, and print the address of the commit; SIGALRM ends a long push.
+    """Push with the token on standard input, and print the address of the commit; SIGALRM ends a long push.
 
     What the hub's own tools saved on this machine is neither read nor changed.
     """
@@ -73,7 +71,7 @@ def main(repository: str, folder: str, message: str, seconds: str, private: str 
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    api = HfApi(token=os.environ[TOKEN])
+    api = HfApi(token=sys.stdin.read())
     try:
         api.create_repo(repository, private=bool(private), exist_ok=True)
         if private and not api.model_info(repository).private:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from codezero.monitor.run_state import Fold, History
 from codezero.protocols import Checkpoints
 from codezero.runs import CHECKPOINTS
 from codezero.solver import hub_push
-from codezero.solver.hub_push import STATE, TOKEN, HubState, read_state, stage
+from codezero.solver.hub_push import STATE, HubState, read_state, stage
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import read_private, write_atomic
 from codezero.system.signals import Backoff
@@ -79,7 +80,10 @@ class PushedCheckpoints:
         self._next = HubState(hub.repository, number, iteration)
         try:
             stage(policy, staging, model_card(self._config, self._history.read(), iteration))
-            self.child = Child(command, env=os.environ | quiet | {TOKEN: self._token}, stdout=pipe, stderr=pipe)
+            with tempfile.TemporaryFile() as token:  # has no name and ends with its readers
+                token.write(self._token.encode())
+                token.seek(0)
+                self.child = Child(command, env=os.environ | quiet, stdin=token, stdout=pipe, stderr=pipe)
         except (OSError, ValueError) as error:
             self._record(f"{message} cannot be made ready: {error}")
 
