@@ -102,8 +102,7 @@ def _new_code(config: "LoginConfig", folder: "Folder") -> str:
     """Of the process that serves the page: the code it began with may have scrolled away. Raises LoginError."""
     import http.client
 
-    from codezero.login.login import TOKEN
-    from codezero.login.schema import NewCode
+    from codezero.login.login import TOKEN, NewCode
 
     token = (folder.read(TOKEN) or b"").decode("ascii", "replace").strip()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}

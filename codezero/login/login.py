@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
-from codezero.login.schema import LoginState
 from codezero.login.sessions import ClaimCode, Sessions, Tickets
 from codezero.login.store import Folder
 from codezero.login.vault import Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault
@@ -24,6 +25,30 @@ P = TypeVar("P", Passkey, Passphrase)
 
 TOKEN = "node.token"
 METHODS: tuple[Method, ...] = ("passkey", "passphrase")
+
+
+class LoginState(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /api/session`, and the answer to whatever changes it."""
+
+    claimed: bool
+    methods: list[Method]
+    """By which one can claim it, or log in."""
+    method: Method | None
+    """By which it was claimed."""
+    logged_in: bool
+    unlocked: bool
+    """The node can sign."""
+    address: str | None
+    """Of the node's account; told to its owner, and while nobody claimed it."""
+    expires: float | None
+    """When this session ends, in seconds since 1970."""
+    chain_id: int | None
+
+
+class NewCode(msgspec.Struct, frozen=True):
+    """What `POST /api/claim/code` answers; the terminal shows the same."""
+
+    code: str
 
 
 class Accounts(Protocol):
@@ -64,7 +89,10 @@ class Login:
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
         self._accounts = accounts
         self._stretching = asyncio.Lock()
-        self._token = _token(folder)
+        folder.create(TOKEN, secrets.token_urlsafe(32).encode())
+        self._token = (folder.read(TOKEN) or b"").strip()
+        if len(self._token) < 32:
+            raise LoginError(f"{folder.path / TOKEN} holds no token; delete it, and another one is made")
 
     def start(self) -> None:
         """Show a code when nobody owns the node."""
@@ -165,12 +193,3 @@ def log_out(directory: Path) -> bool:
     vault.lock()
     sessions.end_all()
     return was_open
-
-
-def _token(folder: Folder) -> bytes:
-    """Of the programs of this machine's user; made once."""
-    folder.create(TOKEN, secrets.token_urlsafe(32).encode())
-    token = (folder.read(TOKEN) or b"").strip()
-    if len(token) < 32:
-        raise LoginError(f"{folder.path / TOKEN} holds no token; delete it, and another one is made")
-    return token

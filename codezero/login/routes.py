@@ -24,17 +24,7 @@ from webauthn.helpers import base64url_to_bytes
 from codezero.errors import HttpRefusal
 from codezero.login import passkey
 from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, answer, origin_of, read_body, session_of
-from codezero.login.login import Login
-from codezero.login.schema import (
-    Body,
-    CodeBody,
-    GivenPassphrase,
-    Logout,
-    NewCode,
-    NewPassphrase,
-    PasskeyBody,
-    PasskeyOptions,
-)
+from codezero.login.login import Login, NewCode
 from codezero.login.sessions import RateLimit
 from codezero.login.vault import Address, Passkey, Passphrase, Scrypt, new_salt
 
@@ -47,6 +37,47 @@ CODE = 10, 10.0
 PASSPHRASE = 5, 30.0
 """Some 2,900 guesses a day."""
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Code = Annotated[str, Meta(max_length=32)]
+MAX_PASSPHRASE = 1024
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a request; {} where it has no fields. Bytes are base64url without padding."""
+
+
+class CodeBody(Body, frozen=True):
+    code: Code
+
+
+class NewPassphrase(Body, frozen=True):
+    code: Code
+    passphrase: Annotated[str, Meta(min_length=10, max_length=MAX_PASSPHRASE)]
+
+
+class GivenPassphrase(Body, frozen=True):
+    passphrase: Annotated[str, Meta(max_length=MAX_PASSPHRASE)]
+
+
+class PasskeyBody(Body, frozen=True):
+    """prf: the secret, [32] bytes; null when this authenticator gives none."""
+
+    ticket: Annotated[str, Meta(max_length=64)]
+    credential: dict[str, Any]
+    """RegistrationResponseJSON or AuthenticationResponseJSON, which `passkey` checks."""
+    prf: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{43}=?\Z")] | None
+
+
+class Logout(Body, frozen=True):
+    """lock: end all sessions, and leave the node unable to sign until the next login."""
+
+    lock: bool
+
+
+class PasskeyOptions(msgspec.Struct, frozen=True):
+    """options: PublicKeyCredentialCreationOptionsJSON or ...RequestOptionsJSON, with `extensions.prf`."""
+
+    ticket: str
+    options: dict[str, Any]
 
 
 class TransactionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

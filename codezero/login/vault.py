@@ -14,7 +14,7 @@ import hashlib
 import secrets
 import unicodedata
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -28,8 +28,6 @@ from codezero.errors import ConfigError, HttpRefusal, LockedError, LoginError
 from codezero.login.store import Folder
 
 OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
-_BY_WALLET = b'"method":"wallet"'
-"""In the owner.json of earlier versions, which sealed keys with a wallet extension's signature."""
 NONCE_BYTES = 12
 Salt = Annotated[bytes, Meta(min_length=16, max_length=64)]
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
@@ -82,6 +80,7 @@ def new_salt() -> bytes:
 class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passkey"):
     """A WebAuthn credential. public_key: COSE. salt: what its PRF is asked with, and HKDF's."""
 
+    method: ClassVar[Method] = "passkey"
     credential: Annotated[bytes, Meta(min_length=1, max_length=1023)]
     public_key: Annotated[bytes, Meta(min_length=1, max_length=4096)]
     sign_count: Annotated[int, Meta(ge=0, lt=1 << 32)]
@@ -95,6 +94,7 @@ class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 class Passphrase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passphrase"):
     """Nothing to compare with: the right one opens the key."""
 
+    method: ClassVar[Method] = "passphrase"
     scrypt: Scrypt
 
 
@@ -111,7 +111,7 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def method(self) -> Method:
-        return _method(self.proof)
+        return self.proof.method
 
     def open(self, opener: bytes) -> bytes | None:
         """The node's key. None: `opener` is not what it was sealed with."""
@@ -138,7 +138,7 @@ class Vault:
 
     def owner(self) -> Owner | None:
         """None: nobody claimed the node."""
-        if _BY_WALLET in (self._folder.read(OWNER) or b""):
+        if b'"method":"wallet"' in (self._folder.read(OWNER) or b""):  # sealed by an earlier version
             raise UnsupportedOwnerError(
                 f"{self._folder.path / OWNER}: this node was claimed with a wallet extension, which cannot log in any "
                 f"more; move {self._folder.path} and swarm.pem away and claim it anew, or keep the version it was "
@@ -231,12 +231,8 @@ def _already_claimed() -> HttpRefusal:
     return HttpRefusal(409, "this node has an owner already; log in instead")
 
 
-def _method(proof: Proof) -> Method:
-    return "passkey" if isinstance(proof, Passkey) else "passphrase"
-
-
 def _bound(account: str, proof: Proof) -> str:
-    return f"codezero node key 1 {account} {_method(proof)}"
+    return f"codezero node key 1 {account} {proof.method}"
 
 
 def _unlocked_bound(account: str, expires: float) -> str:

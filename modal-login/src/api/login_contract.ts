@@ -1,4 +1,4 @@
-/** What the log-in routes send, as in codezero/login/schema.py. The options of WebAuthn are checked by the browser itself. */
+/** What the log-in routes send, as in codezero/login/login.py and routes.py. The options of WebAuthn are checked by the browser itself. */
 import { type Check, type Checked, flag, list, maybe, number, object, oneOf, text } from "./check";
 
 export const METHODS = ["passkey", "passphrase"] as const;

@@ -13,7 +13,8 @@ from builders.api_server import Served, played, served
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.login.schema import LoginState, PasskeyOptions
+from codezero.login.login import LoginState
+from codezero.login.routes import PasskeyOptions
 from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
 
 CONTRACTS = Path(__file__).parents[3] / "modal-login" / "src" / "api"
