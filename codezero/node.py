@@ -28,7 +28,6 @@ class Node(Iterating):
     evaluator: Evaluator
     outbox: Outbox
     exam: Exam
-    propose_every: int
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One pass; returns what was measured and the judged groups, own and peers'."""
@@ -41,7 +40,7 @@ class Node(Iterating):
         scored: list[ScoredGroup] = []
         sampled, problems = 0.0, self.problems.next_batch(proposals)
         judging = "not everything could be judged: less learned"
-        with self.tolerate((EvaluatorError, SandboxError), judging, most=self.max_failures):
+        with self.tolerate((EvaluatorError, SandboxError), judging, most=self.config.run.max_failures):
             while problems:
                 sampling = time.monotonic()
                 groups += self.solver.rollout(problems, round_number)
@@ -69,9 +68,10 @@ class Node(Iterating):
         self.difficulty.observe(scored, self.evaluator.rates())
         with self.tolerate(SwarmError, "no feedback this iteration"):
             self.difficulty.hear(self.swarm.feedback())
-        if self.proposals_per_iteration and iteration % self.propose_every == 0:
+        settings = self.config.proposer
+        if settings.problems_per_iteration and iteration % settings.every == 0:
             with self.tolerate((ProposalError, EvaluatorError, SandboxError, SwarmError), "nothing proposed this time"):
-                written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
+                written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
                 self.swarm.offer(written, round_number)
 
         reward = mean_reward(scored)
@@ -106,19 +106,16 @@ class Node(Iterating):
 class ProposerNode(Iterating):
     """The parts of a proposer's service, and its loop."""
 
-    rest_seconds: float
-    """From one iteration's beginning to the next's."""
-
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One batch of proposals at the levels that peers' feedback calls for."""
-        began = time.monotonic()
+        began, settings = time.monotonic(), self.config.proposer
         feedback: list[Feedback] = []
         with self.tolerate(SwarmError, "no feedback this iteration"):
             feedback = self.swarm.feedback()
             self.difficulty.hear(feedback)
         written: list[Problem] = []
-        with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.max_failures):
-            written = self.proposer.propose(self.difficulty.draw(self.proposals_per_iteration))
+        with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.config.run.max_failures):
+            written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
         with self.tolerate(SwarmError, "nothing offered this iteration"):
             self.swarm.offer(written, round_number)
         row: Metrics = {
@@ -128,7 +125,7 @@ class ProposerNode(Iterating):
             "proposer/feedback": len(feedback),
             "difficulty/level": self.difficulty.level,
         }
-        self.stop.wait(max(0.0, began + self.rest_seconds - time.monotonic()))
+        self.stop.wait(max(0.0, began + settings.rest_seconds - time.monotonic()))
         return row | self.shared_metrics(), []
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
+from codezero.config import NodeConfig
 from codezero.errors import ChainError, CodeZeroError, DiskFullError
 from codezero.protocols import Checkpoints, Coordinator, Difficulty, Monitor, Proposer, Swarm
 from codezero.system.signals import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
@@ -28,20 +29,13 @@ LIMITS = ("max_iterations reached", "max_minutes reached")
 class Iterating:
     """What every role has; the role says what one iteration is."""
 
+    config: NodeConfig
     swarm: Swarm
     difficulty: Difficulty
     proposer: Proposer
     coordinator: Coordinator
     monitor: Monitor
     checkpoints: Checkpoints
-    proposals_per_iteration: int
-    max_iterations: int = 0
-    """Stop after this many in all; 0: no limit."""
-    max_seconds: float = 0.0
-    """Stop after this long in this process; 0: no limit."""
-    checkpoint_seconds: float = 0.0
-    max_failures: int = 0
-    """Failures in a row of a step that the role needs, after which the node ends; 0: never."""
     finishing_seconds: float = FINISHING_SECONDS
     """After a signal, for the iteration in flight and its checkpoint; a longer one is left out."""
     kept: int = 0
@@ -118,7 +112,7 @@ class Iterating:
             row |= self.measure(iteration, reason)
             # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
             self.write(self.monitor.observe, iteration, row | self.tolerated, judged)
-            if reason or self.stop or time.monotonic() - saved >= self.checkpoint_seconds:
+            if reason or self.stop or time.monotonic() - saved >= self.config.run.checkpoint_seconds:
                 self.write(self.checkpoints.save, iteration, self.parts)
                 self.kept, saved = iteration, time.monotonic()
                 reason = reason or (ASKED if self.stop else "")
@@ -136,9 +130,10 @@ class Iterating:
         """Empty while there is none."""
         if self.stop:
             return ASKED
-        if self.max_iterations and iteration >= self.max_iterations:
+        run = self.config.run
+        if run.max_iterations and iteration >= run.max_iterations:
             return LIMITS[0]
-        return LIMITS[1] if self.max_seconds and time.monotonic() - began >= self.max_seconds else ""
+        return LIMITS[1] if run.max_minutes and time.monotonic() - began >= 60 * run.max_minutes else ""
 
     def open_round(self) -> int:
         """The round that is open now; the last known one while the coordinator cannot be asked."""

@@ -83,9 +83,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
             if config.hub.repository:
                 node.checkpoints = PushedCheckpoints(node.checkpoints, config, folder.path, known_round)
                 stack.callback(node.checkpoints.close)
-        node.known_round, run = known_round, config.run
-        node.max_iterations, node.max_seconds = run.max_iterations, 60 * run.max_minutes
-        node.checkpoint_seconds, node.max_failures = run.checkpoint_seconds, run.max_failures
+        node.known_round = known_round
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
         folder.record_start()
@@ -158,6 +156,7 @@ def build_node(
         also={"random": GlobalGenerators()},
     )
     return Node(
+        config=config,
         problems=problems,
         solver=solver,
         evaluator=evaluator,
@@ -169,8 +168,6 @@ def build_node(
         exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
         checkpoints=checkpoints,
-        proposals_per_iteration=config.proposer.problems_per_iteration,
-        propose_every=config.proposer.every,
     )
 
 

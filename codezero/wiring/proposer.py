@@ -107,14 +107,13 @@ def build_proposer_node(
     proposer, _ = build_proposer(config, swarm.peer_id, lambda _: True, monitor.busy, stack)
     monitor.busy("waiting for the chain")
     return ProposerNode(
+        config=config,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed, told_only=True),
         proposer=proposer,
         coordinator=chain().coordinator,
         monitor=monitor,
         checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
-        proposals_per_iteration=config.proposer.problems_per_iteration,
-        rest_seconds=config.proposer.rest_seconds,
     )
 
 

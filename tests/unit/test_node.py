@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from codezero.config import NodeConfig, ProposerConfig, RunConfig
 from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
 from codezero.node import Node, best_proposer, mean_reward, success_at_proposals
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
@@ -148,23 +149,14 @@ class Parts:
         return 0
 
 
-def make_node(parts: Parts, **changes: Any) -> Node:
-    names = [
-        "problems",
-        "solver",
-        "evaluator",
-        "swarm",
-        "difficulty",
-        "proposer",
-        "coordinator",
-        "outbox",
-        "exam",
-        "monitor",
-        "checkpoints",
-    ]
-    fields: dict[str, Any] = dict.fromkeys(names, parts)
-    fields |= {"proposals_per_iteration": 1, "propose_every": 1, "max_iterations": 1}
-    return Node(**fields | changes)
+def make_node(parts: Parts, *, max_iterations: int = 1, max_failures: int = 20) -> Node:
+    run = RunConfig(max_iterations=max_iterations, max_failures=max_failures)
+    config = NodeConfig(run=run, proposer=ProposerConfig(problems_per_iteration=1, every=1))
+    whole: Any = parts
+    return Node(
+        config=config, problems=whole, solver=whole, evaluator=whole, swarm=whole, difficulty=whole, proposer=whole,
+        coordinator=whole, outbox=whole, exam=whole, monitor=whole, checkpoints=whole,
+    )  # fmt: skip
 
 
 def test_an_iteration_runs_in_order() -> None:
@@ -393,7 +385,8 @@ def test_an_iteration_that_takes_too_long_after_a_signal_is_left_out(which: sign
             return super().step(local, peers)
 
     parts, before = Long(), signal.getsignal(signal.SIGALRM)
-    node = make_node(parts, max_iterations=0, finishing_seconds=0.2)
+    node = make_node(parts, max_iterations=0)
+    node.finishing_seconds = 0.2
     assert node.run() == "asked to stop, and the iteration in flight left out"
     assert parts.saved == [1] and node.kept == 1 and parts.calls[-2:] == ["close", "close"]
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
