@@ -7,6 +7,7 @@ in peers (swarm/) and the outbox. One process owns it at a time; the lock goes w
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import msgspec
 
@@ -28,7 +29,6 @@ from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
 from codezero.system.files import write_atomic
 
-MOST_LABEL_BYTES = 1 << 16
 ORIGIN = "forked_from"
 """In the label of a run that began with another's checkpoint."""
 CHECKPOINTS = "checkpoints"
@@ -41,7 +41,7 @@ MAX_BYTES = 1 << 20
 
 
 @dataclass
-class RunFolder:
+class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
     """An owned run folder."""
 
     path: Path
@@ -65,9 +65,6 @@ class RunFolder:
     def release(self) -> None:
         self.lock.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.release()
 
@@ -81,12 +78,9 @@ def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, s
     if fresh and fork is not None:
         raise ConfigError("--fresh begins without a past and --fork with another run's; give one of them")
     if fork is not None:
-        folder, name = _open_forked(config, fork)
-        line = f"new run {folder.path.name}, which begins with checkpoint {name} of {fork}"
+        folder, line = _open_forked(config, fork)
     elif fresh:
-        folder, aside = _open_fresh(config)
-        kept = f"; the one before is whole in {aside}, and run.name={aside.name} goes on with it" if aside else ""
-        line = f"new run {folder.path.name}{kept}"
+        folder, line = _open_fresh(config)
     else:
         folder = open_run_folder(config)
         refused = not config.run.resume and checkpoints_in(folder.checkpoints)  # once it would go on
@@ -122,21 +116,20 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
     return _new(base, choices)
 
 
-def _open_fresh(config: NodeConfig) -> tuple[RunFolder, Path | None]:
-    """A run without a past, and where the run that had its name is now: it is moved aside, and nothing is deleted."""
-    base, choices = Path(config.run.directory), _choices(config)
-    if not config.run.name:
-        return _new(base, choices), None
-    path, aside = base / config.run.name, None
-    if _is_run(path):
+def _open_fresh(config: NodeConfig) -> tuple[RunFolder, str]:
+    """A run without a past, and a line about it. A run that has its name is moved aside, and nothing is deleted."""
+    base, choices, kept = Path(config.run.directory), _choices(config), ""
+    path = base / config.run.name
+    if config.run.name and _is_run(path):
         with _locked(path, choices):
-            aside = next(free for free in _dated(path.parent, f"{path.name}.before-") if not free.exists())
-            path.rename(aside)
-    return _locked(path, choices), aside
+            aside = path.rename(next(_dated(base, f"{path.name}.before-")))
+        kept = f"; the one before is whole in {aside}, and run.name={aside.name} goes on with it"
+    folder = _locked(path, choices) if config.run.name else _new(base, choices)
+    return folder, f"new run {folder.path.name}{kept}"
 
 
 def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
-    """A new run that begins with a checkpoint of `run`, a name or a folder; and which checkpoint that is.
+    """A new run that begins with a checkpoint of `run`, a name or a folder, and a line about it.
 
     The new run appears at once or not at all.
     """
@@ -162,15 +155,14 @@ def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
         folder.checkpoints.mkdir()
         name = copy_newest(source / CHECKPOINTS, folder.checkpoints)
         _write_label(folder.path, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
-        path = path or next(free for free in _dated(base, "") if not free.exists())
-        folder.path = folder.path.rename(path)
+        folder.path = folder.path.rename(path or next(_dated(base)))
     except BaseException as error:
         shutil.rmtree(folder.path, ignore_errors=True)
         folder.release()
         if isinstance(error, CheckpointError):
             raise CheckpointError(f"--fork={run}: {error}") from error
         raise
-    return folder, name
+    return folder, f"new run {folder.path.name}, which begins with checkpoint {name} of {run}"
 
 
 def _is_run(path: Path) -> bool:
@@ -190,8 +182,7 @@ def _choices(config: NodeConfig) -> dict[str, Any]:
 
 def _read_label(path: Path) -> dict[str, Any] | None:
     try:
-        with (path / LABEL).open("rb") as file:
-            label = msgspec.json.decode(file.read(MOST_LABEL_BYTES), type=dict[str, Any])
+        label = msgspec.json.decode((path / LABEL).read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -226,17 +217,14 @@ def _lock(path: Path, choices: Mapping[str, Any]) -> RunFolder | None:
 
 
 def _new(base: Path, choices: Mapping[str, Any]) -> RunFolder:
-    """A folder named after the present moment that nobody has."""
-    for path in _dated(base, ""):
-        if not path.exists() and (folder := _lock(path, choices)) is not None:
-            return folder
-    raise ConfigError(f"run.directory: no free name for this second below {base}; give run.name")
+    return next(folder for path in _dated(base) if (folder := _lock(path, choices)) is not None)
 
 
-def _dated(base: Path, prefix: str) -> Iterator[Path]:
-    """Names made of the present moment."""
+def _dated(base: Path, prefix: str = "") -> Iterator[Path]:
+    """Folders named after the present moment that are not there yet."""
     stamp = prefix + time.strftime("%Y-%m-%d_%H-%M-%S")
-    return (base / f"{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
+    names = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
+    return (base / name for name in names if not (base / name).exists())
 
 
 def _start_line(folder: RunFolder) -> str:
@@ -252,12 +240,3 @@ def _start_line(folder: RunFolder) -> str:
     measured = [exam for exam in exams if exam is not None and exam.iteration <= iteration]
     last = f", {clean(measured[-1].label, 40)} {percent(measured[-1].average)}" if measured else ""
     return f"goes on with {folder.path.name} at iteration {iteration}{last}"
-
-
-def refuse_options(command: str, *, fresh: bool, fork: str | None) -> None:
-    """For a command whose nodes have folders of its own making. Raises ConfigError."""
-    if fresh or fork is not None:
-        raise ConfigError(
-            f"{'--fresh' if fresh else '--fork'} is for one node: give it to `codezero run` or `codezero swarm join`; "
-            f"`codezero swarm {command}` begins anew under another run.name"
-        )

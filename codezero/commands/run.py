@@ -31,6 +31,7 @@ SUPERVISE = (
     "iteration saved between them; the exit code is the last one's"
 )
 P2P_PORT: Arguments = {"--p2p-port": port("swarm.port")}
+PORTS: Arguments = {**P2P_PORT, **LOGIN_PORT}
 SUPERVISED: Arguments = {"--supervise": flag(SUPERVISE)}
 INVITED = ("chain.rpc_urls", "evaluator.model")
 """Settings that the invitation shows to whoever reads it."""
@@ -40,24 +41,19 @@ BOOTNODE = "bootnode"
 """Folder below `run.directory` with the state of a bootnode."""
 
 
-def node_options(fresh: str = argparse.SUPPRESS, fork: str = argparse.SUPPRESS) -> Arguments:
-    """Without help for commands of several nodes, which know --fresh and --fork only to refuse them in one line."""
-    return {**P2P_PORT, **LOGIN_PORT, "--fresh": flag(fresh), "--fork": value(str, "RUN", fork)}
-
-
 def add(commands: Commands) -> None:
-    node = {**node_options(FRESH, FORK), **SUPERVISED}
+    node = {**PORTS, "--fresh": flag(FRESH), "--fork": value(str, "RUN", FORK), **SUPERVISED}
     commands.add("run", run, "run a node: attempt problems, judge, learn, propose, share", node, json="")
     service = "write problems for a swarm and attempt none: `swarm join FILE role=proposer` too"
     commands.add("propose", propose, service, node, json="")
     swarm = commands.group("swarm", "run a swarm of several nodes")
     nodes = value(int, "N", "how many, 1 to 64 (default 2)", default=2)
     up = "start N nodes on this machine with one summary view"
-    swarm.add("up", swarm_up, up, {"--nodes": nodes, **node_options()}, json="")
+    swarm.add("up", swarm_up, up, {"--nodes": nodes, **PORTS}, json="")
     out = value(Path, "FILE", "default: swarm.toml", default=Path("swarm.toml"))
     create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node")}
     founding = "found a swarm: deploy its contract, write an invitation, and run its first node"
-    swarm.add("create", swarm_create, founding, {**create, **node_options(), **SUPERVISED}, json="")  # it ends in join
+    swarm.add("create", swarm_create, founding, {**create, **PORTS, **SUPERVISED}, json="")  # it ends in join
     invitation = {"file": value(Path, "FILE", "what `swarm create` wrote")}
     swarm.add("join", swarm_join, "check an invitation and run a node of its swarm", {**invitation, **node}, json="")
     light = "run a light node that only shows others the way into the swarm; prints its addresses"
@@ -89,9 +85,6 @@ def propose(options: argparse.Namespace) -> int:
 
 
 def swarm_up(options: argparse.Namespace) -> int:
-    from codezero.runs import refuse_options
-
-    refuse_options("up", fresh=options.fresh, fork=options.fork)
     if not 1 <= options.nodes <= 64:
         raise ConfigError(f"--nodes={options.nodes} is out of bounds; it must be 1 to 64")
     config = composed(options, "network=peer")
@@ -101,17 +94,15 @@ def swarm_up(options: argparse.Namespace) -> int:
 
 
 def swarm_create(options: argparse.Namespace) -> int:
-    from codezero.runs import refuse_options
     from codezero.settings import PUBLISHED, compose
 
-    refuse_options("create", fresh=options.fresh, fork=options.fork)
     config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
     from codezero.wiring.founding import create_swarm, summary
 
     with contextlib.ExitStack() as chain:
         for line in summary(create_swarm(config, options.out, chain), options.out):
             print(line, flush=True)
-        options.file = options.out
+        options.file, options.fresh, options.fork = options.out, False, None
         return DONE if options.no_run else swarm_join(options)
 
 

@@ -190,16 +190,6 @@ def test_help_teaches_both(command: list[str], capsys: pytest.CaptureFixture[str
     assert "begin anew; a run that has the name is kept" in said and "newest checkpoint of RUN" in said
 
 
-@pytest.mark.parametrize("option", [["--fresh"], ["--fork", "mine"]], ids=" ".join)
-@pytest.mark.parametrize("command", ["up", "create"])
-def test_commands_with_folders_of_their_own_refuse_in_one_line(
-    command: str, option: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["swarm", command, *option]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"codezero: {option[0]} is for one node") and f"swarm {command}" in line
-
-
 def test_the_command_fails_before_anything_heavy_loads(tmp_path: Path) -> None:
     words = [
         sys.executable,
