@@ -34,8 +34,7 @@ def beside_package(name: str) -> Path:
     return beside if beside.is_dir() and (package.parent / "pyproject.toml").is_file() else package / name
 
 
-def config_directory() -> Path:
-    return beside_package("configs")
+CONFIGS = beside_package("configs")
 
 
 def check_directories(config: NodeConfig) -> None:
@@ -70,8 +69,11 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
     try:
         return _checked([*own, *overrides], published)
     except ConfigError as error:
-        if own and _mistake(own) == str(error):
-            raise ConfigError(f"{local_file()}: {error}") from error
+        try:
+            _checked(own)
+        except ConfigError as mistake:
+            if str(mistake) == str(error):
+                raise ConfigError(f"{local_file()}: {error}") from error
         raise
 
 
@@ -81,7 +83,7 @@ def own_overrides(overrides: Sequence[str]) -> list[str]:
     if path is None or (path == LOCAL and not path.exists()):
         return []
     own, sections = list[str](), {key.rpartition(".")[0] for key in keys()}
-    values = dict(_flat(_read_yaml(path)))
+    values = _flat(_read_yaml(path))
     try:
         for key, value in values.items():
             _check_key(f"{key}=")
@@ -96,12 +98,12 @@ def own_overrides(overrides: Sequence[str]) -> list[str]:
     return own
 
 
-def _checked(overrides: Sequence[str], published: Sequence[str] = ()) -> NodeConfig:
+def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> NodeConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     composed = _hydra_composed(overrides)
-    raw = dict(_flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False))))
+    raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
     for key in published:
         if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
             raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
@@ -111,15 +113,6 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = ()) -> NodeCon
         raise ConfigError(_one_line(error, overrides)) from error
     check(config)
     return config
-
-
-def _mistake(overrides: Sequence[str]) -> str:
-    """Why these alone are refused; empty when they are not."""
-    try:
-        _checked(overrides, PUBLISHED)
-    except ConfigError as error:
-        return str(error)
-    return ""
 
 
 def _hydra_composed(overrides: Sequence[str], *, with_hydra: bool = False) -> Any:
@@ -132,7 +125,7 @@ def _hydra_composed(overrides: Sequence[str], *, with_hydra: bool = False) -> An
 
     ConfigStore.instance().store(name="schema", node=NodeConfig)
     try:
-        with initialize_config_dir(str(config_directory()), version_base=None):
+        with initialize_config_dir(str(CONFIGS), version_base=None):
             return hydra_compose("node", overrides=list(overrides), return_hydra_config=with_hydra)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_one_line(error, overrides)) from error
@@ -145,7 +138,7 @@ def _key(override: str) -> str:
 def _check_key(override: str) -> None:
     """Name the nearest right key for a misspelt one, which Hydra does not."""
     key = _key(override)
-    known = sorted({*keys(), *(path.name for path in config_directory().iterdir() if path.is_dir())})
+    known = sorted({*keys(), *(path.name for path in CONFIGS.iterdir() if path.is_dir())})
     if "=" not in override:
         raise ConfigError(f"'{override}' is not an override; write key=value, for example solver.learning_rate=1e-5")
     if key not in known:
@@ -209,13 +202,13 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     return cast("dict[str, Any]", read)
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values; None for one that was written without."""
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """By dotted key; None for one that was written without a value."""
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+        key = f"{prefix}{name}"
+        flat |= _flat(cast("dict[str, Any]", value), f"{key}.") if isinstance(value, dict) else {key: value}
+    return flat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,25 +221,23 @@ class Provenance:
     groups: Mapping[str, str]
     """What was chosen of each group of files."""
     local: Path | None
-    """Where the user's own file is looked for."""
-    local_found: bool
+    """Where the user's own file is looked for; None: nowhere."""
 
 
 def trace(overrides: Sequence[str]) -> Provenance:
     """Every setting that `overrides` and the user's own file lead to. Raises ConfigError."""
-    values, own = dict(_flat(dataclasses.asdict(compose(overrides)))), own_overrides(overrides)
+    values, own = _flat(dataclasses.asdict(compose(overrides))), own_overrides(overrides)
     chosen = _hydra_composed([*own, *overrides], with_hydra=True).hydra.runtime.choices
-    directory, local = config_directory(), local_file()
-    entries = cast("list[object]", _read_yaml(directory / MAIN)["defaults"])
+    entries = cast("list[object]", _read_yaml(CONFIGS / MAIN)["defaults"])
     order = [name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, str]", entry)]
     groups = {name: str(chosen[name]) for name in order}
-    files = [(f"{name}={choice}", directory / name / f"{choice}.yaml") for name, choice in groups.items()]
+    files = [(f"{name}={choice}", CONFIGS / name / f"{choice}.yaml") for name, choice in groups.items()]
     origins = dict.fromkeys(values, "default")
-    for origin, path in [*files, (MAIN, directory / MAIN)]:
-        origins |= dict.fromkeys(dict(_flat(_read_yaml(path))), origin)
+    for origin, path in [*files, (MAIN, CONFIGS / MAIN)]:
+        origins |= dict.fromkeys(_flat(_read_yaml(path)), origin)
+    local = local_file()
     origins |= dict.fromkeys(_keys_of(own), str(local)) | dict.fromkeys(_keys_of(overrides), "command line")
-    found = local is not None and local.exists()
-    return Provenance(values=values, origins=origins, groups=groups, local=local, local_found=found)
+    return Provenance(values=values, origins=origins, groups=groups, local=local)
 
 
 def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
@@ -254,7 +245,7 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for override in OverridesParser.create().parse_overrides(list(overrides)):
-        yield from dict(_flat({override.key_or_group: override.value()}))
+        yield from _flat({override.key_or_group: override.value()})
 
 
 def as_yaml(settings: Provenance) -> str:
@@ -262,16 +253,14 @@ def as_yaml(settings: Provenance) -> str:
     from yaml import safe_dump
 
     rows: list[tuple[str, str]] = []
-    section = ""
     for key, value in settings.values.items():
         of, _, name = key.rpartition(".")
-        if of != section:
-            rows.append((f"{of}:", ""))
-            section = of
+        if of and (header := (f"{of}:", "")) not in rows:
+            rows.append(header)
         shown = safe_dump([value], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
         rows.append((f"{'  ' if of else ''}{name}: {shown}", f"  # {settings.origins[key]}"))
     width = max(min(len(line), 48) for line, _ in rows)
-    where = f"{settings.local or 'none'}{'' if settings.local_found or not settings.local else ' (not there)'}"
+    where = f"{settings.local or 'none'}{'' if not settings.local or settings.local.exists() else ' (not there)'}"
     groups = " ".join(f"{group}={choice}" for group, choice in settings.groups.items())
     lines = [f"{line:{width if origin else 0}}{origin}\n" for line, origin in rows]
     return f"# {groups}; your own settings: {where}\n{''.join(lines)}"
@@ -280,5 +269,5 @@ def as_yaml(settings: Provenance) -> str:
 def as_json(settings: Provenance) -> str:
     """One object: `settings` by dotted key, each with value and origin; `groups`; `local`, the user's file or null."""
     values = {key: {"value": value, "origin": settings.origins[key]} for key, value in settings.values.items()}
-    local = str(settings.local) if settings.local_found else None
+    local = str(settings.local) if settings.local and settings.local.exists() else None
     return json.dumps({"settings": values, "groups": dict(settings.groups), "local": local})

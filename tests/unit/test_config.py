@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from codezero.config import NodeConfig
 from codezero.config_learning import source_weights
 from codezero.errors import ConfigError
-from codezero.settings import as_yaml, compose, config_directory, keys, quoted, trace
+from codezero.settings import CONFIGS, as_yaml, compose, keys, quoted, trace
 
-SHIPPED = sorted(config_directory().glob("*/*.yaml"))
+SHIPPED = sorted(CONFIGS.glob("*/*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}={path.stem}")
@@ -19,7 +19,7 @@ def test_every_shipped_file_is_valid(path: Path) -> None:
 
 
 def test_shipped_files_hold_values_only() -> None:
-    for path in config_directory().rglob("*.yaml"):
+    for path in CONFIGS.rglob("*.yaml"):
         assert "_target_" not in path.read_text()
 
 

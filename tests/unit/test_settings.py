@@ -9,7 +9,7 @@ import pytest
 
 from codezero.cli import main
 from codezero.errors import ConfigError
-from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, compose, trace
+from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, compose
 
 MINE = """
 profile: peer
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_one_line_that_names_the_file(own: Path, text: str, sai
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "solver:\n  # learning_rate: 1\n"])
 def test_a_file_that_says_nothing_is_none(own: Path, text: str) -> None:
     own.write_text(text)
-    assert compose() == compose(["seed=0"]) and trace([]).local_found
+    assert compose() == compose(["seed=0"])
 
 
 def test_the_command_line_is_not_blamed_on_the_file(own: Path) -> None:
