@@ -110,15 +110,7 @@ def compare(
     if not pairs:
         return None
     of_a, of_b = ([average_at_k(pair[side]) for pair in pairs] for side in (0, 1))
-    paired = paired_bootstrap(of_a, of_b, seed=seed)
-    return Difference(
-        name=f"average@{samples}",
-        label=label,
-        a=sum(of_a) / len(pairs),
-        b=sum(of_b) / len(pairs),
-        difference=paired.difference,
-        low=paired.interval.low,
-        high=paired.interval.high,
-        p=paired.p,
-        problems=len(pairs),
-    )
+    a_mean, b_mean = sum(of_a) / len(pairs), sum(of_b) / len(pairs)
+    interval, p = paired_bootstrap(of_a, of_b, seed=seed)
+    name = f"average@{samples}"
+    return Difference(name, label, a_mean, b_mean, b_mean - a_mean, *interval, p=p, problems=len(pairs))

@@ -4,8 +4,7 @@ Legend for shapes: P problems.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,46 +43,35 @@ def bootstrap_interval(values_P: Sequence[float], *, seed: int, resamples: int =
     """
     if len(values_P) == 0:
         raise ValueError("an interval of no problem")
-    values = np.asarray(values_P, dtype=np.float64)
-    low, high = np.percentile(np.concatenate(list(_means(values, seed, resamples))), [2.5, 97.5])
-    mean = float(values.mean())
-    return Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean
+    return _bootstrap(np.asarray(values_P, dtype=np.float64), seed, resamples)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """How much one policy is ahead of another on the same problems."""
+def paired_bootstrap(
+    a_P: Sequence[float], b_P: Sequence[float], *, seed: int, resamples: int = RESAMPLES
+) -> tuple[Interval, float]:
+    """The interval of the mean of b - a, and p: how often a difference as large would come about if there were none.
 
-    difference: float
-    """Mean of b - a."""
-    interval: Interval
-    """95 %."""
-    p: float
-    """Two-sided: how often a difference as large would come about if there were none."""
-
-
-def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int, resamples: int = RESAMPLES) -> Paired:
-    """Problems are drawn together with both policies' figures, so what makes a problem hard for both falls out.
-
-    p comes of the same draws moved so that their mean is 0, with one added to either count, so that it is never 0:
-    Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 16. Raises ValueError unless both have the
-    same problems, at least one.
+    Problems are drawn together with both policies' figures, so what makes a problem hard for both falls out. p is
+    two-sided and comes of the same draws moved so that their mean is 0, with one added to either count, so that it is
+    never 0: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 16. Raises ValueError unless both
+    have the same problems, at least one.
     """
     if len(a_P) != len(b_P) or len(a_P) == 0:
         raise ValueError(f"{len(a_P)} and {len(b_P)} problems cannot be paired")
     gains = np.asarray(b_P, dtype=np.float64) - np.asarray(a_P, dtype=np.float64)
-    mean = float(gains.mean())
-    means = np.concatenate(list(_means(gains, seed, resamples)))
-    low, high = np.percentile(means, [2.5, 97.5])
+    means, interval = _bootstrap(gains, seed, resamples)
+    mean = gains.mean()
     # A rounding error must not make a difference out of none.
     as_large = int(np.count_nonzero(np.abs(means - mean) >= abs(mean) - 1e-12))
-    interval = Interval(min(float(low), mean), max(float(high), mean))
-    return Paired(mean, interval, (1 + as_large) / (1 + resamples))
+    return interval, (1 + as_large) / (1 + resamples)
 
 
-def _means(values: Any, seed: int, resamples: int) -> Iterator[Any]:
-    """The mean of each resample, in pieces of bounded memory."""
+def _bootstrap(values: Any, seed: int, resamples: int) -> tuple[Any, Interval]:
+    """The mean of each resample, drawn in pieces of bounded memory, and the 95 % interval of the mean."""
     draw = np.random.default_rng(seed)
     step = max(1, DRAWS_AT_ONCE // len(values))
-    for done in range(0, resamples, step):
-        yield values[draw.integers(0, len(values), size=(min(step, resamples - done), len(values)))].mean(axis=1)
+    sizes = [min(step, resamples - done) for done in range(0, resamples, step)]
+    means = np.concatenate([values[draw.integers(0, len(values), (size, len(values)))].mean(axis=1) for size in sizes])
+    low, high = np.percentile(means, [2.5, 97.5])
+    mean = float(values.mean())
+    return means, Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean

@@ -37,10 +37,6 @@ def print_peers(status: NetworkStatus) -> None:
     console.print(Text(f"{count(status.neighbours, 'neighbour')}{spread} · {clean(status.reachability, 300)}", "dim"))
     for address in status.addresses:
         console.print(Text(f"  {clean(address, 200)}", "dim"), soft_wrap=True)
-    console.print(_table(status) if status.peers else "no peer was heard yet")
-
-
-def _table(status: NetworkStatus) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for column in ("peer", "heard", "bodies", "groups", "KiB", "failures", "state"):
         table.add_column(column, justify="right" if column in ("heard", "bodies", "groups", "KiB") else "left")
@@ -54,4 +50,4 @@ def _table(status: NetworkStatus) -> Table:
             Text(", ".join(f"{clean(name, 20)} {times}" for name, times in peer.failures.items())),
             Text(clean(peer.reason, 200), "red") if peer.reason else Text("ok", "green"),
         )
-    return table
+    console.print(table if status.peers else "no peer was heard yet")

@@ -1,7 +1,4 @@
-"""One run, read from the files that its processes write: what `codezero status` and the page are made of.
-
-It asks no process. What could not be read is unknown, or a problem, and never zero.
-"""
+"""One run, read from its files alone, for `codezero status` and the page. What could not be read is never zero."""
 
 import contextlib
 import sqlite3
@@ -16,7 +13,7 @@ from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, number
 from codezero.monitor.monitor import NODE_FILE
-from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, PeerShare, Played, whole
+from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, PeerShare, whole
 from codezero.monitor.run_types import (
     MAX_PEERS,
     ExamView,
@@ -31,7 +28,7 @@ from codezero.monitor.run_types import (
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
-from codezero.system.pidfile import ProcessReport, read_process, supervisor_words
+from codezero.system.pidfile import read_process, supervisor_words
 
 UNKNOWN = "unknown"
 MAX_BYTES = 256 << 20
@@ -60,12 +57,20 @@ class RunFiles:
 
     def view(self, key: str) -> RunView:
         """As the page shows it. key: the run's name in the API. Raises UnreadableError."""
-        node, outbox = self._read()
-        fold, last = self.fold, self.fold.last
-        updated = _updated(self.folder, fold)
+        try:
+            fold = self.fold = self._history.read()
+        except OSError as error:
+            raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
+        self.network = None
+        with contextlib.suppress(SwarmError):
+            self.network = read_network(self.folder / FOLDER)
+        # There is an outbox for each contract; that which was written last counts.
+        outbox = max(self.folder.glob("outbox-*.db"), key=lambda path: path.stat().st_mtime, default=None)
+        self.outbox = outbox and _outbox(outbox)
+        node, last = read_process(self.folder / NODE_FILE), fold.last
+        updated = number(last, "time")
         begun = bool(last) and (updated or 0.0) >= (node.began or 0.0)  # the newest row is of this process
         self.stand_ins = str(last.get("problems/stand_ins") or "") if begun else node.stand_ins
-        tolerated = {kind: min(times, MAX_WHOLE) for kind, times in islice(fold.survived.items(), MAX_LIST)}
         return RunView(
             run=key,
             name=readable_name(node.peer_id) if node.peer_id else UNKNOWN,
@@ -91,39 +96,10 @@ class RunFiles:
             judge=_judge(fold),
             peers=_peers(self.network, fold) if self.network else [],
             network=self.network and _network_view(self.network),
-            rounds=[_round(played) for played in reversed(fold.rounds.values())],
+            rounds=msgspec.convert([*reversed(fold.rounds.values())], list[Round], from_attributes=True),
             outbox=self.outbox and _outbox_view(self.outbox),
-            tolerated=tolerated,
+            tolerated={kind: min(times, MAX_WHOLE) for kind, times in islice(fold.survived.items(), MAX_LIST)},
         )
-
-    def _read(self) -> tuple[ProcessReport, Path | None]:
-        """What the node reports of itself, and where its outbox is."""
-        try:
-            self.fold = self._history.read()
-        except OSError as error:
-            raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
-        self.network = None
-        with contextlib.suppress(SwarmError):
-            self.network = read_network(self.folder / FOLDER)
-        outbox = _newest_outbox(self.folder)
-        self.outbox = outbox and _outbox(outbox)
-        return read_process(self.folder / NODE_FILE), outbox
-
-
-def _updated(folder: Path, fold: Fold) -> float | None:
-    """When the last row was written."""
-    written = number(fold.last, "time")
-    if fold.last and written is None:
-        with contextlib.suppress(OSError):
-            return (folder / FILE_NAME).stat().st_mtime
-    return written
-
-
-def _newest_outbox(folder: Path) -> Path | None:
-    """There is one for each contract; that which was written last."""
-    with contextlib.suppress(OSError):
-        return max(folder.glob("outbox-*.db"), key=lambda path: path.stat().st_mtime, default=None)
-    return None
 
 
 def _outbox(path: Path) -> OutboxStatus:
@@ -191,11 +167,6 @@ def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
 def _network_view(network: NetworkStatus) -> NetworkView:
     view = msgspec.convert(network, NetworkView, from_attributes=True)
     return msgspec.structs.replace(view, addresses=view.addresses[:MAX_LIST])
-
-
-def _round(played: Played) -> Round:
-    reward = played.rewards.mean
-    return Round(number=played.number, began=played.began, iterations=played.iterations, reward=reward)
 
 
 def _outbox_view(outbox: OutboxStatus) -> OutboxView:

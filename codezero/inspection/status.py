@@ -1,7 +1,4 @@
-"""`codezero status`: one truthful page about a run, read from the files that its processes write. It asks no process.
-
-What could not be read is said to be unknown, and never shown as zero.
-"""
+"""`codezero status`: a page about a run, read from its files alone. What could not be read is unknown, never zero."""
 
 import contextlib
 import signal
@@ -35,6 +32,8 @@ MAX_SHOWN = 500
 """Characters of a line's value."""
 LEAST_SECONDS, MOST_SECONDS = 0.2, 3600.0
 """Between two readings of `--watch`."""
+OF_VIEW = ("name", "peer_id", "account", "running", "stopped", "iteration", "round", "limit_seconds", "reward", "level")
+"""Fields of RunStatus that are as in RunView."""
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,30 +100,21 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     fold, exam, state = files.fold, next(reversed(files.fold.exams), None), health(view, time.time())
     silent = SILENT if view.running and view.judge.alarm == SILENT else ""
     return RunStatus(
+        **{name: getattr(view, name) for name in OF_VIEW},
         run=str(folder),
-        name=view.name,
-        peer_id=view.peer_id,
-        account=view.account,
-        running=view.running,
-        stopped=view.stopped,
         problem="; ".join(filter(None, (full(folder), state.problem or silent))),
-        iteration=view.iteration,
-        round=view.round,
         seconds_since_step=state.seconds_since_step,
-        limit_seconds=state.limit_seconds,
-        reward=view.reward,
         executed=exam.average if exam else None,
         executed_low=exam.low if exam else None,
         executed_high=exam.high if exam else None,
         executed_samples=exam.samples if exam else None,
         executed_source=exam.source if exam else "",
-        level=view.level,
+        tolerated=view.tolerated,
         peers=fold.newest("swarm/peers"),
         quarantined={peer.peer: peer.reason for peer in files.network.peers if peer.reason} if files.network else {},
         submissions=files.outbox,
         problems=dict(proposal_lines(fold.last)),
         wrong_value_share=fold.newest("proposer/wrong_value_share"),
-        tolerated=view.tolerated,
         stand_ins=files.stand_ins,
         hub=read_state(folder),
     )
@@ -139,9 +129,8 @@ def print_status(status: RunStatus) -> None:
 
 def headline(status: RunStatus) -> Text:
     """Whether it runs and what is wrong with it, before all else."""
-    if status.running:
-        state = f"running, but {status.problem}" if status.problem else "running"
-    else:
+    state = f"running, but {status.problem}" if status.problem else "running"
+    if not status.running:
         state = f"not running: {status.problem or clean(status.stopped, 200) or 'it has not been started'}"
     return Text(f"{status.name} · {state} · {clean(status.run, 200)}", "bold red" if status.problem else "bold")
 
@@ -168,10 +157,6 @@ def plain_line(status: RunStatus) -> str:
         ", ".join(f"{times} {clean(kind, 60)}" for kind, times in status.tolerated.items()),
     ]
     return " · ".join(filter(None, parts))
-
-
-def as_json(status: RunStatus) -> str:
-    return msgspec.json.encode(status).decode()
 
 
 def _lines(status: RunStatus) -> list[tuple[str, str]]:
@@ -239,6 +224,7 @@ def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
             if live is not None:
                 live.update(Group(headline(status), page(status)), refresh=True)
             else:
-                print_flushed(as_json(status) if as_lines else f"{time.strftime('%H:%M:%S')} · {plain_line(status)}")
+                line = f"{time.strftime('%H:%M:%S')} · {plain_line(status)}"
+                print_flushed(msgspec.json.encode(status).decode() if as_lines else line)
             stop.wait(seconds)
     return stop.received is signal.SIGINT

@@ -99,6 +99,10 @@ class Played:
     iterations: int = 0
     rewards: Averaged = field(default_factory=Averaged)
 
+    @property
+    def reward(self) -> float | None:
+        return self.rewards.mean
+
 
 @dataclass(slots=True)
 class Fold:
