@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError
@@ -27,7 +28,6 @@ from codezero.swarm.wire import (
     encode_feedback,
     encode_proposals,
     largest,
-    tokenizer_bytes,
 )
 from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
@@ -40,6 +40,7 @@ ARRIVED_GROUPS = 1024
 PEER_SECONDS = 300.0
 """How long a peer counts after its last body."""
 UNKNOWN_TOKENIZER = "0" * 64
+Message = TypeVar("Message")
 
 
 class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
@@ -82,16 +83,16 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""
         self._play(round_number)
         chosen = sorted(groups, key=_spread, reverse=True)[:MAX_ITEMS]
-        sent, body = largest(chosen, functools.partial(self._encode, round_number))
+
+        def encode(some: Sequence[ScoredGroup]) -> bytes:
+            return encode_body([scored.group for scored in some], peer=self.peer_id, round_number=round_number)
+
+        sent, body = largest(chosen, encode)
         self._counts["unpublished"] += len(chosen) - len(sent)
         if sent:
-            tokenizer = tokenizer_bytes(self.tokenizer_digest)
-            rewards = list(map(_mean_reward, sent))
+            tokenizer, rewards = bytes.fromhex(self.tokenizer_digest), list(map(_mean_reward, sent))
             self._network.send(Publish(GROUPS, round_number, body, rewards, tokenizer))
         self._report(groups, round_number)
-
-    def _encode(self, round_number: int, groups: Sequence[ScoredGroup]) -> bytes:
-        return encode_body([scored.group for scored in groups], peer=self.peer_id, round_number=round_number)
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups that arrived since the last call. Raises SwarmError."""
@@ -110,7 +111,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         self._counts["unpublished"] += len(problems[:MAX_ITEMS]) - len(sent)
         if sent:
             self._kept.offer(sent)
-            self._network.send(Publish(PROPOSALS, round_number, body, [], tokenizer_bytes(UNKNOWN_TOKENIZER)))
+            self._network.send(Publish(PROPOSALS, round_number, body, [], bytes.fromhex(UNKNOWN_TOKENIZER)))
 
     def feedback(self) -> list[Feedback]:
         """Peers' feedback since the last call on problems that this node proposed; on each problem, each peer's first.
@@ -118,7 +119,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         Raises SwarmError.
         """
         self._network.check()
-        received = self._network.take_feedback()
+        received = _taken(self._network.feedback)
         return [item for it in received for item in self._kept.feedback(it.peer, it.feedback, it.trust)]
 
     def proposals(self, round_number: int) -> list[Problem]:
@@ -170,7 +171,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
 
     def _receive(self) -> None:
         """Take everything that the network process received."""
-        for message in self._network.take_bodies():
+        for message in _taken(self._network.bodies):
             self._last_received[message.peer] = time.monotonic()
             if message.kind == PROPOSALS:
                 self._kept.keep(decode_proposals(message.body)[2])
@@ -201,6 +202,11 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
             return True
         self._counts[f"refused_{reason}"] += 1
         return False
+
+
+def _taken(waiting: deque[Message]) -> list[Message]:
+    """What waits, oldest first. Another thread may append meanwhile."""
+    return [waiting.popleft() for _ in range(len(waiting))]
 
 
 def _mean_reward(group: ScoredGroup) -> float | None:

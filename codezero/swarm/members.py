@@ -29,9 +29,9 @@ Members = Callable[[str], bool]
 """Whether a peer id belongs. Called for every record and request, so it returns at once and never raises."""
 
 
-def open_to_all() -> Members:
+def open_to_all(peer: str) -> bool:
     """Whoever has a peer id belongs."""
-    return lambda peer: PEER_ID.fullmatch(peer) is not None
+    return PEER_ID.fullmatch(peer) is not None
 
 
 class AllowList:
@@ -52,22 +52,13 @@ class AllowList:
         now = self._clock()
         if now - self._checked >= CHECK_SECONDS:
             self._checked = now
-            self._reload()
+            before, self._stamp = self._stamp, _stamp(self._path)  # before reading: a broken list is warned of once
+            if self._stamp != before:
+                try:
+                    self._peers = _read(self._path)
+                except ConfigError as error:
+                    logger.warning("%s; the %d peers named before remain", error, len(self._peers))
         return peer in self._peers
-
-    def __len__(self) -> int:
-        """How many peers were named when the file was last read."""
-        return len(self._peers)
-
-    def _reload(self) -> None:
-        stamp = _stamp(self._path)
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp  # before reading: a broken list is warned of once
-        try:
-            self._peers = _read(self._path)
-        except ConfigError as error:
-            logger.warning("%s; the %d peers named before remain", error, len(self._peers))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -212,9 +212,3 @@ class MessagePipe:
                 if self._waiting and self._waiting[0] is data:
                     self._waiting.popleft()
                 self._changed.notify_all()
-
-
-def port_of(addresses: list[str]) -> int | None:
-    """The TCP port in the first multiaddress that has one."""
-    ports = (re.search(r"/tcp/(\d+)/", address) for address in addresses)
-    return next((int(port[1]) for port in ports if port), None)

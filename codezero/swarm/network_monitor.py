@@ -14,7 +14,7 @@ import random
 import re
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from google.protobuf.wrappers_pb2 import BytesValue
@@ -82,7 +82,7 @@ class NetworkMonitor:
 
     async def serve(self) -> None:
         """Begin to dial back for others."""
-        servicer = ReachServicer(self._node.p2p, lambda peer, cost: self._trust.spend(peer, cost))
+        servicer = ReachServicer(self._node.p2p, self._trust)
         await within(SERVE_SECONDS, servicer.add_p2p_handlers(self._node.p2p, namespace=self._swarm))
 
     async def tend(self, addresses: Sequence[str], port: int) -> None:
@@ -107,22 +107,19 @@ class NetworkMonitor:
             self._exchange.announcer.reachable = reachable
 
     def _write(self, addresses: Sequence[str], port: int) -> None:
-        if self._folder is None:
-            return
-        write_status(
-            self._folder,
-            NetworkStatus(
-                time=time.time(),
-                me=self._node.peer_id.to_base58(),
-                addresses=list(addresses),
-                neighbours=self._peer_store.size,
-                round=self._exchange.round,
-                shards=self._exchange.sharding.shards,
-                reachable=self.reachable,
-                reachability=_words(self.reachable, self._wanted, port),
-                peers=self._trust.report()[:MAX_PEERS],
-            ),
+        status = NetworkStatus(
+            time=time.time(),
+            me=self._node.peer_id.to_base58(),
+            addresses=list(addresses),
+            neighbours=self._peer_store.size,
+            round=self._exchange.round,
+            shards=self._exchange.sharding.shards,
+            reachable=self.reachable,
+            reachability=_words(self.reachable, self._wanted, port),
+            peers=self._trust.report()[:MAX_PEERS],
         )
+        if self._folder is not None:
+            write_status(self._folder, status)
 
 
 def _words(reachable: bool | None, wanted: str, port: int) -> str:
@@ -141,14 +138,13 @@ def _words(reachable: bool | None, wanted: str, port: int) -> str:
 class ReachServicer(ServicerBase):
     """Dials back. The names of the class and its method are part of the protocol."""
 
-    def __init__(self, daemon: P2P, spend: Callable[[str, int], bool]) -> None:
-        """`spend` takes requests from a peer's allowance; False: too little is left."""
-        self._daemon, self._spend = daemon, spend
+    def __init__(self, daemon: P2P, trust: PeerTrust) -> None:
+        self._daemon, self._trust = daemon, trust
         self._dials = asyncio.Semaphore(4)
 
     async def rpc_reach(self, request: BytesValue, context: P2PContext) -> BytesValue:
         """[2] bytes of a port in; YES, NO, or nothing where it was not tried."""
-        if len(request.value) != _PORT.size or not self._spend(str(context.remote_id), COST):
+        if len(request.value) != _PORT.size or not self._trust.spend(str(context.remote_id), COST):
             return BytesValue()
         (port,) = _PORT.unpack(request.value)
         host = await self._host_of(context.remote_id)

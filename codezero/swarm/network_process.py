@@ -35,8 +35,8 @@ from codezero.swarm.messages import (
     Publish,
     SendFeedback,
     StopNetwork,
-    port_of,
 )
+from codezero.swarm.network_status import port_of
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.trust import PeerTrust
 
@@ -162,7 +162,7 @@ class NetworkNode:
         from codezero.swarm.peer_store import PeerStore
 
         settings = self._settings
-        members = AllowList(Path(settings.members)) if settings.members else open_to_all()
+        members = AllowList(Path(settings.members)) if settings.members else open_to_all
         validator = PeerRecordValidator(Identity.load(Path(settings.identity)), settings.name, member=members)
         trust = PeerTrust(members)
         node = await create_node(daemon, validator)
@@ -196,7 +196,7 @@ class NetworkNode:
                 tasks.create_task(self._poll(exchange, peer_store))
                 tasks.create_task(_rejoin(peer_store))
                 tasks.create_task(_raise_when_dead(daemon))
-                tasks.create_task(monitor.tend(addresses, port_of(addresses) or settings.port))
+                tasks.create_task(monitor.tend(addresses, port_of(*addresses) or settings.port))
         finally:
             monitor.save()
 

@@ -100,10 +100,15 @@ def read_status(folder: Path) -> NetworkStatus:
         raise SwarmError(f"{path} cannot be read: {error}") from error
 
 
+def port_of(*addresses: str) -> int:
+    """The TCP port in the first multiaddress that has one; 0: none has."""
+    match = re.search(r"/tcp/(\d{1,5})/", "\n".join(addresses))
+    return int(match[1]) if match else 0
+
+
 def remembered_port(addresses: Path, host: str) -> int:
     """The port of the last start if it is free, so that peers find this node again; else 0."""
-    match = re.search(r"/tcp/(\d{1,5})/", addresses.read_text()) if addresses.is_file() else None
-    port = int(match[1]) if match else 0
+    port = port_of(addresses.read_text()) if addresses.is_file() else 0
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

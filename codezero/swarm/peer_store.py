@@ -85,7 +85,11 @@ class PeerStore:
 
     async def rejoin(self) -> None:
         """One round of dialling."""
-        for info in await self._connected():
+        try:
+            connected: Sequence[PeerInfo] = await within(DIAL_SECONDS, self._node.p2p.list_peers())
+        except NETWORK_ERRORS:
+            connected = ()
+        for info in connected:
             if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
                 self._known[info.peer_id] = list(info.addrs)
         missing = [peer for peer in {**self._bootstrap, **self._known} if self._is_missing(peer)]
@@ -95,12 +99,6 @@ class PeerStore:
             if self._in_vain[peer] >= LOST:
                 self._known.pop(peer, None)
                 self._in_vain.pop(peer)
-
-    async def _connected(self) -> list[PeerInfo]:
-        try:
-            return await within(DIAL_SECONDS, self._node.p2p.list_peers())
-        except NETWORK_ERRORS:
-            return []
 
     def _is_missing(self, peer: PeerID) -> bool:
         table = self._node.protocol.routing_table

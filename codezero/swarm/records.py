@@ -5,7 +5,6 @@ peer can overwrite any record, block a round ahead of time, or hang every reader
 """
 
 import hashlib
-import math
 import re
 import time
 from collections import Counter
@@ -198,9 +197,11 @@ class PeerRecordValidator:
 
     def _check(self, record: DHTRecord) -> None:
         """Cheap rules first. Raises WireRefusal."""
+        now, expiry = self._clock(), record.expiration_time
         if len(record.value) > MAX_VALUE + MAX_DEPOSIT:
             raise WireRefusal("size")
-        self._check_expiry(record.expiration_time)
+        if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
+            raise WireRefusal("expiry")
         peer = _owner(record.subkey)
         envelope = _open(record.value)
         place = parse_key(envelope.key)
@@ -217,19 +218,19 @@ class PeerRecordValidator:
         self._check_signature(record, envelope)
         # only after the signature: nobody but its owner uses up a peer's room
         if isinstance(place, BodyPlace):
-            self._check_quota(peer, place.digest, record.expiration_time)
+            self._check_quota(peer, place.digest, expiry, now)
         else:
             self._check_crowd(place.id, peer)
 
     def _check_header(self, place: RecordPlace, peer: str, record: DHTRecord, envelope: Envelope) -> None:
         if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
             raise WireRefusal("size")
-        self._check_round(place.round)
+        if self.round is not None and not -ROUNDS_BEHIND <= place.round - self.round <= ROUNDS_AHEAD:
+            raise WireRefusal("round")
         if place.shard != shard_of(place.round, peer, place.shards):
             raise WireRefusal("shard")
 
-    def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
-        now = self._clock()
+    def _check_quota(self, peer: str, digest: bytes, expiry: float, now: float) -> None:
         kept = {known: end for known, end in self._deposits.get(peer, {}).items() if end > now}
         if digest not in kept and len(kept) >= DEPOSITS:
             raise WireRefusal("quota", "too many bodies of one author")
@@ -240,15 +241,6 @@ class PeerRecordValidator:
         if peer not in crowd and len(crowd) >= MAX_CROWD:
             raise WireRefusal("crowd", "too many peers in one place")
         crowd.add(peer)
-
-    def _check_expiry(self, expiry: float) -> None:
-        now = self._clock()
-        if not math.isfinite(expiry) or not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:
-            raise WireRefusal("expiry")
-
-    def _check_round(self, round_number: int) -> None:
-        if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
-            raise WireRefusal("round")
 
     def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
         mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())

@@ -14,7 +14,6 @@ from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar
 
 from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
@@ -32,9 +31,9 @@ from codezero.swarm.messages import (
     ReceivedFeedback,
     SendFeedback,
     StopNetwork,
-    port_of,
 )
 from codezero.swarm.network_process import run
+from codezero.swarm.network_status import port_of
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -51,9 +50,6 @@ WAITING_FEEDBACK = 256
 """Bodies and feedback that wait for the trainer; the oldest are dropped."""
 
 
-Arrived = TypeVar("Arrived", ReceivedBody, ReceivedFeedback)
-
-
 class NetworkProcess:
     """The trainer's side of the network process. `start` acts; everything else returns at once."""
 
@@ -63,11 +59,12 @@ class NetworkProcess:
         self.counts: Counter[str] = Counter()
         self.neighbours = 0
         self.restarts = 0
+        self.bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
+        self.feedback: deque[ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
+        """Both are for the trainer to empty."""
         self.pid: int | None = None
         """Process id of the network process; None while there is none."""
         self._settings, self._port, self._state = settings, settings.port, state.resolve() if state else None
-        self._bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
-        self._feedback: deque[ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
         self._identity_lock = IdentityLock(Path(settings.identity), self._state)
         self._playing: OpenRound | None = None
         self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
@@ -109,20 +106,6 @@ class NetworkProcess:
                 self._pipe.send(message)
             elif not isinstance(message, OpenRound):
                 self._unsent.append(message)
-
-    def take_bodies(self) -> list[ReceivedBody]:
-        """Bodies that came since the last call, oldest first."""
-        return self._take(self._bodies)
-
-    def take_feedback(self) -> list[ReceivedFeedback]:
-        """Feedback that came since the last call, oldest first."""
-        return self._take(self._feedback)
-
-    def _take(self, waiting: deque[Arrived]) -> list[Arrived]:
-        with self._changed:
-            taken = list(waiting)
-            waiting.clear()
-            return taken
 
     def close(self) -> None:
         """End the process and wait for it. May be called again."""
@@ -203,17 +186,17 @@ class NetworkProcess:
         with self._changed:
             match message:
                 case ReceivedBody():
-                    self.counts["dropped"] += len(self._bodies) == WAITING_BODIES
-                    self._bodies.append(message)
+                    self.counts["dropped"] += len(self.bodies) == WAITING_BODIES
+                    self.bodies.append(message)
                 case ReceivedFeedback():
-                    self._feedback.append(message)
+                    self.feedback.append(message)
                 case Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours
                 case NetworkReady(addresses=addresses):
                     self._ready = message
                     self._identity_lock.note(message)
-                    self._port = port_of(addresses) or self._port  # neighbours will look for us there
+                    self._port = port_of(*addresses) or self._port  # neighbours will look for us there
                 case Failed(reason=reason):
                     self._failure = f"the network process failed and is started again: {reason}"
                 case Logged(level=level, text=text):

@@ -172,13 +172,6 @@ def body_digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def tokenizer_bytes(digest: str) -> bytes:
-    """[32] bytes of 64 hex digits; raises ValueError."""
-    if not re.fullmatch("[0-9a-f]{64}", digest):
-        raise ValueError("a tokenizer digest is 64 lower-case hex digits")
-    return bytes.fromhex(digest)
-
-
 def _decode(data: bytes, schema: type[Schema]) -> Schema:
     """Check the version first: a newer peer is refused as newer, not as malformed."""
     try:

@@ -47,7 +47,7 @@ class Clock:
 
 def node(limits: Limits = LIMITS, *, clock: Clock | None = None) -> tuple[PeerTrust, Clock]:
     clock = clock or Clock()
-    return PeerTrust(open_to_all(), clock, limits), clock
+    return PeerTrust(open_to_all, clock, limits), clock
 
 
 def seen(made: PeerTrust, of: str = MALLORY) -> PeerLine:
