@@ -103,8 +103,7 @@ def look(number: int, nodes: Sequence[Node]) -> Any:
 def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Path) -> Node:
     from simulation.hub import HubSwarm
 
-    from codezero.code.parsing import extract_code
-    from codezero.config import ExternalConfig, SolverConfig
+    from codezero.config import EvalsConfig, ExternalConfig, SolverConfig
     from codezero.evals.exam import HeldOutExam
     from codezero.models.generation import Sampler
     from codezero.models.load import load_model
@@ -129,17 +128,13 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
         external=ExternalConfig(policy=case.policy, gate=case.gate, groups=case.others, share=0.95),
     )
     exam = HeldOutExam(
-        problems=held_out(EXAM[0], seed=7),
-        sampler=sampler,
-        sandbox=MontySandbox(),
-        evaluator=judge.unasked(),
-        samples=EXAM[1],
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        every=1,
-        seed=7,
-        prompt=solver_prompt,
-        extract=lambda text: extract_code(text).code,
+        EvalsConfig(samples=EXAM[1], seed=7),
+        settings,
+        held_out(EXAM[0], seed=7),
+        solver_prompt,
+        sampler,
+        MontySandbox(),
+        judge.unasked(),
     )
     swarm = HubSwarm(name, hub)
     return Node(name, solver, exam, swarm, stream(case, index))

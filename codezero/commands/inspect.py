@@ -96,13 +96,14 @@ def data_show(options: argparse.Namespace) -> int:
 
     Raises ProblemError for an unknown source.
     """
+    from codezero.config_learning import DataConfig
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import DataSource
     from codezero.problems.stream import SYNTHETIC, MixedStream
 
     config, name, count = composed(options), options.source, options.count
     if name == SYNTHETIC:
-        problems = MixedStream(seed=config.seed, peer_id="", batch=count, proposer_share=0.0).next_batch([])
+        problems = MixedStream(DataConfig(), seed=config.seed, peer_id="", batch=count).next_batch([])
     else:
         data = DataSource(
             name,

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from codezero.code.parsing import extract_code
+from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
 from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.protocols import Evaluator, GroupSampler
@@ -32,27 +34,20 @@ class ExamAttempt:
     """Judged correctness; None: the judge could not tell."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class HeldOutExam:
     """Implements `protocols.Exam` on a fixed set of problems with fixed sampling noise, so that exams compare.
 
     Raises ProblemError when there is no problem.
     """
 
+    settings: EvalsConfig
+    solver: SolverConfig
     problems: Sequence[Problem]
+    prompt: Callable[[Problem], str]
     sampler: GroupSampler
     sandbox: Sandbox
     evaluator: Evaluator
-    samples: int
-    """Attempts at each problem."""
-    max_new_tokens: int
-    temperature: float
-    every: int
-    """Iterations between two exams; 0: never."""
-    seed: int
-    prompt: Callable[[Problem], str]
-    extract: Callable[[str], str | None]
-    """Finds the code in a completion; None, no code, is a failed attempt."""
 
     def __post_init__(self) -> None:
         if not self.problems:
@@ -63,15 +58,15 @@ class HeldOutExam:
 
         The first curve so begins early, in proportion to how fast the model is expected to move, for two exams a run.
         """
-        early = self.every // 5
-        return self.every > 0 and (iteration % self.every == 0 or iteration in (early, 2 * early))
+        every = self.settings.every
+        return every > 0 and (iteration % every == 0 or iteration in (every // 5, 2 * (every // 5)))
 
     def sit(self) -> Metrics:
-        """ExamAttempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
+        """Attempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
         began = time.monotonic()
         attempts = self._attempts()
         self.evaluator.witness(compared(attempts))
-        measured = executed_metrics(attempts, self.problems, samples=self.samples, seed=self.seed)
+        measured = executed_metrics(attempts, self.problems, self.settings)
         measured |= judge_metrics(attempts)
         return measured | {"eval/seconds": time.monotonic() - began}
 
@@ -79,10 +74,10 @@ class HeldOutExam:
         """[P * G], by problem."""
         sampled = self.sampler.sample(
             [self.prompt(problem) for problem in self.problems],
-            group_size=self.samples,
-            max_new_tokens=self.max_new_tokens,
-            temperature=self.temperature,
-            generator_seed=self.seed,
+            group_size=self.settings.samples,
+            max_new_tokens=self.solver.max_new_tokens,
+            temperature=self.solver.temperature,
+            generator_seed=self.settings.seed,
         )
         groups = [
             RolloutGroup(problem, tuple(completions), peer_id=EXAMINED, round=0, policy_step=0)
@@ -101,7 +96,7 @@ class HeldOutExam:
         """[P * G]; a completion without code fails without being run."""
         jobs = [
             Job(code, group.problem.tests, group.problem.style is Style.STDIO)
-            if (code := self.extract(completion.text)) is not None
+            if (code := extract_code(completion.text).code) is not None
             else None
             for group in groups
             for completion in group.completions
@@ -111,9 +106,7 @@ class HeldOutExam:
         return [False if job is None else TRUTH[executions[job].outcome] for job in jobs]
 
 
-def executed_metrics(
-    attempts: Sequence[ExamAttempt], problems: Sequence[Problem], *, samples: int, seed: int
-) -> Metrics:
+def executed_metrics(attempts: Sequence[ExamAttempt], problems: Sequence[Problem], settings: EvalsConfig) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals."""
     decided: list[list[bool]] = [[] for _ in problems]
     for attempt in attempts:
@@ -122,14 +115,14 @@ def executed_metrics(
     averages = [average_at_k(passed) for passed in decided if passed]
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
     passes = [pass_at_k(len(passed), sum(passed), len(passed)) for passed in decided if passed]
-    average_low, average_high = bootstrap_interval(averages, seed=seed) if averages else (None, None)
-    pass_low, pass_high = bootstrap_interval(passes, seed=seed) if passes else (None, None)
+    average_low, average_high = bootstrap_interval(averages, seed=settings.seed) if averages else (None, None)
+    pass_low, pass_high = bootstrap_interval(passes, seed=settings.seed) if passes else (None, None)
     unknown = sum(attempt.passed is None for attempt in attempts)
     measured: Metrics = {
-        f"eval/average_at_{samples}": _mean(averages),
+        f"eval/average_at_{settings.samples}": _mean(averages),
         "eval/ci_low": average_low,
         "eval/ci_high": average_high,
-        f"eval/pass_at_{samples}": _mean(passes),
+        f"eval/pass_at_{settings.samples}": _mean(passes),
         "eval/pass_ci_low": pass_low,
         "eval/pass_ci_high": pass_high,
         "eval/source": "executed",

@@ -7,7 +7,7 @@ item by its id. A source that has nothing to give is stood in for by the others,
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.config_learning import MAX_SOURCES
+from codezero.config_learning import MAX_SOURCES, DataConfig, source_weights
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, Recent
 from codezero.problems.filters import Fits, is_exam, usable
 from codezero.problems.hub import open_rows
@@ -88,29 +88,17 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     """See `protocols.ProblemStream`."""
 
     def __init__(
-        self,
-        *,
-        seed: int,
-        peer_id: str,
-        batch: int,
-        proposer_share: float,
-        sources: Mapping[str, float] | None = None,
-        fits: Fits = lambda problem: True,
-        wait_seconds: float = 10.0,
+        self, data: DataConfig, *, seed: int, peer_id: str, batch: int, fits: Fits = lambda problem: True
     ) -> None:
-        """batch: problems in an iteration. proposer_share: most of them, in [0, 1], that proposals may fill.
-
-        sources: weight by name, of `synthetic` and what `hub.open_rows` knows; None: synthetic problems alone.
-        wait_seconds: for a source on the hub, once for each block of it. Raises ProblemError for an unknown source.
-        """
+        """batch: problems in an iteration. Raises ProblemError for an unknown source."""
         self._origin, self._peer_id = f"{seed} {peer_id}", peer_id
-        self._batch, self._most_proposals, self._fits = batch, int(batch * proposer_share), fits
-        self._weights = dict(sources or {SYNTHETIC: 1.0})
+        self._batch, self._most_proposals, self._fits = batch, int(batch * data.proposer_share), fits
+        self._weights = source_weights(data.sources)
         self._counts: Counter[str] = Counter()
         self._data_sources = {
             name: DataSource(
                 name, open_rows(name), origin=self._origin, fits=fits, counts=self._counts,
-                wait_seconds=wait_seconds,
+                wait_seconds=data.wait_seconds,
             )
             for name in self._weights
             if name != SYNTHETIC

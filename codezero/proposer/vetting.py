@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.code.parsing import extract_code
+from codezero.config import NodeConfig
 from codezero.protocols import Evaluator, GroupSampler, Proposer
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
 from codezero.system.state import StateFile
@@ -84,7 +85,7 @@ def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
 class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict[str, int], optional=True):
     """Another proposer's problems, as far as they stand up to some attempts. See `protocols.Proposer`.
 
-    attempts: of the solver, at each problem. prompt: what it is asked.
+    sampler: of the solver. prompt: what it is asked.
     """
 
     def __init__(
@@ -92,17 +93,13 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
         proposer: Proposer,
         vetting: Vetting,
         sampler: GroupSampler,
+        config: NodeConfig,
         *,
         prompt: Callable[[Problem], str],
-        attempts: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
         peer_id: str,
     ) -> None:
         self._proposer, self._vetting, self._sampler, self._prompt = proposer, vetting, sampler, prompt
-        self._attempts, self._max_new_tokens, self._temperature = attempts, max_new_tokens, temperature
-        self._seed, self._peer_id = seed, peer_id
+        self._config, self._peer_id = config, peer_id
         self._counts = Counter[str]()
         self.nested = (proposer,)
 
@@ -114,10 +111,10 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
         self._counts["calls"] += 1
         sampled = self._sampler.sample(
             [self._prompt(problem) for problem in written],
-            group_size=self._attempts,
-            max_new_tokens=self._max_new_tokens,
-            temperature=self._temperature,
-            generator_seed=1_000_003 * self._seed + self._counts["calls"],
+            group_size=self._config.proposer.vetting,
+            max_new_tokens=self._config.solver.max_new_tokens,
+            temperature=self._config.solver.temperature,
+            generator_seed=1_000_003 * self._config.seed + self._counts["calls"],
         )
         groups = [
             RolloutGroup(problem, tuple(completions), self._peer_id, round=0, policy_step=0)

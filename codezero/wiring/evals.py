@@ -193,22 +193,10 @@ def examine(config: NodeConfig, say: Say) -> "Metrics":
 
 
 def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: "Evaluator", stack: ExitStack) -> "Exam":
-    from codezero.code.parsing import extract_code
     from codezero.evals.exam import HeldOutExam
     from codezero.sandbox.monty import MontySandbox
     from codezero.solver.solver import solver_prompt
 
-    settings = config.evals
-    return HeldOutExam(
-        problems=held_out(settings.problems, settings.seed),
-        sampler=sampler,
-        sandbox=stack.enter_context(MontySandbox()),
-        evaluator=evaluator,
-        samples=settings.samples,
-        max_new_tokens=config.solver.max_new_tokens,
-        temperature=config.solver.temperature,
-        every=settings.every,
-        seed=settings.seed,
-        prompt=solver_prompt,
-        extract=lambda text: extract_code(text).code,
-    )
+    problems = held_out(config.evals.problems, config.evals.seed)
+    sandbox = stack.enter_context(MontySandbox())
+    return HeldOutExam(config.evals, config.solver, problems, solver_prompt, sampler, sandbox, evaluator)

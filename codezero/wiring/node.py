@@ -199,15 +199,8 @@ def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bo
 def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], monitor: RunMonitor) -> MixedStream:
     """The problems' sources; prints what they are and what stands in for them. Raises ProblemError."""
     weights = source_weights(config.data.sources)
-    stream = MixedStream(
-        seed=config.seed,
-        peer_id=peer_id,
-        batch=config.solver.problems_per_iteration,
-        proposer_share=config.data.proposer_share,
-        sources=weights,
-        fits=fits,
-        wait_seconds=config.data.wait_seconds,
-    )
+    batch = config.solver.problems_per_iteration
+    stream = MixedStream(config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits)
     if list(weights) != [SYNTHETIC]:
         monitor.busy("looking for the problems")
         monitor.stand_ins = stream.probe()

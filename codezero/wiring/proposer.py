@@ -144,14 +144,4 @@ def vetted(
         vet = functools.partial(vetting.executed, sandbox=sandbox)
     else:
         vet = functools.partial(vetting.judged, evaluator=evaluator)
-    return vetting.VettedProposer(
-        proposer,
-        vet,
-        sampler,
-        prompt=solver_prompt,
-        attempts=config.proposer.vetting,
-        max_new_tokens=config.solver.max_new_tokens,
-        temperature=config.solver.temperature,
-        seed=config.seed,
-        peer_id=peer_id,
-    )
+    return vetting.VettedProposer(proposer, vet, sampler, config, prompt=solver_prompt, peer_id=peer_id)

@@ -3,14 +3,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from codezero.code.parsing import fence
+from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
 from codezero.evals.exam import HeldOutExam
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
-RIGHT = "def double(n):\n    return 2 * n"
-WRONG = "def double(n):\n    return n + 2"
-UNDECIDED = "import numpy\ndef double(n):\n    return 2 * n"
+RIGHT = fence("def double(n):\n    return 2 * n")
+WRONG = fence("def double(n):\n    return n + 2")
+UNDECIDED = fence("import numpy\ndef double(n):\n    return 2 * n")
 NO_CODE = "I would rather not."
 
 
@@ -72,17 +74,13 @@ def exam(
     every: int = 25,
 ) -> HeldOutExam:
     return HeldOutExam(
-        problems=problems or [problem(1 + index % 5) for index in range(len(attempts))],
-        sampler=ScriptedSampler(attempts),
-        sandbox=sandbox,
-        evaluator=judge or ScriptedJudge(),
-        samples=len(attempts[0]),
-        max_new_tokens=48,
-        temperature=0.8,
-        every=every,
-        seed=5,
-        prompt=lambda problem: f"Q: {problem.question}",
-        extract=lambda text: text if "def " in text else None,
+        EvalsConfig(samples=len(attempts[0]), every=every, seed=5),
+        SolverConfig(temperature=0.8),
+        problems or [problem(1 + index % 5) for index in range(len(attempts))],
+        lambda problem: f"Q: {problem.question}",
+        ScriptedSampler(attempts),
+        sandbox,
+        judge or ScriptedJudge(),
     )
 
 
@@ -171,16 +169,4 @@ def test_due_early_at_first_and_then_regularly(sandbox: MontySandbox, every: int
 
 def test_an_empty_exam_is_refused(sandbox: MontySandbox) -> None:
     with pytest.raises(ProblemError):
-        HeldOutExam(
-            problems=[],
-            sampler=ScriptedSampler([]),
-            sandbox=sandbox,
-            evaluator=ScriptedJudge(),
-            samples=8,
-            max_new_tokens=48,
-            temperature=1.0,
-            every=1,
-            seed=0,
-            prompt=str,
-            extract=str,
-        )
+        HeldOutExam(EvalsConfig(), SolverConfig(), [], str, ScriptedSampler([]), sandbox, ScriptedJudge())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders.data_sets import contests, mbpp, write
 
+from codezero.config import DataConfig
 from codezero.errors import ProblemError
 from codezero.problems import sources as module
 from codezero.problems.sources import DataSource
@@ -120,7 +121,7 @@ def test_a_set_without_a_usable_problem_does_not_turn_for_ever(caplog: pytest.Lo
 def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
     sets = {"mbpp": three(), "code_contests": Memory(contests(20))}
     monkeypatch.setattr("codezero.problems.stream.open_rows", sets.__getitem__)
-    stream = MixedStream(seed=0, peer_id="a", batch=8, proposer_share=0.0, sources={"mbpp": 3.0, "code_contests": 1.0})
+    stream = MixedStream(DataConfig(sources=["mbpp:3", "code_contests"]), seed=0, peer_id="a", batch=8)
     assert stream.probe() == "" and "problems/stand_ins" not in stream.metrics()
     sets["code_contests"].lost = True
     assert stream.probe() == "problems of mbpp stand in: the set cannot be read: lost"
@@ -142,8 +143,7 @@ def test_looking_for_a_set_reads_no_row_and_moves_no_cursor():
 
 
 def mixed(path: Path, seed: int = 0) -> MixedStream:
-    sources = {str(path): 3.0, "synthetic": 1.0}
-    return MixedStream(seed=seed, peer_id="a", batch=8, proposer_share=0.0, sources=sources)
+    return MixedStream(DataConfig(sources=[f"{path}:3", "synthetic"]), seed=seed, peer_id="a", batch=8)
 
 
 def test_sources_are_mixed_by_weight_and_the_mix_is_resumed(tmp_path: Path):

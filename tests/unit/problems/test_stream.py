@@ -10,6 +10,7 @@ from builders.problems import proposed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codezero.config import DataConfig
 from codezero.errors import CheckpointError
 from codezero.problems.stream import MixedStream
 from codezero.problems.synthetic.programs import parse_question
@@ -19,7 +20,7 @@ from codezero.types import Problem, Source
 
 
 def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> MixedStream:
-    return MixedStream(seed=seed, peer_id=peer_id, batch=batch, proposer_share=proposer_share)
+    return MixedStream(DataConfig(proposer_share=proposer_share), seed=seed, peer_id=peer_id, batch=batch)
 
 
 def synthetic(source: MixedStream, batches: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from codezero.config import NodeConfig, ProposerConfig
 from codezero.errors import CheckpointError
 from codezero.proposer import vetting
 from codezero.proposer.proposer import NoProposer
@@ -132,10 +133,8 @@ class Solver:
 
 
 def vetted(vet: Vetting, solver: Solver, proposer: NoProposer) -> VettedProposer:
-    return VettedProposer(
-        proposer, vet, solver, prompt=lambda one: one.question, attempts=3, max_new_tokens=64, temperature=1.0,
-        seed=1, peer_id="me",
-    )  # fmt: skip
+    config = NodeConfig(seed=1, proposer=ProposerConfig(vetting=3))
+    return VettedProposer(proposer, vet, solver, config, prompt=lambda one: one.question, peer_id="me")
 
 
 def test_only_what_stands_is_proposed_and_counted(executed: Vetting) -> None:
