@@ -25,9 +25,6 @@ from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
-PICTURE = "view.svg"
-"""The last picture of the live view, in the run folder."""
-
 NODE_FILE = "node.json"
 """Who runs in this folder, for views of several nodes."""
 MAX_FACT = 300
@@ -36,8 +33,7 @@ MAX_FACT = 300
 
 def choose_view(view: str) -> LiveView | PlainView:
     """auto: live on a terminal that can redraw, plain lines elsewhere. off: lines that go nowhere."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
     if view == "off":
         return PlainView(lambda _: None)
@@ -59,10 +55,7 @@ class RunMonitor:
         facts: Mapping[str, str],
         sinks: Sequence[BackgroundSink] = (),
     ) -> None:
-        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models.
-
-        sinks: where rows go besides metrics.jsonl.
-        """
+        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models."""
         self.folder, self.view_kind, self._sinks = folder, view, sinks
         self.stand_ins = ""
         """What stands in for sources of problems at the start."""
@@ -134,7 +127,7 @@ class RunMonitor:
         try:
             self._write_node_file(stopped=reason)
             page = write_report(self.folder, self._history.read(), self.state, reason)
-            save_picture(self.folder / PICTURE, self.state)
+            save_picture(self.folder / "view.svg", self.state)
         except OSError as error:  # a full disk: it must not hide why the run ended
             logger.warning("the end of the run cannot be written to %s: %s", self.folder, error.strerror)
         self._say_farewell(reason, page)
@@ -166,12 +159,7 @@ class RunMonitor:
             print_flushed(f"  next: the same command goes on from here; with peers: {MORE_PEERS}")
 
     def _write_node_file(self, stopped: str | None) -> None:
-        process = {
-            "peer_id": self.state.identity,
-            "began": self.state.began,
-            "stopped": stopped,
-            "stand_ins": self.stand_ins[:MAX_FACT],
-            "facts": {"swarm": self.state.swarm_kind}
-            | {name: value[:MAX_FACT] for name, value in self.state.facts.items()},
-        }
-        write_process(self.folder / NODE_FILE, process)
+        state, stand_ins = self.state, self.stand_ins[:MAX_FACT]
+        facts = {"swarm": state.swarm_kind} | {name: value[:MAX_FACT] for name, value in state.facts.items()}
+        report = {"peer_id": state.identity, "began": state.began, "stopped": stopped, "stand_ins": stand_ins}
+        write_process(self.folder / NODE_FILE, {**report, "facts": facts})

@@ -26,15 +26,10 @@ from codezero.types import Metrics
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 """What a run is called in the API: its path below the base, with ~ between the parts."""
 MAX_RUNS = 200
-LAST_BYTES = 1 << 16
-"""Read of a run's metrics for its last row; half of it from the end."""
 FOLLOWED = 24
 """Runs whose place in their metrics is kept, the most recently requested ones."""
 WATCHED = 16
 """Running nodes that health and Prometheus cover."""
-LIST_SECONDS = 1.0
-"""For which the list of folders holds."""
-BEING_READ = "the chain is being read; look again in a moment"
 ReadView = Callable[[str], RunView]
 """One run's view under its key. Raises UnreadableError."""
 
@@ -46,11 +41,10 @@ def find_runs(base: Path) -> dict[str, Path]:
 
     Nothing else is ever opened: a key is looked up here, and not made into a path.
     """
-    if _is_run(base):
+    if any((base / name).is_file() for name in (LABEL, NODE_FILE, FILE_NAME)):
         return {key_of(base.resolve().name): base}
-    folders = {
-        path.parent for file in (LABEL, NODE_FILE) for depth in ("*", "*/*") for path in base.glob(f"{depth}/{file}")
-    }
+    files = (path for depth in ("*", "*/*") for name in (LABEL, NODE_FILE) for path in base.glob(f"{depth}/{name}"))
+    folders = {path.parent for path in files}
     newest = sorted(folders, key=lambda folder: (-touched(folder), folder))[:MAX_RUNS]
     return {key_of(folder.relative_to(base).as_posix()): folder for folder in newest}
 
@@ -73,10 +67,6 @@ def touched(folder: Path) -> float:
     return max(times)
 
 
-def _is_run(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (LABEL, NODE_FILE, FILE_NAME))
-
-
 class RunReader:
     """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
@@ -86,7 +76,8 @@ class RunReader:
 
     def __init__(self, base: Path, follow: Callable[[Path], ReadView], read_board: Callable[[], Leaderboard]) -> None:
         self._base, self._read_board = base, read_board
-        self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=BEING_READ)
+        unread = "the chain is being read; look again in a moment"
+        self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=unread)
         self._turn = threading.Lock()
         self._listed: tuple[float, dict[str, Path]] = (0.0, {})
 
@@ -143,10 +134,10 @@ class RunReader:
         return [view for run in keys if (view := self.view(run)) is not None]
 
     def _folders(self) -> dict[str, Path]:
-        """By key, the one written last first."""
+        """By key, the one written last first; looked up once a second."""
         with self._turn:
             listed_at, folders = self._listed
-            if not folders or time.monotonic() - listed_at > LIST_SECONDS:
+            if not folders or time.monotonic() - listed_at > 1.0:
                 folders = find_runs(self._base)
                 self._listed = time.monotonic(), folders
             return folders
@@ -155,7 +146,7 @@ class RunReader:
 def _line(key: str, folder: Path) -> RunLine:
     node, rows = read_process(folder / NODE_FILE), list[Metrics]()
     with contextlib.suppress(OSError):
-        rows = read_metrics(folder / FILE_NAME, max_bytes=LAST_BYTES)
+        rows = read_metrics(folder / FILE_NAME, max_bytes=1 << 16)  # half of it from the end, for the last row
     return RunLine(
         run=key,
         name=readable_name(node.peer_id) if node.peer_id else "unknown",

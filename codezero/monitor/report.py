@@ -15,16 +15,15 @@ from codezero.monitor.text import clean, count, duration, measured, percent, rea
 from codezero.system.files import replacing, write_atomic
 
 MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
-REAL_MODELS = "./run_swarm.sh model=qwen"
 NOT_MEASURED = "not measured"
 CURVE = "curve.png"
 TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
 
 
 def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, picture: bool = True) -> Path:
-    """Write `report.md` and `curve.png` into `folder`, atomically each; returns the page's path.
+    """Write `report.md` and `curve.png` (unless `picture` is False) into `folder`, atomically each; returns the page.
 
-    fold: of all rows. picture: False, where there is no time for one, leaves none.
+    fold: of all rows.
     """
     curve = folder / CURVE
     if picture:
@@ -71,23 +70,19 @@ def headline(exams: Sequence[ExamResult]) -> str:
         return f"executed average@n: {NOT_MEASURED}"
     first, last = exams[0], exams[-1]
     if len(exams) == 1:
-        return (
-            f"{first.label} {_average(first)} at iteration {first.iteration}; measured once, so nothing to compare with"
-        )
+        at = f"at iteration {first.iteration}"
+        return f"{first.label} {_average(first)} {at}; measured once, so nothing to compare with"
     points = 100 * (last.average - first.average)
-    moved = f"rose by {points:.1f} points" if points >= 0 else f"fell by {-points:.1f} points"
-    return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {_overlap(first, last)}"
+    moved = f"{'rose' if points >= 0 else 'fell'} by {abs(points):.1f} points"
+    overlap = "no intervals"
+    if first.low is not None and first.high is not None and last.low is not None and last.high is not None:
+        apart = last.low > first.high or last.high < first.low
+        overlap = f"the 95 % intervals {'do not overlap' if apart else 'overlap, so it may be chance'}"
+    return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {overlap}"
 
 
 def _average(exam: ExamResult) -> str:
     return measured(exam.average, exam.low, exam.high)
-
-
-def _overlap(first: ExamResult, last: ExamResult) -> str:
-    if first.low is None or first.high is None or last.low is None or last.high is None:
-        return "no intervals"
-    apart = last.low > first.high or last.high < first.low
-    return "the 95 % intervals do not overlap" if apart else "the 95 % intervals overlap, so it may be chance"
 
 
 def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) -> Iterator[str]:
@@ -99,17 +94,20 @@ def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) ->
     if picture:
         yield f"\n![Executed average and reward over iterations]({CURVE})"
     yield from start_and_end(exams)
-    yield from _levels(exams)
+    shown = _ends(exams)
+    if levels := sorted({level for exam in shown for level in exam.levels}):
+        yield ""
+        rows = [[str(level), *(percent(exam.levels.get(level)) for exam in shown)] for level in levels]
+        yield from _table(["level", *(f"iteration {exam.iteration}" for exam in shown)], *rows)
     yield from _judge(fold, exams)
     if lines := proposal_lines(fold.last):
         yield "\n## Problems\n"
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
     yield from _run(fold, state)
-    yield from _attempts(state)
     yield "\n## What next\n"
     yield "- the same command goes on from where this run stopped"
     yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{MORE_PEERS}`"
-    yield f"- real models: `{REAL_MODELS}`"
+    yield "- real models: `./run_swarm.sh model=qwen`"
 
 
 def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
@@ -131,14 +129,6 @@ def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
     yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
 
 
-def _levels(exams: Sequence[ExamResult]) -> Iterator[str]:
-    shown = _ends(exams)
-    if levels := sorted({level for exam in shown for level in exam.levels}):
-        yield ""
-        rows = [[str(level), *(percent(exam.levels.get(level)) for exam in shown)] for level in levels]
-        yield from _table(["level", *(f"iteration {exam.iteration}" for exam in shown)], *rows)
-
-
 def _ends(exams: Sequence[ExamResult]) -> Sequence[ExamResult]:
     """The first and the last; one where there is one."""
     return exams if len(exams) < 2 else (exams[0], exams[-1])
@@ -151,7 +141,6 @@ def _table(*rows: Sequence[str]) -> Iterator[str]:
 
 
 def _judge(fold: Fold, exams: Sequence[ExamResult]) -> Iterator[str]:
-    """Whether the judge that gave the rewards can be believed."""
     yield "\n## Can the judge be believed?\n"
     for iteration, trouble in fold.troubles:
         yield f"- iteration {iteration}: {_inline(trouble, 500)}"
@@ -163,17 +152,11 @@ def _judge(fold: Fold, exams: Sequence[ExamResult]) -> Iterator[str]:
         return
     yield "The judge never runs code; here it is held against the execution of the same attempts.\n"
     head = ["iteration", "judge believes", "executed truth", "AUROC", "wrong but believed", "right but not believed"]
-    rows = [
-        [
-            str(exam.iteration),
-            percent(exam.believed),
-            percent(exam.average),
-            "—" if exam.auroc is None else f"{exam.auroc:.3f}",
-            percent(exam.false_positive_share),
-            percent(exam.false_negative_share),
-        ]
-        for exam in _ends(known)
-    ]
+    rows: list[list[str]] = []
+    for exam in _ends(known):
+        area = "—" if exam.auroc is None else f"{exam.auroc:.3f}"
+        wrong, right = percent(exam.false_positive_share), percent(exam.false_negative_share)
+        rows.append([str(exam.iteration), percent(exam.believed), percent(exam.average), area, wrong, right])
     yield from _table(head, *rows)
 
 
@@ -192,9 +175,6 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     yield f"- peers: {most}" + ("" if shared is None else f"; {percent(shared)} of what was learnt came from them")
     errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(fold.survived.items()))
     yield f"- tolerated errors: {errors or 'none'}"
-
-
-def _attempts(state: RunState) -> Iterator[str]:
     if state.problem is None:
         return
     yield "\n## The last problem, its best and its worst attempt\n"
@@ -213,6 +193,5 @@ def _inline(text: str, limit: int = 120) -> str:
 def _fenced(text: str, language: str, *, lines: bool) -> str:
     """Foreign text in a fence longer than any within it."""
     shown = clean(text, 1_500, lines=lines)
-    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * (1 + max(2, *map(len, re.findall(r"`*", shown))))
     return f"{fence}{language}\n{shown}\n{fence}"

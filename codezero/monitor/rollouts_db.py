@@ -30,8 +30,6 @@ MAX_TEXT, MAX_QUESTION, MAX_TEST, MAX_REASON = 16_384, 8_192, 2_048, 512
 """Bytes of an attempt, of a question, of one test and of one reason."""
 MAX_TESTS, MAX_ATTEMPTS, MAX_REASONS = 24, 64, 16
 SCORES = ("reward", "correctness", "structure", "adherence", "format", "cap")
-BEGINNING = 200
-"""Characters of the question in a list."""
 MAX_GROUPS = 600
 MAX_BYTES = 18 << 20
 """Of what is kept; with SQLite's own needs and the log of the last writes, the files stay below 32 MiB."""
@@ -104,7 +102,6 @@ class RolloutStore:
             connection.close()
 
     def _write(self, connection: sqlite3.Connection, iteration: int, chosen: Sequence[ScoredGroup]) -> None:
-        """One transaction."""
         rows: list[tuple[int, str, bool, int, bytes, bytes]] = []
         written = 0
         for scored in chosen:
@@ -161,7 +158,7 @@ def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
         peer_id=group.peer_id,
         peer_name=readable_name(group.peer_id),
         own=own,
-        question=question[:BEGINNING],
+        question=question[:200],
         source=problem.source.value,
         level=problem.level,
         rewards=[attempt.reward for attempt in attempts],
@@ -190,7 +187,6 @@ def _beginning(text: str, most: int) -> str:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         connection.executescript(f"{SCHEMA} PRAGMA max_page_count={MAX_PAGES};")

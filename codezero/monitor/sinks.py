@@ -5,7 +5,6 @@ A sink that fails logs one warning and is off from then on. Rows that do not fit
 """
 
 import contextlib
-import importlib
 import importlib.util
 import json
 import logging
@@ -33,13 +32,6 @@ LEAVING_SECONDS = 5.0
 """For sending the rest at the end: a node that has to stop has 30."""
 TENSORBOARD_FOLDER = "tensorboard"
 """In the run folder; `tensorboard --logdir runs` reads it."""
-FLUSH_SECONDS = 10
-LOG = "wandb.log"
-"""Output of the process that talks to W&B."""
-ID_FILE = "wandb.id"
-"""In the run folder: the id by which W&B recognises a resumed run."""
-INIT_SECONDS = 30.0
-FINISHING_SECONDS = 60.0
 
 
 class Sink(Protocol):
@@ -52,10 +44,9 @@ class Sink(Protocol):
 
 
 class BackgroundSink:
-    """A sink behind its queue."""
+    """A sink behind its queue; `make` opens it, given the iteration that the run goes on from."""
 
     def __init__(self, name: str, make: Callable[[int], Sink]) -> None:
-        """`name` for people; `make` opens it, given the iteration that the run goes on from."""
         self.name, self.dropped = name, 0
         self._make, self._iteration = make, 0
         self._rows: queue.Queue[tuple[Metrics, float] | None] = queue.Queue(MOST_WAITING)
@@ -77,12 +68,11 @@ class BackgroundSink:
                 logger.warning("%s is too slow: rows are dropped for it (metrics.jsonl has them all)", self.name)
 
     def end(self) -> None:
-        """Once what is waiting is sent; what does not fit any more is not waited for."""
-        with contextlib.suppress(queue.Full):
+        """Once what is waiting is sent."""
+        with contextlib.suppress(queue.Full):  # `wait` is in vain then
             self._rows.put_nowait(None)
 
     def wait(self, seconds: float) -> None:
-        """For what is left after `end`."""
         self._thread.join(max(0.0, seconds))
         if self._thread.is_alive():
             logger.warning("%s did not take everything in time", self.name)
@@ -118,7 +108,7 @@ class TensorBoardSink:
         self._writer: Any = library.SummaryWriter(
             str(folder / TENSORBOARD_FOLDER),
             purge_step=iteration + 1 if iteration else None,
-            flush_secs=FLUSH_SECONDS,
+            flush_secs=10,
             filename_suffix=f".{os.getpid()}.{iteration}",  # its own names tell only the second and the machine
         )
 
@@ -142,9 +132,9 @@ class WandbSink:
     def __init__(self, project: str, facts: Mapping[str, str], folder: Path, logs: Path) -> None:
         """`project`: PROJECT or ENTITY/PROJECT; `facts`: the peer id and the models; `folder`: the run's."""
         logs.mkdir(parents=True, exist_ok=True)
-        self._log, file = logs / LOG, folder / ID_FILE
-        if not file.is_file():  # a resumed run keeps its id, a new one in a folder of the same name gets another
-            file.write_text(secrets.token_hex(8) + "\n")
+        self._log, identity = logs / "wandb.log", folder / "wandb.id"
+        if not identity.is_file():  # a resumed run keeps its id, a new one in a folder of the same name gets another
+            identity.write_text(secrets.token_hex(8) + "\n")
         with set_aside(self._log).open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "codezero.monitor.sinks"],
@@ -155,7 +145,7 @@ class WandbSink:
                 start_new_session=True,  # Ctrl-C is for the node, at whose end its input ends
             )
         entity, _, name = project.rpartition("/")
-        run = {"entity": entity or None, "project": name, "name": folder.name, "id": file.read_text().strip()}
+        run = {"entity": entity or None, "project": name, "name": folder.name, "id": identity.read_text().strip()}
         self._send(run | {"config": dict(facts), "dir": str(logs)})
 
     def observe(self, row: Metrics, seconds: float) -> None:
@@ -198,7 +188,7 @@ def main() -> None:
     library: Any = importlib.import_module("wandb")
     online = bool(os.environ.get("WANDB_API_KEY")) and os.environ.get("WANDB_MODE") != "offline"
     settings = library.Settings(
-        silent=True, console="off", save_code=False, disable_git=True, init_timeout=INIT_SECONDS, host="codezero",
+        silent=True, console="off", save_code=False, disable_git=True, init_timeout=30.0, host="codezero",
         x_save_requirements=False, x_disable_meta=True, x_disable_stats=True,
     )  # fmt: skip
     mode, resume = ("online", "allow") if online else ("offline", None)
@@ -206,7 +196,7 @@ def main() -> None:
     for line in sys.stdin:
         step, measured = json.loads(line)
         run.log(measured, step=step)
-    watchdog = threading.Timer(FINISHING_SECONDS, os._exit, (1,))  # also over wandb's exit hook
+    watchdog = threading.Timer(60.0, os._exit, (1,))  # also over wandb's exit hook
     watchdog.daemon = True
     watchdog.start()
     run.finish()

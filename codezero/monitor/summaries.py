@@ -13,12 +13,8 @@ from codezero.types import Metrics, ScoredGroup
 
 MAX_SHOWN = 4_000
 """Characters of a question or a completion."""
-SPEED_ROWS = 10
-"""Iterations that the speed is averaged over."""
 PAUSE_SECONDS = 10.0
 """Least time between two lines that tell of no exam."""
-REASONS = 8
-"""Most reasons that are named of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class RunState:
     reward: float | None = None
     tokens_per_second: float | None = None
     seconds_per_iteration: float | None = None
-    """Mean of this process's last iterations."""
+    """Mean of the last ten iterations of this process."""
     rewards: Sequence[float] = ()
     exams: Sequence[ExamResult] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -77,7 +73,7 @@ class RunState:
     def after(self, fold: Fold, scored: Sequence[ScoredGroup] = ()) -> "RunState":
         """The state after the fold's rows. Without a judged group in `scored` the last problem stays."""
         own = (row for row in fold.recent if (number(row, "time") or self.began) >= self.began)
-        seconds = [value for row in own if (value := number(row, "seconds")) is not None][-SPEED_ROWS:]
+        seconds = [value for row in own if (value := number(row, "seconds")) is not None][-10:]
         return replace(
             self,
             busy="",
@@ -138,11 +134,9 @@ class PlainView:
             self._write(plain_line(state))
 
     def busy(self, state: RunState) -> None:
-        """One line for what takes its time."""
         self.say(f"{state.busy} …")
 
     def say(self, line: str) -> None:
-        """At once."""
         self._write(f"codezero: {line}")
 
     def close(self) -> None:
@@ -153,15 +147,12 @@ def most_telling(scored: Sequence[ScoredGroup]) -> ShownProblem | None:
     """The problem whose completions differ most in reward, or None when none could be judged."""
     shown: list[ShownProblem] = []
     for group in scored:
-        attempts = [
-            ShownAttempt(completion.text[:MAX_SHOWN], verdict.reward, verdict.reasons)
-            for completion, verdict in zip(group.group.completions, group.verdicts, strict=True)
-            if verdict.trainable
-        ]
-        if attempts:
-            attempts.sort(key=lambda attempt: attempt.reward)
+        pairs = zip(group.group.completions, group.verdicts, strict=True)
+        judged = sorted((pair for pair in pairs if pair[1].trainable), key=lambda pair: pair[1].reward)
+        if judged:
+            worst, best = (ShownAttempt(c.text[:MAX_SHOWN], v.reward, v.reasons) for c, v in (judged[0], judged[-1]))
             problem = group.group.problem
-            shown.append(ShownProblem(problem.question[:MAX_SHOWN], problem.level, attempts[-1], attempts[0]))
+            shown.append(ShownProblem(problem.question[:MAX_SHOWN], problem.level, best, worst))
     return max(shown, key=lambda problem: problem.best.reward - problem.worst.reward, default=None)
 
 
@@ -210,5 +201,5 @@ def _refused(row: Metrics, prefix: str) -> tuple[int, str]:
     """How many, and the most frequent reasons, which are the rest of the names after `prefix`."""
     counts = {name.removeprefix(prefix): int(number(row, name) or 0) for name in row if name.startswith(prefix)}
     ranked = sorted((-times, name) for name, times in counts.items() if times)
-    kinds = ", ".join(f"{-times} {name.replace('_', ' ')[:40]}" for times, name in ranked[:REASONS])
+    kinds = ", ".join(f"{-times} {name.replace('_', ' ')[:40]}" for times, name in ranked[:8])
     return sum(counts.values()), kinds

@@ -27,14 +27,11 @@ from codezero.monitor.summaries import RunState, ShownAttempt, ShownProblem, cod
 from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
-REFRESHES_PER_SECOND = 2
 FIXED_ROWS = 17
 """Rows of the view that are not code, and one for the cursor."""
 CODE_ROWS = (3, 14)
 """Least and most rows of code; the height of the terminal decides."""
 CODE_COLUMNS = 160
-LEAST_SPAN = 0.1
-"""Range of a sparkline below which movement is drawn flat."""
 LABEL_WIDTH = 19
 MAX_STRETCH = 4
 """Columns that one value of a trend may take while there are few."""
@@ -49,7 +46,7 @@ class Trendline:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = min(options.max_width, MAX_STRETCH * len(self.values))
-        yield Text(sparkline(self.values, columns, least_span=LEAST_SPAN), style=self.style, no_wrap=True)
+        yield Text(sparkline(self.values, columns, least_span=0.1), style=self.style, no_wrap=True)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(1, options.max_width)
@@ -88,7 +85,6 @@ def _foot(state: RunState, line: str) -> Text:
 
 
 def _head(state: RunState, now: float | None) -> RenderableType:
-    """Who and where."""
     name, peer = readable_name(state.identity), clean(state.identity, 128)
     beginning_and_end = peer if len(peer) <= 16 else f"{peer[:4]}…{peer[-6:]}"
     who = Text.assemble(("● ", "green"), (name, "bold"), "  ", (beginning_and_end, "dim"))
@@ -104,7 +100,6 @@ def _head(state: RunState, now: float | None) -> RenderableType:
 
 
 def _between(left: Text, right: Text) -> RenderableType:
-    """One row, pushed to both sides."""
     row = _grid()
     row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     row.add_column(no_wrap=True, overflow="ellipsis", justify="right")
@@ -136,10 +131,11 @@ def _curves(state: RunState) -> RenderableType:
 
 
 def _way(first: ExamResult, last: ExamResult) -> Text:
+    if first is last:
+        return Text("start value", style="dim")
     points = 100 * (last.average - first.average)
     arrow, style = ("▲", "bold green") if points >= 0 else ("▼", "bold red")
-    way = Text.assemble((f"from {percent(first.average)} ", "dim"), (f"{arrow} {points:+.1f}", style))
-    return Text("start value", style="dim") if first is last else way
+    return Text.assemble((f"from {percent(first.average)} ", "dim"), (f"{arrow} {points:+.1f}", style))
 
 
 def _facts(state: RunState) -> RenderableType:
@@ -171,15 +167,14 @@ def _trust(exam: ExamResult | None) -> str:
 
 
 def _problem(problem: ShownProblem | None, code_rows: int) -> RenderableType:
-    """The last telling problem with its best and its worst attempt side by side."""
     if problem is None:
         waiting = Text("The first problem and its attempts appear here.", style="dim")
         return framed(waiting, Text("last problem", style="dim"))
     question = Text(clean(" ".join(problem.question[:1_000].split()), 400), no_wrap=True, overflow="ellipsis")
     attempts = (problem.best, problem.worst)
     table = _grid()
-    for _ in attempts:
-        table.add_column(ratio=1)
+    table.add_column(ratio=1)
+    table.add_column(ratio=1)
     table.add_row(_verdict("best", problem.best, "green"), _verdict("worst", problem.worst, "red"))
     table.add_row(*(_code(attempt, code_rows) for attempt in attempts))
     table.add_row(*(_reasons(attempt) for attempt in attempts))
@@ -214,12 +209,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._state, self._line = RunState(), ""
-        self._live = Live(
-            get_renderable=self._draw,
-            console=console,
-            refresh_per_second=REFRESHES_PER_SECOND,
-            vertical_overflow="crop",
-        )
+        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, vertical_overflow="crop")
 
     def show(self, state: RunState) -> None:
         """Draw `state` from now on."""
@@ -228,7 +218,6 @@ class LiveView:
             self._live.start(refresh=True)
 
     busy = show
-    """The same picture with what is going on below it."""
 
     def say(self, line: str) -> None:
         """The same picture with this line below it."""

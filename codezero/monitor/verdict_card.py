@@ -30,8 +30,6 @@ LOUD = "bold white on red"
 
 @dataclass(frozen=True, slots=True)
 class JudgedProblem:
-    """A problem's attempts with their verdicts."""
-
     scored: ScoredGroup
     executed: tuple[Execution, ...] | None
     """[G] when the audit was asked for."""
@@ -39,18 +37,17 @@ class JudgedProblem:
     """Is it a problem of the family on which the judge was calibrated?"""
 
     def mistaken(self) -> list[bool | None]:
-        """[G] Does the judge say something else than execution? None where either says nothing, or nothing was run."""
-        verdicts = self.scored.verdicts
-        truth = [None] * len(verdicts) if self.executed is None else [TRUTH[run.outcome] for run in self.executed]
+        """Does the judge say something else than execution? None where either says nothing; [G], [] without audit."""
+        truth = [TRUTH[run.outcome] for run in self.executed or ()]
         return [
             (verdict.correctness >= BELIEF) != passed if verdict.trainable and passed is not None else None
-            for verdict, passed in zip(verdicts, truth, strict=True)
+            for verdict, passed in zip(self.scored.verdicts, truth, strict=self.executed is not None)
         ]
 
     def contradictions(self) -> Counter[str]:
         """How often they say different things, of the attempts on which both say something."""
         kinds = Counter(failing=0, failing_believed=0, passing=0, passing_not_believed=0)
-        for run, mistaken in zip(self.executed or (), self.mistaken(), strict=False):
+        for run, mistaken in zip(self.executed or (), self.mistaken(), strict=True):
             if mistaken is not None:
                 passing = run.outcome is Outcome.PASS
                 kinds["passing" if passing else "failing"] += 1
@@ -60,16 +57,11 @@ class JudgedProblem:
     def to_json(self, known: Metrics) -> dict[str, object]:
         """As `--json` prints it. `known`: of the judge."""
         verdicts = [msgspec.to_builtins(verdict) for verdict in self.scored.verdicts]
-        line: dict[str, object] = {
-            "verdicts": verdicts,
-            "calibrated_on": known.get("judge/calibrated_on"),
-            "same_family": self.same_family,
-        }
-        if self.executed is not None:
-            for verdict, run, mistaken in zip(verdicts, self.executed, self.mistaken(), strict=True):
-                verdict |= {"executed": run.outcome.value, "executed_reason": run.reason, "judge_mistaken": mistaken}
-            line["audit"] = dict(self.contradictions())
-        return line
+        for verdict, run, mistaken in zip(verdicts, self.executed or (), self.mistaken(), strict=False):
+            verdict |= {"executed": run.outcome.value, "executed_reason": run.reason, "judge_mistaken": mistaken}
+        audit = {} if self.executed is None else {"audit": dict(self.contradictions())}
+        family = known.get("judge/calibrated_on")
+        return {"verdicts": verdicts, "calibrated_on": family, "same_family": self.same_family, **audit}
 
 
 def mistakes(kinds: Counter[str]) -> list[str]:
@@ -97,9 +89,8 @@ def card(marked: JudgedProblem) -> RenderableType:
     table.add_column("why", ratio=1, overflow="fold")
     for index, verdict in enumerate(marked.scored.verdicts):
         colour = "green" if verdict.reward >= GOOD else "red" if verdict.reward < POOR else "yellow"
-        reward = Text(f"{verdict.reward:.2f}", colour)
-        if verdict.status is Status.UNAVAILABLE:
-            reward = Text("—", "yellow")
+        known = verdict.status is not Status.UNAVAILABLE
+        reward = Text(f"{verdict.reward:.2f}", colour) if known else Text("—", "yellow")
         status = Text(verdict.status.value.replace("_", " "), STYLES[verdict.status])
         shown = [] if marked.executed is None else [_shown(marked.executed[index], mistaken[index])]
         why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
@@ -114,8 +105,7 @@ def _shown(execution: Execution, mistaken: bool | None) -> Text:
     """What running it showed, loudly where the judge says something else."""
     if not mistaken:
         return Text(execution.outcome.value)
-    passed = execution.outcome is Outcome.PASS
-    return Text("PASS, NOT BELIEVED" if passed else "FAIL, BUT BELIEVED", LOUD)
+    return Text("PASS, NOT BELIEVED" if execution.outcome is Outcome.PASS else "FAIL, BUT BELIEVED", LOUD)
 
 
 def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
@@ -129,27 +119,21 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
         lines.append(Text(f"judged {believed} right; mean reward {reward:.2f}"))
     if masked := len(verdicts) - len(trainable):
         lines.append(Text(f"{count(masked, 'attempt')} quarantined or not to be told, in no figure", "yellow"))
-    if any(problem.executed is not None for problem in marked):
-        executed = [TRUTH[run.outcome] for problem in marked for run in problem.executed or ()]
+    if executed := [TRUTH[run.outcome] for problem in marked for run in problem.executed or ()]:
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
         lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
     kinds = sum((problem.contradictions() for problem in marked), Counter[str]())
     lines += [Text(line, LOUD) for line in mistakes(kinds)]
-    return Group(*lines, Text(skill_line(known), "dim"), *_family_lines(marked, known))
-
-
-def _family_lines(marked: Sequence[JudgedProblem], known: Metrics) -> list[Text]:
+    lines.append(Text(skill_line(known), "dim"))
     family = known.get("judge/calibrated_on")
-    if family is None:
-        return []
-    lines = [Text(f"calibrated on {clean(str(family), 200)}; it is no judge of others", "dim")]
-    others = sum(not problem.same_family for problem in marked)
-    if others:
+    if family is not None:
+        lines.append(Text(f"calibrated on {clean(str(family), 200)}; it is no judge of others", "dim"))
+    if others := sum(not problem.same_family for problem in marked):
         warning = f"{others} of {count(len(marked), 'problem')} {'is' if others == 1 else 'are'} of another family"
         remedy = "--audit executes the attempts, evaluator.canaries_from=FILE calibrates on problems of yours"
         lines.append(Text(f"{warning}: the judge's figures do not hold there; {remedy}", "bold yellow"))
-    return lines
+    return Group(*lines)
 
 
 def skill_line(known: Metrics) -> str:
