@@ -93,6 +93,7 @@ async def in_batches(count: int, start: Callable[[int], Awaitable[Any]]) -> list
 async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
     from simulation.swarm import SWARM, TOKENIZER, attempts
 
+    from codezero.config import SwarmConfig
     from codezero.swarm.exchange import Exchange
     from codezero.swarm.hivemind_dht import create_node, start_daemon
     from codezero.swarm.hivemind_transport import HivemindTransport
@@ -114,7 +115,7 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
         async def start(self) -> "Node":
             path = folder / f"{self.number}.pem"
             self.identity = Identity.load_or_create(path)
-            self.p2p = await start_daemon(path, "127.0.0.1", 0)
+            self.p2p = await start_daemon(SwarmConfig(identity=str(path)))
             validator = PeerRecordValidator(self.identity, SWARM)
             node = await create_node(self.p2p, validator)
             self.exchange = Exchange(

@@ -125,13 +125,13 @@ class Thief(Attacker):
     async def payload(self, round_number: int) -> bytes:
         try:
             found = await self.node.transport.headers([RecordPlace(SWARM, GROUPS, round_number)], thorough=False)
-            others = [one for records in found.values() for one in records if one.peer != self.node.peer]
+            others = [one for records in found.values() for one in records.items() if one[0] != self.node.peer]
             if not others:
                 return b""
-            victim = others[0]
-            digest = decode_header(victim.payload).digest
+            victim, payload = others[0]
+            digest = decode_header(payload).digest
             request = msgspec.msgpack.encode(ChunkRequest(digest, 0))
-            self._stolen = await self.node.transport.ask(victim.peer, "chunk", request)
+            self._stolen = await self.node.transport.ask(victim, "chunk", request)
         except (*UNANSWERED, WireRefusal):
             return b""
         return encode_header(header(round_number, digest, len(self._stolen))) if self._stolen else b""

@@ -8,7 +8,7 @@ import msgspec
 
 from codezero.errors import UnreachableError
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
-from codezero.swarm.transport import Answer, Call, Found
+from codezero.swarm.transport import Answer, Call, Records
 
 pack = msgspec.msgpack.encode
 
@@ -42,13 +42,13 @@ class Board:
         place[record.subkey] = record
         return True
 
-    def read(self, key: bytes, validator: PeerRecordValidator) -> list[Found]:
-        """The living records of a place that a reader with this validator believes."""
+    def read(self, key: bytes, validator: PeerRecordValidator) -> dict[str, bytes]:
+        """By peer what a reader with this validator believes of the living records of a place."""
         now = self.clock()
         place = self.records.get(key, {})
         for subkey in [subkey for subkey, record in place.items() if record.expiration_time <= now]:
             del place[subkey]
-        return [opened(record, validator) for record in place.values() if validator.validate(record)]
+        return dict(opened(record, validator) for record in place.values() if validator.validate(record))
 
 
 def signed(place: RecordPlace | BodyPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator) -> Record:
@@ -58,10 +58,10 @@ def signed(place: RecordPlace | BodyPlace, peer: str, payload: bytes, expiry: fl
     return Record(bare.key, bare.subkey, by.sign_value(bare), expiry)
 
 
-def opened(record: Record, validator: PeerRecordValidator) -> Found:
-    """A validated record as its reader gets it."""
+def opened(record: Record, validator: PeerRecordValidator) -> tuple[str, bytes]:
+    """Peer and payload of a validated record."""
     payload = msgspec.msgpack.decode(validator.strip_value(record), type=bytes)
-    return Found(msgspec.msgpack.decode(record.subkey, type=str), payload)
+    return msgspec.msgpack.decode(record.subkey, type=str), payload
 
 
 class MemoryTransport:
@@ -85,7 +85,7 @@ class MemoryTransport:
         stored = self._board.store(signed(place, self._me, header, expiry, self._validator), self._validator)
         return stored and (not confirm or self.neighbours > 0)
 
-    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Records]:
         return {place: self._board.read(place.id, self._validator) for place in places}
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
@@ -98,5 +98,4 @@ class MemoryTransport:
         return self._board.store(signed(place, self._me, body, expiry, self._validator), self._validator)
 
     async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        found = self._board.read(BodyPlace(self._validator.swarm, digest).id, self._validator)
-        return next((one.payload for one in found if one.peer == peer), None)
+        return self._board.read(BodyPlace(self._validator.swarm, digest).id, self._validator).get(peer)

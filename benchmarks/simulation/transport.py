@@ -10,9 +10,8 @@ from typing import Generic, TypeVar
 
 from codezero.errors import UnreachableError
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
-from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
-from simulation.kademlia import WORKERS, DHTNode, node_id
-from simulation.kademlia import Found as Kept
+from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Records, within
+from simulation.kademlia import WORKERS, DHTNode, Found, node_id
 from simulation.memory_transport import opened, signed
 from simulation.network import Network
 
@@ -60,7 +59,7 @@ class SimulatedTransport:
     async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
 
-    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Records]:
         found = await asyncio.gather(*(self._read(place, thorough=thorough) for place in places))
         if places and all(records is None for records in found):
             raise UnreachableError("the DHT did not answer")
@@ -88,12 +87,12 @@ class SimulatedTransport:
         found = await self._read(BodyPlace(self._validator.swarm, digest), thorough=False)
         if found is None:
             raise UnreachableError("the DHT did not answer")
-        return next((one.payload for one in found if one.peer == peer), None)
+        return found.get(peer)
 
-    async def _read(self, place: RecordPlace | BodyPlace, *, thorough: bool) -> list[Found] | None:
+    async def _read(self, place: RecordPlace | BodyPlace, *, thorough: bool) -> Records | None:
         key, workers, beam = int.from_bytes(place.id, "big"), *((WORKERS, WIDE_BEAM) if thorough else (1, BEAM))
         found = await self._node.read(key, workers=workers, beam=beam, thorough=thorough, seconds=READ_SECONDS)
-        return None if found is None else [opened(record, self._validator) for record in found]
+        return None if found is None else dict(opened(record, self._validator) for record in found)
 
     async def _store(self, place: RecordPlace | BodyPlace, payload: bytes, expiry: float) -> bool:
         record = signed(place, self.me, payload, expiry, self._validator)
@@ -107,12 +106,12 @@ class SimulatedTransport:
         key = int.from_bytes(place.id, "big")
         for node in self._node.table.nearest(key, WITNESSES):
             found = await self._find(node, key)
-            if found and any(opened(record, self._validator).peer == self.me for record in found[0]):
+            if found and any(opened(record, self._validator)[0] == self.me for record in found[0]):
                 return True
         return False
 
-    async def _find(self, node: int, key: int) -> Kept | None:
-        waiting = Waiting[Kept | None]()
+    async def _find(self, node: int, key: int) -> Found | None:
+        waiting = Waiting[Found | None]()
         self._node.call_find(node, key, waiting)
         return await waiting.end
 

@@ -12,7 +12,6 @@ import heapq
 import ipaddress
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from hivemind.dht.node import DHTNode
@@ -26,6 +25,7 @@ from hivemind.proto import dht_pb2
 from hivemind.utils.multiaddr import Multiaddr
 from hivemind.utils.timed_storage import ValueWithExpiration
 
+from codezero.config import SwarmConfig
 from codezero.swarm.records import MAX_VALUE, PeerRecordValidator
 from codezero.swarm.transport import within
 
@@ -44,26 +44,20 @@ NETWORK_ERRORS = (TimeoutError, OSError, P2PDaemonError, P2PHandlerError, Contro
 """What an unreachable peer or daemon may raise."""
 
 
-async def start_daemon(
-    identity: Path, host: str, port: int, *, announce: Sequence[str] = (), reachable: str = "auto", relay: bool = True
-) -> P2P:
-    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start.
-
-    announce: addresses to publish in place of those it listens on. reachable: "yes", "no" (it then looks for a relay),
-    or "auto", which the daemon decides. relay: whether others may be reached through it.
-    """
-    family = f"ip{ipaddress.ip_address(host).version}"
+async def start_daemon(settings: SwarmConfig) -> P2P:
+    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start."""
+    host, unreachable = ipaddress.ip_address(settings.host), settings.reachable == "no"
     return await within(
         START_SECONDS,
         P2P.create(
-            host_maddrs=[f"/{family}/{host}/tcp/{port}"],
-            identity_path=str(identity),
+            host_maddrs=[f"/ip{host.version}/{host}/tcp/{settings.port}"],
+            identity_path=settings.identity,
             check_if_identity_free=False,
-            nat_port_map=not ipaddress.ip_address(host).is_loopback,
-            announce_maddrs=list(announce) or None,
-            force_reachability={"yes": "public", "no": "private"}.get(reachable),
-            use_relay=relay or reachable == "no",
-            use_auto_relay=reachable == "no",
+            nat_port_map=not host.is_loopback,
+            announce_maddrs=settings.announce or None,
+            force_reachability={"yes": "public", "no": "private"}.get(settings.reachable),
+            use_relay=settings.relay or unreachable,
+            use_auto_relay=unreachable,
             startup_timeout=START_SECONDS,
         ),
     )

@@ -20,7 +20,7 @@ from codezero.errors import UnreachableError
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import WireRefusal
-from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Found, within
+from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Records, within
 
 SERVE_SECONDS = 10.0
 STORE_SECONDS = 10.0
@@ -33,17 +33,15 @@ WITNESSES = 3
 
 
 class GossipServicer(ServicerBase):
-    """What peers may call. Its name and method are part of the protocol."""
+    """What peers may call. Its name and methods are part of the protocol."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     async def rpc_chunk(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        """See `serving.Server.answer`."""
         return BytesValue(value=self._answer("chunk", str(context.remote_id), request.value))
 
     async def rpc_feedback(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        """See `serving.Server.answer`."""
         return BytesValue(value=self._answer("feedback", str(context.remote_id), request.value))
 
 
@@ -61,16 +59,12 @@ class HivemindTransport:
     async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
 
-    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Records]:
         # One search for each place: hivemind's joint one asks nodes about places that they have nothing to do with.
         read = await asyncio.gather(*(self._read(place.key, thorough=thorough) for place in places))
         if places and all(records is None for records in read):
             raise UnreachableError("the DHT did not answer")
-        return {
-            place: [Found(peer, payload) for peer, payload in records.items()]
-            for place, records in zip(places, read, strict=True)
-            if records
-        }
+        return {place: records for place, records in zip(places, read, strict=True) if records}
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)

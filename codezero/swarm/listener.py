@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 
 import msgspec
@@ -54,12 +53,8 @@ OFFENCES = {
 """Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
 
-@dataclass(frozen=True, slots=True)
-class News:
-    """A header that was not handled yet, and its announcer."""
-
-    peer: str
-    header: Header
+News = tuple[str, Header]
+"""An announcer, and a header of it that was not handled yet."""
 
 
 class Listener:
@@ -149,13 +144,11 @@ class Listener:
         for place in places:
             if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
                 self._sharding.note(place.shards, len(records.get(place, ())))
-        read = [(record, place) for place, there in records.items() for record in there]
-        self._met = any(record.peer != self._transport.me for record, _ in read)
-        return self._chosen(
-            [news for record, place in read if (news := self._news(record.peer, record.payload, place))]
-        )
+        self._met = any(there.keys() - {self._transport.me} for there in records.values())
+        read = [(place, *record) for place, there in records.items() for record in there.items()]
+        return self._chosen([news for record in read if (news := self._news(*record))])
 
-    def _news(self, peer: str, payload: bytes, place: RecordPlace) -> News | None:
+    def _news(self, place: RecordPlace, peer: str, payload: bytes) -> News | None:
         """The header in a record, if it announces a new body of a peer that is not refused."""
         if peer == self._transport.me or self._trust.refusal(peer):
             return None
@@ -169,34 +162,33 @@ class Listener:
                 self._begin(peer, digest)
                 self._refuse(peer, refusal)
             return None
-        return News(peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
+        return (peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
         """In random order weighted by trust; headers with problems that no earlier one has go first."""
         # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest u^(1/w) first
-        by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item.peer))))
+        by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item[0]))))
         seen: set[bytes] = set()
         fresh: list[News] = []
         rest: list[News] = []
         for item in by_chance:
-            (rest if seen.issuperset(item.header.problems) else fresh).append(item)
-            seen.update(item.header.problems)
+            (rest if seen.issuperset(item[1].problems) else fresh).append(item)
+            seen.update(item[1].problems)
         return [*fresh, *rest]
 
     async def _pull_all(self, news: Sequence[News]) -> None:
         """Pull until the budget of groups is used up. Problems cost none."""
         async with asyncio.TaskGroup() as tasks:
-            for item in news[:PULLS_PER_POLL]:
-                wanted = item.header.count
-                if item.header.kind == GROUPS:
+            for peer, header in news[:PULLS_PER_POLL]:
+                wanted = header.count
+                if header.kind == GROUPS:
                     wanted = min(self._budget, wanted)
                     self._budget -= wanted
                 if wanted:
-                    tasks.create_task(self._pull(item, wanted))
+                    tasks.create_task(self._pull(peer, header, wanted))
 
-    async def _pull(self, news: News, wanted: int) -> None:
+    async def _pull(self, peer: str, header: Header, wanted: int) -> None:
         """Pull one body from its announcer, check it against the header, and hand it to the trainer."""
-        peer, header = news.peer, news.header
         groups = wanted if header.kind == GROUPS else 0
         self._begin(peer, header.digest)
         try:

@@ -3,13 +3,13 @@
 Both directions drop the oldest message when the other side does not keep up, so neither waits for the other.
 """
 
+import contextlib
 import ipaddress
 import re
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from codezero.config import SwarmConfig
 from codezero.errors import ConfigError
 from codezero.swarm.members import AllowList
 from codezero.swarm.schema import Kind
+from codezero.system.child import Channel
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LISTENING = re.compile(r"/(ip4|ip6|dns|dns4|dns6)/[^/\s]{1,255}/tcp/[1-9][0-9]{0,4}")
@@ -45,8 +46,6 @@ def network_settings(config: SwarmConfig) -> SwarmConfig:
 
 
 WAITING_MESSAGES = 64
-MAX_MESSAGE = 4 << 20
-"""Bytes: a body and its few words of context."""
 
 
 class OpenRound(msgspec.Struct, frozen=True, tag=True):
@@ -75,10 +74,6 @@ class SendFeedback(msgspec.Struct, frozen=True, tag=True):
     peer: str
     feedback: bytes
     """As `wire.encode_feedback` makes it."""
-
-
-class StopNetwork(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: end in good order."""
 
 
 class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
@@ -133,16 +128,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Message = (
-    OpenRound
-    | Publish
-    | SendFeedback
-    | StopNetwork
-    | NetworkReady
-    | ReceivedBody
-    | ReceivedFeedback
-    | Counted
-    | Logged
-    | Failed
+    OpenRound | Publish | SendFeedback | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
 )
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
@@ -154,10 +140,10 @@ class MessagePipe:
     """
 
     def __init__(
-        self, connection: Connection, on_message: Callable[[Message], None], on_closed: Callable[[], None]
+        self, channel: Channel, on_message: Callable[[Message], None], on_closed: Callable[[], None] = lambda: None
     ) -> None:
-        self._connection, self._on_message, self._on_closed = connection, on_message, on_closed
-        self._waiting: deque[bytes] = deque(maxlen=WAITING_MESSAGES)
+        self._channel, self._on_message, self._on_closed = channel, on_message, on_closed
+        self._waiting: deque[msgspec.Raw] = deque(maxlen=WAITING_MESSAGES)
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -172,7 +158,7 @@ class MessagePipe:
     def send(self, message: Message) -> None:
         """Never blocks; the oldest waiting message is dropped when WAITING_MESSAGES are."""
         with self._changed:
-            self._waiting.append(msgspec.msgpack.encode(message))
+            self._waiting.append(msgspec.Raw(msgspec.msgpack.encode(message)))
             self._changed.notify()
 
     def flush(self, seconds: float) -> None:
@@ -181,17 +167,15 @@ class MessagePipe:
             self._changed.wait_for(lambda: self._closed or not self._waiting, seconds)
 
     def join(self, seconds: float) -> None:
-        """Wait for both threads; they end when the other side is gone."""
+        """Wait for both threads, which end when the other side is gone, and close the channel."""
         for thread in self._threads:
             thread.join(seconds)
+        self._channel.close()
 
     def _read(self) -> None:
-        while True:
-            try:
-                data = self._connection.recv_bytes(MAX_MESSAGE)
-            except (EOFError, OSError):
-                break
-            self._on_message(_decoder.decode(data))
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self._on_message(_decoder.decode(self._channel.receive(msgspec.Raw)))
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -205,8 +189,8 @@ class MessagePipe:
                     return
                 data = self._waiting[0]
             try:
-                self._connection.send_bytes(data)
-            except OSError:
+                self._channel.send(data)
+            except (EOFError, OSError):
                 return
             with self._changed:
                 if self._waiting and self._waiting[0] is data:

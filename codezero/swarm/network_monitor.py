@@ -21,6 +21,7 @@ from google.protobuf.wrappers_pb2 import BytesValue
 from hivemind.dht.node import DHTNode
 from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
+from codezero.config import SwarmConfig
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS
 from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, write_status
@@ -56,17 +57,13 @@ class NetworkMonitor:
         exchange: Exchange,
         peer_store: PeerStore,
         trust: PeerTrust,
-        *,
-        swarm: str,
+        settings: SwarmConfig,
         folder: Path | None,
-        reachable: str,
     ) -> None:
-        """`reachable`: yes, no, or auto to find out."""
         self._node, self._exchange, self._peer_store, self._trust = node, exchange, peer_store, trust
-        self._swarm, self._folder = swarm, folder
-        self._wanted = reachable
-        self.reachable: bool | None = {"yes": True, "no": False}.get(reachable)
-        exchange.announcer.reachable = reachable != "no"
+        self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
+        self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
+        exchange.announcer.reachable = self._wanted != "no"
 
     def load(self) -> None:
         """What an earlier process of this node learned."""

@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 import warnings
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,11 +33,11 @@ from codezero.swarm.messages import (
     OpenRound,
     Publish,
     SendFeedback,
-    StopNetwork,
 )
 from codezero.swarm.network_status import port_of
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.trust import PeerTrust
+from codezero.system.child import Channel, parent_channel
 
 if TYPE_CHECKING:
     from hivemind.p2p import P2P
@@ -61,11 +60,11 @@ class Stopped(Exception):
     """The trainer asked for the end, or is gone."""
 
 
-def run(connection: Connection, settings: SwarmConfig, state: Path | None) -> None:
-    """Entry point of the process. `state`: folder for what outlives it."""
-    os.setpgid(0, 0)  # Ctrl-C is for the trainer, which finishes its iteration
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    node = NetworkNode(connection, settings, state)
+def main() -> None:
+    """Entry point of the process. The first message: the settings, and the folder for what outlives it."""
+    channel = parent_channel()
+    settings, state = channel.receive(tuple[SwarmConfig, str | None])
+    node = NetworkNode(channel, settings, Path(state) if state else None)
     logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(node.pipe)], force=True)
     code = 0
     try:
@@ -102,8 +101,8 @@ class PipeHandler(logging.Handler):
 class NetworkNode:
     """The daemon, the DHT node and the exchange, from start to end."""
 
-    def __init__(self, connection: Connection, settings: SwarmConfig, state: Path | None) -> None:
-        self.pipe = MessagePipe(connection, self._on_message, self._on_trainer_gone)
+    def __init__(self, channel: Channel, settings: SwarmConfig, state: Path | None) -> None:
+        self.pipe = MessagePipe(channel, self._on_message, self._on_trainer_gone)
         self._settings, self._state = settings, state
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -123,15 +122,12 @@ class NetworkNode:
         """Called in the reading thread."""
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            if isinstance(message, StopNetwork):
-                self._loop.call_soon_threadsafe(self._stop.set)
-            else:
-                self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+            self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
 
     def _on_trainer_gone(self) -> None:
         """Called in the reading thread: end in good order if there is time, and end in any case."""
         threading.Timer(LAST_SECONDS, os._exit, (1,)).start()
-        self._on_message(StopNetwork())
+        os.kill(os.getpid(), signal.SIGTERM)
 
     async def _until_stopped(self) -> None:
         await self._stop.wait()
@@ -140,15 +136,7 @@ class NetworkNode:
     async def _live(self) -> None:
         from codezero.swarm.hivemind_dht import start_daemon
 
-        settings = self._settings
-        daemon = await start_daemon(
-            Path(settings.identity),
-            settings.host,
-            settings.port,
-            announce=settings.announce,
-            reachable=settings.reachable,
-            relay=settings.relay,
-        )
+        daemon = await start_daemon(self._settings)
         try:
             await self._serve(daemon)
         finally:
@@ -176,15 +164,7 @@ class NetworkNode:
             on_feedback=self.pipe.send,
         )
         peer_store = PeerStore(node, settings.bootstrap)
-        monitor = NetworkMonitor(
-            node,
-            exchange,
-            peer_store,
-            trust,
-            swarm=settings.name,
-            folder=self._state,
-            reachable=settings.reachable,
-        )
+        monitor = NetworkMonitor(node, exchange, peer_store, trust, settings, self._state)
         monitor.load()
         await exchange.start()
         await monitor.serve()
@@ -257,3 +237,7 @@ def _load_hivemind() -> None:
         from hivemind.utils.logging import use_hivemind_log_handler
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     use_hivemind_log_handler("nowhere")
+
+
+if __name__ == "__main__":
+    main()

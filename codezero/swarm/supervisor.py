@@ -4,15 +4,13 @@ Its death is raised once, as a SwarmError; the trainer then goes on alone until 
 """
 
 import atexit
+import contextlib
 import logging
-import multiprocessing
-import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
 from dataclasses import replace
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from codezero.config import SwarmConfig
@@ -30,10 +28,9 @@ from codezero.swarm.messages import (
     ReceivedBody,
     ReceivedFeedback,
     SendFeedback,
-    StopNetwork,
 )
-from codezero.swarm.network_process import run
 from codezero.swarm.network_status import port_of
+from codezero.system.child import how_it_ended, spawn
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -42,7 +39,8 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 STABLE_SECONDS = 60.0
 """A process that lived this long restarts without a longer pause."""
-CLOSE_SECONDS = 4.0
+CLOSE_SECONDS = 6.0
+"""For the process to end in good order; it is killed then."""
 UNSENT_MESSAGES = 8
 """Own bodies that wait for a process; the oldest are dropped."""
 WAITING_BODIES = 64
@@ -112,17 +110,12 @@ class NetworkProcess:
         atexit.unregister(self.close)
         with self._changed:
             self._closing.set()
-            if self._pipe is not None:
-                self._pipe.send(StopNetwork())
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
         self._identity_lock.release()
 
     def _supervise(self) -> None:
-        resource_tracker.ensure_running()  # its start lets signals through again
-        # The process inherits this: Ctrl-C is for the trainer, also while the process still loads.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         deaths = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             began = time.monotonic()
@@ -137,45 +130,25 @@ class NetworkProcess:
 
     def _live(self) -> None:
         """One process, from its start to its end."""
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        settings = replace(self._settings, port=self._port)
-        process = context.Process(target=run, args=(theirs, settings, self._state), name="swarm-network", daemon=True)
-        process.start()
-        theirs.close()
-        self._attach(ours, process.pid)
-        while process.is_alive() and not self._closing.is_set():
-            process.join(0.1)
-        process.join(CLOSE_SECONDS)
-        for end in (process.terminate, process.kill):
-            if process.is_alive():
-                end()
-                process.join(CLOSE_SECONDS)
-        self._detach(ours, process.exitcode)
-        process.close()
-
-    def _attach(self, connection: Connection, pid: int | None) -> None:
-        pipe = MessagePipe(connection, self._on_message, lambda: None)
+        process, channel = spawn([sys.executable, "-m", "codezero.swarm.network_process"])
+        with contextlib.suppress(EOFError):
+            channel.send((replace(self._settings, port=self._port), self._state and str(self._state)))
+        pipe = MessagePipe(channel, self._on_message)
         with self._changed:
-            self._pipe, self.pid = pipe, pid
+            self._pipe, self.pid = pipe, process.pid
             if self._playing is not None:
                 pipe.send(self._playing)
             while self._unsent:
                 pipe.send(self._unsent.popleft())
-            if self._closing.is_set():
-                pipe.send(StopNetwork())
         pipe.start()
-
-    def _detach(self, connection: Connection, code: int | None) -> None:
-        """Forget the process and remove what it left."""
-        pipe = self._pipe
-        if pipe is not None:
-            pipe.join(CLOSE_SECONDS)
-        connection.close()
+        while process.poll() is None and not self._closing.wait(0.1):
+            pass
+        code = process.close(CLOSE_SECONDS)
+        pipe.join(CLOSE_SECONDS)
         with self._changed:
             ready, self._pipe, self._ready, self.pid, self.neighbours = self._ready, None, None, None, 0
             if not self._closing.is_set():
-                self._failure = self._failure or f"the network process ended with code {code}; it is started again"
+                self._failure = self._failure or f"the network process {how_it_ended(code)}; it is started again"
             if ready is None:
                 self._port = self._settings.port  # perhaps the port it had last time was taken meanwhile
             self._changed.notify_all()
@@ -201,6 +174,6 @@ class NetworkProcess:
                     self._failure = f"the network process failed and is started again: {reason}"
                 case Logged(level=level, text=text):
                     logger.log(level, "%s", text)
-                case OpenRound() | Publish() | SendFeedback() | StopNetwork():
+                case OpenRound() | Publish() | SendFeedback():
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()

@@ -6,7 +6,6 @@ are checked by `records.py` on any of them.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from codezero.errors import UnreachableError
@@ -23,16 +22,9 @@ of some that do: hence the wide beam now and then.
 UNANSWERED = (UnreachableError, TimeoutError)
 """Raised for a peer or a network that does not answer."""
 
+Records = Mapping[str, bytes]
+"""Encoded headers by peer id."""
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A record of a peer, validated."""
-
-    peer: str
-    payload: bytes
-    """An encoded header."""
 
 
 class Transport(Protocol):
@@ -54,8 +46,8 @@ class Transport(Protocol):
         """
         ...
 
-    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Sequence[Found]]:
-        """Every peer's newest record in each of `places`. `thorough`: asks all holders, not the nearest alone."""
+    async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Records]:
+        """Every peer's newest valid record in each of `places`. `thorough`: asks all holders, not the nearest alone."""
         ...
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:

@@ -125,8 +125,11 @@ def spawn(command: Sequence[str], **options: Any) -> tuple[Child, Channel]:
 
 
 def parent_channel() -> Channel:
-    """The child's end of the channel."""
-    return Channel(socket.socket(fileno=0))
+    """The child's end of the channel, which its own children do not inherit."""
+    end = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return Channel(end)
 
 
 def last_line(file: IO[bytes]) -> str:

@@ -32,6 +32,7 @@ from hivemind.p2p import P2P, PeerID  # noqa: E402
 from hivemind.proto import dht_pb2  # noqa: E402
 from simulation.memory_transport import Record, signed  # noqa: E402
 
+from codezero.config import SwarmConfig  # noqa: E402
 from codezero.errors import UnreachableError  # noqa: E402
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
@@ -108,7 +109,7 @@ async def join(name: str, node_id: DHTID | None = None, *, holder: bool = False)
         if holder and node_id is None and not path.exists():
             grind(path)
         identity = Identity.load_or_create(path)
-        p2p = await start_daemon(path, "127.0.0.1", 0)
+        p2p = await start_daemon(SwarmConfig(identity=str(path)))
         chosen = node_id or bound_id(p2p.peer_id)
         node = await DHTNode.create(p2p=p2p, node_id=chosen, strict=False, client_mode=not holder)
         peers[name] = Peer(identity, p2p, node)
@@ -182,7 +183,7 @@ async def newcomer(seconds: float) -> list[bool]:
     """Does an honest node that joins now stay a neighbour of each victim?"""
     path = folder / "newcomer.pem"
     identity = Identity.load_or_create(path)
-    p2p, she = await start_daemon(path, "127.0.0.1", 0), await join("mallory")
+    p2p, she = await start_daemon(SwarmConfig(identity=str(path))), await join("mallory")
     try:
         node = await create_node(p2p, PeerRecordValidator(identity, SWARM))
         await meet(p2p, node)
@@ -420,7 +421,7 @@ async def read(thorough: bool) -> list[str] | None:
     path = folder / "reader.pem"
     identity = Identity.load_or_create(path)
     validator = PeerRecordValidator(identity, SWARM)
-    p2p = await start_daemon(path, "127.0.0.1", 0)
+    p2p = await start_daemon(SwarmConfig(identity=str(path)))
     try:
         node = await create_node(p2p, validator)
         liars = [peer for peer in peers.values() if peer.lie]
@@ -429,7 +430,7 @@ async def read(thorough: bool) -> list[str] | None:
             await node.protocol.call_ping(she.p2p.peer_id)
         await meet(p2p, node)
         found = await HivemindTransport(node, validator, SWARM).headers([here()], thorough=thorough)
-        return sorted(one.peer for records in found.values() for one in records)
+        return sorted(peer for records in found.values() for peer in records)
     except UnreachableError:
         return None
     finally:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from builders.swarm import SWARM, Nodes, eventually, group, scored
 
+from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import Header
@@ -75,7 +76,7 @@ async def mallory(nodes: Nodes, name: str) -> Any:
 
     path = nodes.folder / f"{name}.pem"
     identity = Identity.load_or_create(path)
-    daemon = await start_daemon(path, "127.0.0.1", 0)
+    daemon = await start_daemon(SwarmConfig(identity=str(path)))
     node = await DHTNode.create(p2p=daemon, node_id=bound_id(daemon.peer_id), strict=False)
     peer, way = split_address(nodes.join)
     await daemon._client.connect(peer, [way])
@@ -180,7 +181,9 @@ def test_only_a_node_id_that_follows_from_the_peer_makes_a_neighbour(tmp_path: P
         from codezero.swarm.hivemind_dht import bound_id, create_node, split_address, start_daemon
 
         identities = [Identity.load_or_create(tmp_path / name) for name in ("honest.pem", "squatter.pem")]
-        daemons = [await start_daemon(tmp_path / name, "127.0.0.1", 0) for name in ("honest.pem", "squatter.pem")]
+        daemons = [
+            await start_daemon(SwarmConfig(identity=str(tmp_path / name))) for name in ("honest.pem", "squatter.pem")
+        ]
         try:
             honest = await create_node(daemons[0], PeerRecordValidator(identities[0], SWARM))
             chosen = bound_id(daemons[1].peer_id) if bound else None
@@ -215,7 +218,7 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
         answer = DictionaryDHTValue()
         answer.store("evil", b"\xc1", expiry)
         answer.store(identity.peer_id, good, expiry)
-        daemon = await start_daemon(path, "127.0.0.1", 0)
+        daemon = await start_daemon(SwarmConfig(identity=str(path)))
         try:
             node: DHTNode = await create_node(daemon, validator)
             believed = node.protocol._validate_dictionary(place.id, answer)

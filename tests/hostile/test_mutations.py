@@ -31,7 +31,6 @@ from codezero.swarm.messages import (
     OpenRound,
     Publish,
     ReceivedBody,
-    StopNetwork,
 )
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace, parse_key
 from codezero.swarm.schema import MAX_ITEMS, WireRefusal
@@ -72,7 +71,7 @@ SERVER = BodyServer(
 SERVER.keep(RAW["body"])
 REQUEST = pack(ChunkRequest(RAW["digest"], 100))
 MESSAGES: list[Message] = [
-    OpenRound(7), Publish("h", 7, RAW["body"], [0.5, None], bytes(32)), StopNetwork(), Logged(30, "text"),
+    OpenRound(7), Publish("h", 7, RAW["body"], [0.5, None], bytes(32)), Logged(30, "text"),
     Failed("why"),
     NetworkReady(["/ip4/127.0.0.1/tcp/1"], 1, ["/s"]), ReceivedBody("p", VECTORS["peer"], 7, RAW["body"], bytes(32)),
     Counted({"bytes_in": 1}, 2),

@@ -182,7 +182,7 @@ def test_a_body_left_in_the_real_dht_is_found_by_its_digest_and_nothing_else_is(
         daemons, transports = [], []
         for name in ("author", "reader"):
             identity = Identity.load_or_create(tmp_path / f"{name}.pem")
-            daemons.append(await start_daemon(tmp_path / f"{name}.pem", "127.0.0.1", 0))
+            daemons.append(await start_daemon(SwarmConfig(identity=str(tmp_path / f"{name}.pem"))))
             validator = PeerRecordValidator(identity, SWARM)
             transports.append(HivemindTransport(await create_node(daemons[-1], validator), validator, SWARM))
         author, reader = transports
