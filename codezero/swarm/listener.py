@@ -13,7 +13,7 @@ import msgspec
 
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import RecordPlace
-from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Kind, Newest, WireRefusal
+from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Transport, within
@@ -118,18 +118,16 @@ class Listener:
         """
         shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
-        places: list[tuple[Kind, int, int, int]] = [
-            (GROUPS, round_number, shards, at)
-            for at in self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
-        ]
-        places += [(GROUPS, number, shards, shard(shards)) for number in rounds[1:]]
+        open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
+        places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
+        places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in rounds[1:]]
         if self._all_round:
             chosen = rounds if shards == 1 else [self._random.choice(rounds)]
-            places += [(PROPOSALS, number, shards, shard(shards)) for number in chosen]
+            places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]
         if self._all_round or self._sharding.alone or self._idle:
             for other in self._sharding.elsewhere(lost=self._idle >= LOST_POLLS):
-                places.append((GROUPS, self._random.choice(rounds), other, shard(other)))
-        return [RecordPlace(self._swarm, *place) for place in dict.fromkeys(places)]
+                places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
+        return list(dict.fromkeys(places))
 
     async def _read(self, round_number: int) -> list[News]:
         """New headers in the places of this poll, in the order in which to pull them."""
