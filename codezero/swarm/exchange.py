@@ -61,7 +61,7 @@ class Exchange:
     def open_round(self, round_number: int, *, hungry: bool = True) -> None:
         """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget."""
         if round_number != self._validator.round:
-            self.listener.reset_pause()
+            self.listener.idle = 0
         self._validator.round = round_number
         self.announcer.forget(before=round_number - 1)
         if hungry:

@@ -77,7 +77,8 @@ class Listener:
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
         """Pulls begun, by peer and digest; PULL_ATTEMPTS: finished. By peer, so that one who announces another's body
         and serves nothing does not block it."""
-        self._polls = self._idle = 0
+        self._polls = self.idle = 0
+        """Polls, and those of them since the last news, which lengthen the pause."""
         self._phase = random.randrange(ALL_ROUND_EVERY)
         self._all_round = True
         """Whether this poll is one of those that read more."""
@@ -89,15 +90,11 @@ class Listener:
 
     def pause(self, seconds: float) -> float:
         """Time until the next poll: `seconds`, doubled for each of the last polls without news."""
-        return max(seconds, min(seconds * 2**self._idle, LONGEST_PAUSE))
+        return max(seconds, min(seconds * 2**self.idle, LONGEST_PAUSE))
 
     def refill(self) -> None:
         """Allow `pull_groups` groups again: the trainer took what had arrived."""
         self._budget = self._pull_groups
-
-    def reset_pause(self) -> None:
-        """Poll at the shortest pause again."""
-        self._idle = 0
 
     async def poll(self, round_number: int) -> None:
         """Read some places of this round and the last, and pull what is announced there.
@@ -107,7 +104,7 @@ class Listener:
         if self._budget > 0:
             self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
             news = await self._read(round_number)
-            self._idle = 0 if news else min(self._idle + 1, MOST_DOUBLINGS)
+            self.idle = 0 if news else min(self.idle + 1, MOST_DOUBLINGS)
             await self._pull_all(news)
             self._polls += 1
 
@@ -124,8 +121,8 @@ class Listener:
         if self._all_round:
             chosen = rounds if shards == 1 else [self._random.choice(rounds)]
             places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]
-        if self._all_round or self._sharding.alone or self._idle:
-            for other in self._sharding.elsewhere(lost=self._idle >= LOST_POLLS):
+        if self._all_round or self._sharding.alone or self.idle:
+            for other in self._sharding.elsewhere(lost=self.idle >= LOST_POLLS):
                 places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
         return list(dict.fromkeys(places))
 

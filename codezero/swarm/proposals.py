@@ -9,9 +9,9 @@ from typing import Annotated
 import msgspec
 
 from codezero.swarm.schema import MAX_ITEMS, Newest
-from codezero.swarm.wire import decode_feedback, own_offer
+from codezero.swarm.wire import claimed, decode_feedback
 from codezero.system.state import StateFile
-from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
 
 PROPOSALS_KEPT = 256
 OWN_KEPT = 256
@@ -43,8 +43,12 @@ class ProposalStore:
         """By problem id."""
 
     def offer(self, problems: Iterable[Problem]) -> None:
-        """Keep own problems."""
-        own = [own_offer(problem, self._peer_id) for problem in problems]
+        """Keep own problems, as claims unless they are confirmed."""
+        confirmed = Standing.CONFIRMED
+        own = [
+            claimed(each, self._peer_id, confirmed if each.standing is confirmed else Standing.CLAIMED)
+            for each in problems
+        ]
         self.keep(own)
         self._own.update({problem.id: (problem, set()) for problem in own if problem.id not in self._own})
 

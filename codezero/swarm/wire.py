@@ -142,15 +142,9 @@ def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
     return True
 
 
-def own_offer(problem: Problem, proposer: str) -> Problem:
-    """The problem as its proposer keeps it: a confirmed one stays confirmed."""
-    own = claimed(problem, proposer)
-    return replace(own, standing=Standing.CONFIRMED) if problem.standing is Standing.CONFIRMED else own
-
-
-def claimed(problem: Problem, proposer: str) -> Problem:
+def claimed(problem: Problem, proposer: str, standing: Standing = Standing.CLAIMED) -> Problem:
     """The problem as a proposer's invention: its expected values are claims and its reference stays at home."""
-    return replace(problem, source=Source.PROPOSER, standing=Standing.CLAIMED, reference=None, proposer=proposer)
+    return replace(problem, source=Source.PROPOSER, standing=standing, reference=None, proposer=proposer)
 
 
 def encode_header(header: Header) -> bytes:
