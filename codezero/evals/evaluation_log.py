@@ -7,17 +7,14 @@ graded; a last line that is cut off is dropped. Sandbox and judge grade the same
 import fcntl
 import hashlib
 import os
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
 
 from codezero.errors import ConfigError
-
-FORMAT = 1
-MAX_LINE = 256 << 20
-"""Bytes."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +29,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     max_new_tokens: int
     temperature: float
     seed: int
-    format: int = FORMAT
+    format: int = 1
 
     @property
     def file_name(self) -> str:
@@ -78,15 +75,21 @@ class EvaluationLog:
 
     def __init__(self, folder: Path, choices: Choices, by: str) -> None:
         self.path, self.by = folder / choices.file_name, by
-        self._sampled: dict[int, tuple[int, int]] = {}
-        """Where the line of a batch begins and how long it is: attempts are many and stay on disk."""
-        self._graded: dict[int, GradedBatch] = {}
-        self._file = self._open(folder)
+        self.graded: dict[int, GradedBatch] = {}
+        """By number of the batch."""
+        self._sampled: dict[int, int] = {}
+        """Where the line of a batch begins: attempts are many and stay on disk."""
         try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "a+b")  # noqa: SIM115  kept open, closed by __exit__
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path} cannot be written ({error.strerror}); choose another place by --into"
+            ) from error
+        with ExitStack() as on_error:
+            on_error.callback(self._file.close)
             self._read(choices)
-        except BaseException:
-            self._file.close()
-            raise
+            on_error.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -98,64 +101,45 @@ class EvaluationLog:
         """The attempts of a batch, if there are any yet."""
         if batch not in self._sampled:
             return None
-        start, length = self._sampled[batch]
-        self._file.seek(start)
-        return msgspec.json.decode(self._file.read(length), type=SampledBatch)
-
-    def graded(self, batch: int) -> GradedBatch | None:
-        return self._graded.get(batch)
+        self._file.seek(self._sampled[batch])
+        return msgspec.json.decode(self._file.readline(), type=SampledBatch)
 
     def write(self, entry: SampledBatch | GradedBatch) -> None:
         """On disk when it returns."""
-        line = msgspec.json.encode(entry) + b"\n"
-        start = self._file.seek(0, os.SEEK_END)
-        self._file.write(line)
+        self._note(entry, self._file.seek(0, os.SEEK_END))
+        self._file.write(msgspec.json.encode(entry) + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._note(entry, start, len(line))
 
-    def _open(self, folder: Path) -> BinaryIO:
+    def _read(self, choices: Choices) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = open(self.path, "a+b")  # noqa: SIM115  kept open, closed by __exit__
-        except OSError as error:
-            raise ConfigError(
-                f"{self.path} cannot be written ({error.strerror}); choose another place by --into"
-            ) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            file.close()
             raise ConfigError(
                 f"{self.path} is in use by another eval; wait for it, or choose another --into"
             ) from error
-        return file
-
-    def _read(self, choices: Choices) -> None:
         self._file.seek(0)
-        start = 0
-        for number, line in enumerate(iter(lambda: self._file.readline(MAX_LINE + 1), b""), 1):
-            if not line.endswith(b"\n") and len(line) <= MAX_LINE:
+        end = 0
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n"):
                 break  # of an eval that was killed while it wrote
             try:
-                if number == 1:
-                    if msgspec.json.decode(line, type=Choices) != choices:
-                        raise ValueError("it is of other choices")
-                else:
-                    entry = msgspec.json.decode(line, type=SampledBatch | GradedBatch)
-                    self._note(entry, start, len(line))
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                if number > 1:
+                    self._note(msgspec.json.decode(line, type=SampledBatch | GradedBatch), end)
+                elif msgspec.json.decode(line, type=Choices) != choices:
+                    raise ValueError("it is of other choices")
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(
                     f"{self.path}, line {number}, cannot be read ({error}); move the file away to begin anew"
                 ) from error
-            start += len(line)
-        self._file.truncate(start)
-        if not start:
+            end += len(line)
+        self._file.truncate(end)
+        if not end:
             self._file.write(msgspec.json.encode(choices) + b"\n")
             self._file.flush()
 
-    def _note(self, entry: SampledBatch | GradedBatch, start: int, length: int) -> None:
+    def _note(self, entry: SampledBatch | GradedBatch, start: int) -> None:
         if isinstance(entry, SampledBatch):
-            self._sampled[entry.batch] = (start, length)
+            self._sampled[entry.batch] = start
         elif entry.by == self.by:
-            self._graded[entry.batch] = entry
+            self.graded[entry.batch] = entry

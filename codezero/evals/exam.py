@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from codezero.code.parsing import extract_code
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
+from codezero.evals.grading import EXAMINED
 from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.protocols import Evaluator, GroupSampler
 from codezero.sandbox.base import TRUTH, Job, Sandbox
@@ -18,20 +19,6 @@ from codezero.stats import auroc
 from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, Style
 
 LEVELS = (1, 2, 3, 4, 5)
-EXAMINED = "exam"
-"""Peer id of the exam's rollout groups: they belong to no peer and are never published."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExamAttempt:
-    """What execution and the judge say of one completion."""
-
-    problem: int
-    """Index of its problem."""
-    passed: bool | None
-    """None: the sandbox could not tell."""
-    judged: float | None
-    """Judged correctness; None: the judge could not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +51,20 @@ class HeldOutExam:
     def sit(self) -> Metrics:
         """Attempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
         began = time.monotonic()
-        attempts = self._attempts()
-        self.evaluator.witness(compared(attempts))
-        measured = executed_metrics(attempts, self.problems, self.settings)
-        measured |= judge_metrics(attempts)
-        return measured | {"eval/seconds": time.monotonic() - began}
+        groups = self._attempts()
+        passed = self._execute(groups)
+        judged = [scored.verdicts for scored in self.evaluator.score(groups)]
+        compared = [
+            (verdict.correctness, truth)
+            for verdicts, truths in zip(judged, passed, strict=True)
+            for verdict, truth in zip(verdicts, truths, strict=True)
+            if verdict.trainable and truth is not None
+        ]
+        self.evaluator.witness(compared)
+        measured = executed_metrics(passed, self.problems, self.settings)
+        return measured | judge_metrics(compared) | {"eval/seconds": time.monotonic() - began}
 
-    def _attempts(self) -> list[ExamAttempt]:
-        """[P * G], by problem."""
+    def _attempts(self) -> list[RolloutGroup]:
         sampled = self.sampler.sample(
             [self.prompt(problem) for problem in self.problems],
             group_size=self.settings.samples,
@@ -79,45 +72,44 @@ class HeldOutExam:
             temperature=self.solver.temperature,
             generator_seed=self.settings.seed,
         )
-        groups = [
+        return [
             RolloutGroup(problem, tuple(completions), peer_id=EXAMINED, round=0, policy_step=0)
             for problem, completions in zip(self.problems, sampled, strict=True)
         ]
-        passed = self._execute(groups)
-        judged = [
-            verdict.correctness if verdict.trainable else None
-            for scored in self.evaluator.score(groups)
-            for verdict in scored.verdicts
-        ]
-        owners = [index for index, group in enumerate(groups) for _ in group.completions]
-        return [ExamAttempt(*facts) for facts in zip(owners, passed, judged, strict=True)]
 
-    def _execute(self, groups: Sequence[RolloutGroup]) -> list[bool | None]:
-        """[P * G]; a completion without code fails without being run."""
+    def _execute(self, groups: Sequence[RolloutGroup]) -> list[list[bool | None]]:
+        """[P, G] None: the sandbox could not tell. A completion without code fails without being run."""
         jobs = [
-            Job(code, group.problem.tests, group.problem.style is Style.STDIO)
-            if (code := extract_code(completion.text).code) is not None
-            else None
+            [
+                Job(code, group.problem.tests, group.problem.style is Style.STDIO)
+                if (code := extract_code(completion.text).code) is not None
+                else None
+                for completion in group.completions
+            ]
             for group in groups
-            for completion in group.completions
         ]
-        distinct = list(dict.fromkeys(job for job in jobs if job is not None))  # execution is deterministic
-        executions = dict(zip(distinct, self.sandbox.run_many(distinct), strict=True))
-        return [False if job is None else TRUTH[executions[job].outcome] for job in jobs]
+        distinct = list(dict.fromkeys(job for row in jobs for job in row if job is not None))
+        executions = self.sandbox.run_many(distinct)  # execution is deterministic, so once is enough
+        truths: dict[Job | None, bool | None] = {None: False}
+        truths |= {job: TRUTH[execution.outcome] for job, execution in zip(distinct, executions, strict=True)}
+        return [[truths[job] for job in row] for row in jobs]
 
 
-def executed_metrics(attempts: Sequence[ExamAttempt], problems: Sequence[Problem], settings: EvalsConfig) -> Metrics:
-    """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals."""
-    decided: list[list[bool]] = [[] for _ in problems]
-    for attempt in attempts:
-        if attempt.passed is not None:
-            decided[attempt.problem].append(attempt.passed)
-    averages = [average_at_k(passed) for passed in decided if passed]
+def executed_metrics(
+    passed: Sequence[Sequence[bool | None]], problems: Sequence[Problem], settings: EvalsConfig
+) -> Metrics:
+    """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals.
+
+    passed: [P, G], None where execution could not tell.
+    """
+    decided = [[truth for truth in truths if truth is not None] for truths in passed]
+    known = [truths for truths in decided if truths]
+    averages = [average_at_k(truths) for truths in known]
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
-    passes = [pass_at_k(len(passed), sum(passed), len(passed)) for passed in decided if passed]
+    passes = [pass_at_k(len(truths), sum(truths), len(truths)) for truths in known]
     average_low, average_high = bootstrap_interval(averages, seed=settings.seed) if averages else (None, None)
     pass_low, pass_high = bootstrap_interval(passes, seed=settings.seed) if passes else (None, None)
-    unknown = sum(attempt.passed is None for attempt in attempts)
+    attempts = sum(map(len, passed))
     measured: Metrics = {
         f"eval/average_at_{settings.samples}": _mean(averages),
         "eval/ci_low": average_low,
@@ -126,37 +118,30 @@ def executed_metrics(attempts: Sequence[ExamAttempt], problems: Sequence[Problem
         "eval/pass_ci_low": pass_low,
         "eval/pass_ci_high": pass_high,
         "eval/source": "executed",
-        "eval/unknown_share": unknown / len(attempts) if attempts else None,
+        "eval/unknown_share": (attempts - sum(map(len, decided))) / attempts if attempts else None,
         "eval/problems": len(averages),
     }
-    for level in LEVELS:
-        at_level = [
-            average_at_k(passed)
-            for problem, passed in zip(problems, decided, strict=True)
-            if passed and problem.level == level
-        ]
-        measured[f"eval/level_{level}"] = _mean(at_level)
-    return measured
+    by_problem = list(zip(problems, decided, strict=True))
+    return measured | {
+        f"eval/level_{level}": _mean(
+            [average_at_k(row) for problem, row in by_problem if row and problem.level == level]
+        )
+        for level in LEVELS
+    }
 
 
-def compared(attempts: Sequence[ExamAttempt]) -> list[tuple[float, bool]]:
-    """(judged correctness, passed) of the attempts that both the judge and the sandbox could decide."""
-    return [(a.judged, a.passed) for a in attempts if a.judged is not None and a.passed is not None]
-
-
-def judge_metrics(attempts: Sequence[ExamAttempt]) -> Metrics:
-    """How far the judge can be believed on the attempts that both it and the sandbox could decide.
+def judge_metrics(compared: Sequence[tuple[float, bool]]) -> Metrics:
+    """How far the judge can be believed: (judged correctness, passed) of what both it and the sandbox could decide.
 
     `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share
     of passed attempts it does not believe, both at 0.5.
     """
-    pairs = compared(attempts)
-    scores, truths = [score for score, _ in pairs], [truth for _, truth in pairs]
+    scores, truths = [score for score, _ in compared], [truth for _, truth in compared]
     return {
         "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
         "judge/believed": _mean(scores),
-        "judge/false_positive_share": _mean([score >= BELIEF for score, truth in pairs if not truth]),
-        "judge/false_negative_share": _mean([score < BELIEF for score, truth in pairs if truth]),
+        "judge/false_positive_share": _mean([score >= BELIEF for score, truth in compared if not truth]),
+        "judge/false_negative_share": _mean([score < BELIEF for score, truth in compared if truth]),
     }
 
 

@@ -22,7 +22,7 @@ ATTEMPT_SECONDS = 120.0
 JUDGED_TESTS, JUDGED_CHARACTERS = 64, 64 * 1024
 """Of a task, shown to the judge; the first that fit."""
 EXAMINED = "exam"
-"""Peer id of what is judged here: it belongs to no peer."""
+"""Peer id of the rollout groups of an exam: they belong to no peer and are never published."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class EvalRun:
         """To the end. Raises ProblemError for a row that cannot be used, ConfigError for a log of other tasks."""
         totals = EvalTotals()
         for number, tasks in enumerate(_batches(self.tasks())):
-            graded = self.log.graded(number)
+            graded = self.log.graded.get(number)
             if graded is not None:
                 self._check(graded.tasks, tasks)
                 totals.add(graded)

@@ -251,9 +251,9 @@ def test_a_batch_in_the_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
         log.write(sampled)
         log.write(marked)
     with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        assert log.sampled(3) == sampled and log.graded(3) == marked and log.sampled(0) is None
+        assert log.sampled(3) == sampled and log.graded.get(3) == marked and log.sampled(0) is None
     with EvaluationLog(tmp_path, CHOICES, "another") as log:
-        assert log.sampled(3) == sampled and log.graded(3) is None
+        assert log.sampled(3) == sampled and log.graded.get(3) is None
 
 
 def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
