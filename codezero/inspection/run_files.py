@@ -13,7 +13,7 @@ from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, number
 from codezero.monitor.monitor import NODE_FILE
-from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, PeerShare, whole
+from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, whole
 from codezero.monitor.run_types import (
     MAX_PEERS,
     ExamView,
@@ -147,15 +147,15 @@ def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
     """Those that the network knows, the last heard first."""
     peers: list[Peer] = []
     for line in network.peers[:MAX_PEERS]:
-        share = fold.shares.get(line.peer, PeerShare())
+        judged, used = fold.shares.get(line.peer, (0, 0))
         peers.append(
             Peer(
                 peer_id=line.peer,
                 name=readable_name(line.peer),
                 last_seen=network.time - line.heard_seconds_ago,
                 groups=line.groups,
-                judged=share.judged,
-                share_used=share.used / share.judged if share.judged else None,
+                judged=judged,
+                share_used=used / judged if judged else None,
                 penalty=line.penalty,
                 state="quarantined" if line.reason or line.state == "quarantined" else "ok",
                 reason=line.reason,

@@ -20,7 +20,7 @@ from codezero.monitor.health import health
 from codezero.monitor.reader import find_runs
 from codezero.monitor.run_state import SILENT
 from codezero.monitor.summaries import proposal_lines
-from codezero.monitor.terminal import terminal_console
+from codezero.monitor.terminal import live_console
 from codezero.monitor.text import clean, count, duration, measured, print_flushed, readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.system.files import full
@@ -213,7 +213,7 @@ def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
     """
     if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
         raise ConfigError(f"--every={seconds:g} is out of bounds; it must be {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
-    stop, console, files = Stop(), None if as_lines else terminal_console(), None
+    stop, console, files = Stop(), None if as_lines else live_console("auto"), None
     live = console and Live(console=console, auto_refresh=False)
     with stop.on_signals(), live or contextlib.nullcontext():
         while not stop:

@@ -25,16 +25,10 @@ from codezero.monitor.run_state import MAX_WHOLE
 Result = TypeVar("Result")
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
-THREADS = 8
 FRESH_SECONDS = 0.9
 """For which a read serves all who ask; a little less than the pause of a stream."""
 BOARD_SECONDS = 30.0
 """The same for a read of the chain."""
-BOARD_WAIT_SECONDS = 5.0
-"""That a request waits for the chain; a longer read is shown at a later request."""
-MISSING = "there is no such run, or no such group in it any more"
-MAX_LIMIT = 100
-PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Number = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
 
 
@@ -52,23 +46,25 @@ class OfRollout(OfRun, frozen=True):
 
 class OfRollouts(OfRun, frozen=True):
     before: Number | None = None
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 50
+    limit: Annotated[int, Meta(ge=1, le=100)] = 50
     peer: Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{1,128}\Z")] | None = None
     own: bool | None = msgspec.field(name="mine", default=None)
 
 
 class DataApi:
-    """Routes over one reader; who may request them is decided elsewhere. Give the application to `end_with`."""
+    """Routes over one reader: `data` for the owner, once there is one, and `probes` for monitoring.
+
+    Who may request them is decided elsewhere. Give the application to `end_with`.
+    """
 
     def __init__(self, reader: RunReader, *, streams: Streams | None = None) -> None:
         self._reader = reader
         self._streams = streams or Streams()
         self._shared, self._boards = Shared(FRESH_SECONDS), Shared(BOARD_SECONDS)
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="page")
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="page")
 
     @property
     def data(self) -> list[web.RouteDef]:
-        """What only the owner may read, once there is one."""
         reader = self._reader
         return [
             self._get("/api/runs", Nothing, lambda _: reader.runs()),
@@ -81,7 +77,6 @@ class DataApi:
 
     @property
     def probes(self) -> list[web.RouteDef]:
-        """What monitoring asks."""
         return [web.get("/healthz", self._health), web.get("/metrics", self._metrics)]
 
     def end_with(self, app: web.Application) -> None:
@@ -112,8 +107,8 @@ class DataApi:
 
     async def _leaderboard(self, request: web.Request) -> web.StreamResponse:
         run = _asked(request, OfRun).run
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BOARD_WAIT_SECONDS):
+        with contextlib.suppress(TimeoutError):  # a longer read of the chain is shown at a later request
+            async with asyncio.timeout(5.0):
                 await self._boards.get("board", lambda: self._in_thread(self._reader.read_board))
         return _json(await self._encoded(("board", run), lambda: self._reader.leaderboard(run)))
 
@@ -131,7 +126,8 @@ class DataApi:
             views = self._reader.watched()
             return exposition(views, overall(views, time.time()))
 
-        return web.Response(body=await self._once("metrics", read), headers={"Content-Type": PROMETHEUS_TEXT})
+        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        return web.Response(body=await self._once("metrics", read), headers=headers)
 
     async def _encoded(self, question: Hashable, read: Callable[[], object]) -> bytes:
         """Refused where `read` gives None."""
@@ -142,7 +138,7 @@ class DataApi:
 
         body = await self._once(question, encode)
         if not body:
-            raise HttpRefusal(404, MISSING)
+            raise HttpRefusal(404, "there is no such run, or no such group in it any more")
         return body
 
     async def _once(self, question: Hashable, read: Callable[[], Result]) -> Result:

@@ -1,8 +1,4 @@
-"""Server-sent events, and reads that concurrent requests share.
-
-A read serves all requests for the same thing within a moment. Each open page is sent the newest state, and nothing is
-queued for a page that does not read.
-"""
+"""Server-sent events, and reads that concurrent requests share. Nothing is queued for a page that does not read."""
 
 import asyncio
 import contextlib
@@ -29,23 +25,20 @@ class Shared:
 
     async def get(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> Answer:
         """Raises what `read` raises; a failure is forgotten at once. One asker who leaves disturbs no other."""
-        return cast(Answer, await asyncio.shield(self._reads.get(question) or self._begin(question, read)))
+        if question not in self._reads:
+            while len(self._reads) >= MAX_QUESTIONS:
+                del self._reads[next(iter(self._reads))]
+            self._reads[question] = asyncio.ensure_future(read())
+            self._reads[question].add_done_callback(lambda task: self._forget_later(question, task))
+        return cast(Answer, await asyncio.shield(self._reads[question]))
 
-    def _begin(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> asyncio.Future[Any]:
-        while len(self._reads) >= MAX_QUESTIONS:
-            del self._reads[next(iter(self._reads))]
-        task = self._reads[question] = asyncio.ensure_future(read())
-
-        def keep(_: asyncio.Future[Any]) -> None:
-            failed = task.cancelled() or task.exception() is not None
-            asyncio.get_running_loop().call_later(0.0 if failed else self._seconds, forget)
-
+    def _forget_later(self, question: Hashable, task: asyncio.Future[Any]) -> None:
         def forget() -> None:
             if self._reads.get(question) is task:
                 del self._reads[question]
 
-        task.add_done_callback(keep)
-        return task
+        failed = task.cancelled() or task.exception() is not None
+        asyncio.get_running_loop().call_later(0.0 if failed else self._seconds, forget)
 
 
 MAX_STREAMS = 16
@@ -65,7 +58,6 @@ class Streams:
         self._closing = asyncio.Event()
 
     async def close(self, _: web.Application) -> None:
-        """All come to their end now."""
         self._closing.set()
 
     async def serve(self, request: web.Request, read: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:

@@ -28,14 +28,8 @@ MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000
 MARK = "codezero"
 """Name of the handlers set up here, by which a second call finds them."""
 HIDDEN = "[hidden]"
-MAX_SECRET = 1 << 16
-"""Characters read of a file that holds one."""
-SHORTEST = 8
-"""Characters; what is shorter would hide words of the language."""
 NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)$", re.IGNORECASE)
 """Of variables whose values are secret."""
-SHORTEST_KEY = 16
-"""Characters from which a part of an address that a provider gave is taken for its key."""
 FORMS = (r"(?<=://)[^/\s@]{1,200}@", r"(?<=\bBearer )[\w.~+/=-]{8,}", r"\bhf_[A-Za-z0-9]{16,}")
 """user:password@, a bearer token, a token of the hub."""
 
@@ -44,7 +38,8 @@ class Secrets:
     """Values to be hidden. Nothing of them is ever shown by `repr`."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        known = {part for value in values for part in (value, value.strip()) if len(part) >= SHORTEST}
+        # What is shorter than 8 characters would hide words of the language.
+        known = {part for value in values for part in (value, value.strip()) if len(part) >= 8}
         longest_first = sorted(known, key=len, reverse=True)
         self._pattern = re.compile("|".join([*map(re.escape, longest_first), *FORMS]))
 
@@ -67,12 +62,13 @@ def known_secrets(
     values = [value for name, value in environment.items() if NAMES.search(name) or name in named]
     for file in filter(None, files):
         with contextlib.suppress(OSError), Path(file).open(encoding="utf-8", errors="replace") as stream:
-            values.append(stream.read(MAX_SECRET))
+            values.append(stream.read(1 << 16))
     for address in addresses:
         with contextlib.suppress(ValueError):
             parts = urlsplit(address)
             words = re.split(r"[/&=]", f"{parts.path}&{parts.query}")
-            values += [parts.password or "", *(word for word in words if len(word) >= SHORTEST_KEY)]
+            # A part as long as this is taken for the provider's key.
+            values += [parts.password or "", *(word for word in words if len(word) >= 16)]
     return Secrets(values)
 
 
@@ -87,15 +83,12 @@ class CleanFormatter(logging.Formatter):
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
         line = clean(self._secrets.hide(self.formatMessage(record)), MAX_MESSAGE)
-        trace = self.trace(record)
-        return f"{line}\n{trace}" if trace else line
+        return "\n".join(filter(None, (line, self.trace(record))))
 
     def trace(self, record: logging.LogRecord) -> str:
-        """Empty when the record has no exception."""
-        if not record.exc_info:
-            return ""
-        # Not from `record.exc_text`, where another handler may have left it as it came.
-        return clean(self._secrets.hide(self.formatException(record.exc_info)), MAX_TRACEBACK, lines=True)
+        """Not from `record.exc_text`, where another handler may have left it as it came. Empty: no exception."""
+        text = self.formatException(record.exc_info) if record.exc_info else ""
+        return clean(self._secrets.hide(text), MAX_TRACEBACK, lines=True)
 
 
 class JsonFormatter(CleanFormatter):
@@ -177,8 +170,9 @@ def quiet_libraries() -> None:
     Does nothing when `setup_logging` was not called. Libraries imported later are not covered.
     """
     root = logging.getLogger()
-    libraries = root.manager.loggerDict.values() if any(handler.get_name() == MARK for handler in root.handlers) else ()
-    for library in [library for library in libraries if isinstance(library, logging.Logger)]:
+    if not any(handler.get_name() == MARK for handler in root.handlers):
+        return
+    for library in [each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger)]:
         for handler in list(library.handlers):
             if type(handler) is logging.StreamHandler:  # no file handler and none of anybody's own kind
                 library.removeHandler(handler)  # pyright: ignore[reportUnknownArgumentType]

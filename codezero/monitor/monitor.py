@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-
 from codezero.monitor.logs import quiet_libraries
 from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
 from codezero.monitor.report import MORE_PEERS, headline, write_report
@@ -18,7 +16,7 @@ from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import History
 from codezero.monitor.sinks import BackgroundSink, close_all
 from codezero.monitor.summaries import PlainView, RunState
-from codezero.monitor.terminal import LiveView, save_picture, terminal_console
+from codezero.monitor.terminal import LiveView, live_console, save_picture
 from codezero.monitor.text import print_flushed, readable_name
 from codezero.system.pidfile import write_process
 from codezero.types import Metrics, ScoredGroup
@@ -32,14 +30,13 @@ MAX_FACT = 300
 
 
 def choose_view(view: str) -> LiveView | PlainView:
-    """auto: live on a terminal that can redraw, plain lines elsewhere. off: lines that go nowhere."""
+    """off: lines that go nowhere."""
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
     if view == "off":
         return PlainView(lambda _: None)
-    console = terminal_console()
-    live = view == "live" or (view == "auto" and console is not None)
-    return LiveView(console or Console()) if live else PlainView()
+    console = live_console(view)
+    return LiveView(console) if console else PlainView()
 
 
 class RunMonitor:

@@ -54,10 +54,6 @@ MAX_COUNTED = 1_000
 MAX_TROUBLES = 200
 RECENT = 64
 """Rows in which the newest value of a key is looked up."""
-MAX_ALARM = 400
-"""Characters of an alarm that are shown."""
-SILENT_SHARE = 0.999
-"""Share of unavailable verdicts from which the judge counts as silent."""
 SILENT = "the judge does not answer: nothing is learned until it does"
 
 
@@ -79,14 +75,6 @@ _curves = [(name, float | None, None) for name in AVERAGED if name not in NamedF
 _row = msgspec.defstruct("MetricsRow", _curves, bases=(NamedFields,), frozen=True, gc=False, rename=NAMES)
 _decoder = msgspec.json.Decoder(cast("type[NamedFields]", _row))
 """Of the named fields and the curves. Leaving out the rest of a row halves the time."""
-
-
-@dataclass(slots=True)
-class PeerShare:
-    """Groups of one peer that were judged, and those of them that entered an update."""
-
-    judged: int = 0
-    used: int = 0
 
 
 @dataclass(slots=True)
@@ -113,8 +101,8 @@ class Fold:
     """Oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest."""
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])
     """The newest, oldest first."""
-    shares: dict[str, PeerShare] = field(default_factory=dict[str, PeerShare])
-    """By peer id, the most recent last."""
+    shares: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """By peer id, the most recent last: its groups that were judged, and those of them that entered an update."""
     survived: dict[str, int] = field(default_factory=dict[str, int])
     """Errors that the run survived, by type, over all its processes."""
     troubles: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
@@ -206,10 +194,8 @@ class Fold:
         for key in row:
             if key.startswith(JUDGED):
                 peer = key.removeprefix(JUDGED)
-                share = self.shares.pop(peer, None) or PeerShare()
-                share.judged += whole(row, key) or 0
-                share.used += whole(row, USED + peer) or 0
-                self.shares[peer] = share  # moved to the end, as the most recent
+                judged, used = self.shares.pop(peer, (0, 0))  # comes back at the end, as the most recent
+                self.shares[peer] = judged + (whole(row, key) or 0), used + (whole(row, USED + peer) or 0)
         while len(self.shares) > MAX_COUNTED:
             del self.shares[next(iter(self.shares))]
 
@@ -238,9 +224,9 @@ def whole(row: Metrics, key: str) -> int | None:
 
 def judge_trouble(unavailable: float | None, alarm: str) -> str:
     """What a person has to know about the judge at once; empty when nothing is wrong."""
-    if unavailable is not None and unavailable >= SILENT_SHARE:
+    if unavailable is not None and unavailable >= 0.999:
         return SILENT
-    return f"ALARM: the judge {clean(alarm, MAX_ALARM)}" if alarm else ""
+    return f"ALARM: the judge {clean(alarm, 400)}" if alarm else ""
 
 
 def read_exam(row: Metrics) -> ExamResult | None:

@@ -122,8 +122,6 @@ class NetworkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A run among others."""
-
     run: str
     """Its key in the API."""
     name: str
@@ -229,8 +227,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One peer on the leaderboard."""
-
     peer_id: str
     name: str
     owner: str

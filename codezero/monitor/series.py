@@ -3,9 +3,6 @@
 from codezero.monitor.metrics_file import LARGEST
 from codezero.monitor.run_types import MAX_POINTS, Series
 
-DIGITS = 6
-"""Significant digits of a point."""
-
 
 class Averaged:
     """Points of a curve, each the mean of equally many values that were added one after another.
@@ -17,9 +14,8 @@ class Averaged:
         self._points: Series = []
         self._stride: int = 1
         """Values in a point; a power of two."""
-        self._x = self._y = 0.0
-        """Sums over the values that do not fill a point yet."""
-        self._count = 0
+        self._x, self._y, self._count = 0.0, 0.0, 0
+        """Sums over the values that do not fill a point yet, and their number."""
         self._total, self._values = 0.0, 0
         """Sum and number of all values."""
         self.first: float | None = None
@@ -52,4 +48,4 @@ class Averaged:
     def points(self) -> Series:
         """At most MAX_POINTS; the last one may be of fewer values than the others."""
         rest = [(self._x / self._count, self._y / self._count)] if self._count else []
-        return [(float(f"{x:.{DIGITS}g}"), float(f"{y:.{DIGITS}g}")) for x, y in (*self._points, *rest)]
+        return [(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in (*self._points, *rest)]

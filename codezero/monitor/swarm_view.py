@@ -13,7 +13,7 @@ from rich.text import Text
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.run_state import History
 from codezero.monitor.summaries import PAUSE_SECONDS, RunState, plain_line
-from codezero.monitor.terminal import Trendline, framed, terminal_console
+from codezero.monitor.terminal import Trendline, framed, live_console
 from codezero.monitor.text import clean, count, percent, print_flushed, readable_name
 from codezero.system.pidfile import read_process
 
@@ -24,8 +24,6 @@ HINT = "Ctrl-C saves and stops every node; the same command goes on from there."
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """What one node has done so far."""
-
     name: str
     alive: bool
     state: RunState
@@ -75,10 +73,9 @@ def _cells(row: NodeRow) -> list[RenderableType]:
 
 def plain_row(row: NodeRow) -> str:
     """The node's name and its line, with its first and its newest exam."""
-    exams, way = row.state.exams, ""
-    if exams:
-        averages = f"{percent(exams[0].average)} → {percent(exams[-1].average)}"
-        way = f"executed average@{exams[-1].samples} {averages}"
+    way = ""
+    if exams := row.state.exams:
+        way = f"executed average@{exams[-1].samples} {percent(exams[0].average)} → {percent(exams[-1].average)}"
     line = f"{row.name} · {plain_line(row.state, way)}"
     return line if row.alive else f"{line} · not running"
 
@@ -95,9 +92,8 @@ class SwarmView:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`view` is auto, live, plain or off; `console` stands for the terminal, if there is one."""
-        terminal = console or terminal_console()
-        live = view == "live" or (view == "auto" and terminal is not None)
-        self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if live else None
+        terminal = console or live_console(view)
+        self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if terminal else None
         self._silent = view == "off"
         self._write, self._clock = write, clock
         self._written: float | None = None

@@ -15,7 +15,6 @@ from pathlib import Path
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.measure import Measurement
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.syntax import Syntax
@@ -31,10 +30,7 @@ FIXED_ROWS = 17
 """Rows of the view that are not code, and one for the cursor."""
 CODE_ROWS = (3, 14)
 """Least and most rows of code; the height of the terminal decides."""
-CODE_COLUMNS = 160
 LABEL_WIDTH = 19
-MAX_STRETCH = 4
-"""Columns that one value of a trend may take while there are few."""
 
 
 class Trendline:
@@ -45,15 +41,11 @@ class Trendline:
         self.style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = min(options.max_width, MAX_STRETCH * len(self.values))
+        columns = min(options.max_width, 4 * len(self.values))  # few values are not stretched over the whole row
         yield Text(sparkline(self.values, columns, least_span=0.1), style=self.style, no_wrap=True)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(1, options.max_width)
 
 
 def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | None = None) -> Panel:
-    """note: at the right end of the lower border."""
     return Panel(
         body,
         title=title,
@@ -187,10 +179,9 @@ def _verdict(which: str, attempt: ShownAttempt, style: str) -> Text:
 
 
 def _code(attempt: ShownAttempt, rows: int) -> RenderableType:
-    """At most `rows` rows; the last says when there is more."""
-    lines = clean(code_of(attempt.text), CODE_COLUMNS * CODE_ROWS[1], lines=True).split("\n")
+    lines = clean(code_of(attempt.text), 160 * CODE_ROWS[1], lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
-    code = "\n".join(line[:CODE_COLUMNS] for line in shown)
+    code = "\n".join(line[:160] for line in shown)
     return Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=False)
 
 
@@ -232,10 +223,11 @@ class LiveView:
         return render(self._state, height=self._console.height, now=time.time(), line=self._line)
 
 
-def terminal_console() -> Console | None:
-    """A console when stdout is a terminal that can redraw; else None."""
+def live_console(view: str) -> Console | None:
+    """Stdout to draw on; None: lines are written. `view` auto draws on a terminal that can redraw, live on anything."""
     console = Console(file=sys.stdout)
-    return console if console.is_terminal and not console.is_dumb_terminal else None
+    redraws = console.is_terminal and not console.is_dumb_terminal
+    return console if view == "live" or (view == "auto" and redraws) else None
 
 
 def save_picture(path: Path, state: RunState) -> None:
