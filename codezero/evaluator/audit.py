@@ -49,51 +49,6 @@ class Audited:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditReport:
-    """Judged against executed truth. Shares in [0, 1]; None where there was nothing to measure."""
-
-    count: int
-    """Attempts decided."""
-    unknown: float | None
-    """Share that the sandbox could not decide."""
-    judged: float | None
-    """Success according to the judge."""
-    success: EventRate
-    """Success according to execution."""
-    precision: EventRate
-    """Passing attempts among the believed."""
-    recall: EventRate
-    """Believed attempts among the passing."""
-    false_positive: EventRate
-    """Believed attempts among the failing."""
-    false_negative: EventRate
-    """Attempts not believed among the passing."""
-    auroc: float | None
-
-    @property
-    def gap(self) -> Gap | None:
-        """Judged minus executed success; None for too few."""
-        if self.judged is None or self.success.share is None or self.count < LEAST_EXECUTED:
-            return None
-        low, high = self.success.interval
-        return Gap(self.judged - self.success.share, self.judged - high, self.judged - low, self.count)
-
-    def metrics(self) -> Metrics:
-        """`audit/...`: every share with its interval of 95 %."""
-        measured: Metrics = {
-            "audit/count": self.count,
-            "audit/unknown_share": self.unknown,
-            "audit/judged": self.judged,
-            "audit/auroc": self.auroc,
-        }
-        for name in ("success", "precision", "recall", "false_positive", "false_negative"):
-            rate: EventRate = getattr(self, name)
-            low, high = rate.interval
-            measured |= {f"audit/{name}": rate.share, f"audit/{name}_low": low, f"audit/{name}_high": high}
-        return measured
-
-
-@dataclass(frozen=True, slots=True)
 class Auditor:
     """Draws `share` of the attempts on average and executes them; its results are kept up to `window`."""
 
@@ -112,12 +67,11 @@ class Auditor:
         jobs = [Job(attempt.code, attempt.problem.tests, attempt.problem.style is Style.STDIO) for attempt, _ in drawn]
         distinct = list(dict.fromkeys(jobs))
         executed = dict(zip(distinct, self.sandbox.run_many(distinct), strict=True))
-        results: list[tuple[JudgedAttempt, Audited]] = []
-        for (attempt, weight), job in zip(drawn, jobs, strict=True):
-            passed = TRUTH[executed[job].outcome]
-            result = Audited(attempt.peer, attempt.problem.level, attempt.correctness, passed, weight)
-            results.append((attempt, result))
-        return results
+        truths = [TRUTH[executed[job].outcome] for job in jobs]
+        return [
+            (attempt, Audited(attempt.peer, attempt.problem.level, attempt.correctness, passed, weight))
+            for (attempt, weight), passed in zip(drawn, truths, strict=True)
+        ]
 
 
 def draw(attempts: Sequence[JudgedAttempt], share: float, chance: Random) -> list[tuple[JudgedAttempt, float]]:
@@ -144,19 +98,45 @@ def draw(attempts: Sequence[JudgedAttempt], share: float, chance: Random) -> lis
     return [(attempts[index], 1 / (1 - (1 - odds[index]) ** draws)) for index in drawn]
 
 
-def report(rows: Sequence[Audited]) -> AuditReport:
-    """The figures of these attempts."""
+def rates(rows: Sequence[Audited]) -> dict[str, EventRate]:
+    """Shares of the decided attempts by execution, `success`, and of judged against executed truth."""
     decided = [(row, bool(row.passed)) for row in rows if row.passed is not None]
     right = [row for row, passed in decided if passed]
     wrong = [row for row, passed in decided if not passed]
-    return AuditReport(
-        count=len(decided),
-        unknown=weighted_mean([(row.weight, row.passed is None) for row in rows]),
-        judged=weighted_mean([(row.weight, row.correctness) for row, _ in decided]),
-        success=event_rate([(row.weight, passed) for row, passed in decided]),
-        precision=event_rate([(row.weight, passed) for row, passed in decided if row.correctness >= BELIEF]),
-        recall=event_rate([(row.weight, row.correctness >= BELIEF) for row in right]),
-        false_positive=event_rate([(row.weight, row.correctness >= BELIEF) for row in wrong]),
-        false_negative=event_rate([(row.weight, row.correctness < BELIEF) for row in right]),
-        auroc=auroc([row.correctness for row, _ in decided], [p for _, p in decided]) if right and wrong else None,
-    )
+    return {
+        "success": event_rate([(row.weight, passed) for row, passed in decided]),
+        "precision": event_rate([(row.weight, passed) for row, passed in decided if row.correctness >= BELIEF]),
+        "recall": event_rate([(row.weight, row.correctness >= BELIEF) for row in right]),
+        "false_positive": event_rate([(row.weight, row.correctness >= BELIEF) for row in wrong]),
+        "false_negative": event_rate([(row.weight, row.correctness < BELIEF) for row in right]),
+    }
+
+
+def judged_success(rows: Sequence[Audited]) -> float | None:
+    """Of the decided attempts."""
+    return weighted_mean([(row.weight, row.correctness) for row in rows if row.passed is not None])
+
+
+def gap(rows: Sequence[Audited]) -> Gap | None:
+    """Judged minus executed success; None for too few."""
+    judged, success = judged_success(rows), rates(rows)["success"]
+    if judged is None or success.share is None or success.count < LEAST_EXECUTED:
+        return None
+    low, high = success.interval
+    return Gap(judged - success.share, judged - high, judged - low, success.count)
+
+
+def metrics(rows: Sequence[Audited]) -> Metrics:
+    """`audit/...`: every share with its interval of 95 %; None where there was nothing to measure."""
+    decided = [row for row in rows if row.passed is not None]
+    passed = [bool(row.passed) for row in decided]
+    measured: Metrics = {
+        "audit/count": len(decided),
+        "audit/unknown_share": weighted_mean([(row.weight, row.passed is None) for row in rows]),
+        "audit/judged": judged_success(rows),
+        "audit/auroc": auroc([row.correctness for row in decided], passed) if len({*passed}) == 2 else None,
+    }
+    for name, rate in rates(rows).items():
+        low, high = rate.interval
+        measured |= {f"audit/{name}": rate.share, f"audit/{name}_low": low, f"audit/{name}_high": high}
+    return measured

@@ -24,7 +24,6 @@ PART = 64
 """Programs in one read; each read has the judge's whole deadline."""
 TRIES = 10
 """Most reads of one part; a judge that stores its answers is asked only for the missing ones."""
-TELL_SECONDS = 2.0
 SKILL = 0.55
 """Least lower bound of the AUROC of a judge, or of a score, that is used."""
 LEAST_OF_EACH = 20
@@ -79,11 +78,12 @@ class Calibration:
         weights = (0.0,) * len(names) if self.fit is None else self.fit.weights
         return frozenset(name for name, weight in zip(names, weights, strict=True) if weight > 0)
 
-    def covers(self, scores: Sequence[float | None]) -> bool:
-        """Is any score that is used present? Otherwise the judge abstains."""
-        return self.fit is not None and any(
-            weight > 0 and score is not None for weight, score in zip(self.fit.weights, scores, strict=True)
-        )
+    def opinion(self, scores: Sequence[float | None] | None) -> float | None:
+        """As `probability`; None, an abstention, where no score that is used is present."""
+        if self.fit is None or scores is None:
+            return None
+        present = any(w > 0 and score is not None for w, score in zip(self.fit.weights, scores, strict=True))
+        return self.fit.probability(scores) if present else None
 
 
 def read_all(
@@ -106,7 +106,7 @@ def read_all(
                 logger.info("%d solutions stay unread: %s", len(missing), error)
                 break
             readings |= answers
-            if time.monotonic() > reported_at + TELL_SECONDS:
+            if time.monotonic() > reported_at + 2.0:
                 reported_at = time.monotonic()
                 read = sum(reading.scores is not None for reading in readings.values())
                 tell(f"calibrating the judge, {read} of {len(programs)} solutions read")
@@ -167,13 +167,14 @@ def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fi
         if solution[1 + worst] >= 0:
             weights = np.zeros(n_scores)
             weights[used] = solution[1:]
-            return Fit(float(solution[0]), _floats(weights), _floats(means), _floats(scales)), tuple(reasons)
+            weights, means, scales = (tuple(values.tolist()) for values in (weights, means, scales))
+            return Fit(float(solution[0]), weights, means, scales), tuple(reasons)
         reasons.append(f"{names[used[worst]]} is not used: beside the others it would count backwards")
         del used[worst]
     return None, tuple(reasons)
 
 
-def logistic(features: Array, labels: Array, ridge: float = RIDGE, iterations: int = 50) -> Array:
+def logistic(features: Array, labels: Array) -> Array:
     """[1 + K] intercept and weights by Newton's method with halved steps.
 
     Targets are Platt's (n+ + 1)/(n+ + 2) and 1/(n- + 2), so that separable canaries do not promise certainty
@@ -182,14 +183,14 @@ def logistic(features: Array, labels: Array, ridge: float = RIDGE, iterations: i
     positive, negative = labels.sum(), (1 - labels).sum()
     targets = np.where(labels > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
     design = np.column_stack([np.ones(len(labels)), features])
-    penalty = np.diag([0.0, *[ridge] * features.shape[1]])
+    penalty = np.diag([0.0, *[RIDGE] * features.shape[1]])
 
     def loss(solution: Array) -> float:
         margin = design @ solution
         return float((np.logaddexp(0, margin) - targets * margin).sum() + 0.5 * solution @ penalty @ solution)
 
     solution = np.zeros(design.shape[1])
-    for _ in range(iterations):
+    for _ in range(50):
         p = 1 / (1 + np.exp(-np.clip(design @ solution, -30, 30)))
         gradient = design.T @ (p - targets) + penalty @ solution
         curvature = (design * (p * (1 - p))[:, None]).T @ design + penalty + 1e-9 * np.eye(len(solution))
@@ -216,7 +217,3 @@ def best_threshold(probabilities: Array, labels: Array) -> float:
 
 def _optional(row: Array) -> list[float | None]:
     return [None if math.isnan(value) else float(value) for value in row]
-
-
-def _floats(values: Array) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)

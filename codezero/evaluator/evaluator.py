@@ -17,7 +17,7 @@ from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.evidence import Pair
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, unavailable, verdict
-from codezero.evaluator.types import Judge, Program, Reading, program
+from codezero.evaluator.types import Judge, Program, program
 from codezero.types import JudgeRates, Metrics, ScoredGroup, Verdict
 
 logger = logging.getLogger(__name__)
@@ -39,12 +39,11 @@ class FrozenEvaluator(StaticEvaluator):
         """Every verdict is unavailable while the judge cannot be asked."""
         programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
         try:
-            calibration = self._watch.calibrated()
-            readings = self._read(programs, calibration)
+            opinions = self._opinions(programs)
         except EvaluatorError as error:
             return [self._masked(error)] * len(attempts)
         return [
-            self._verdict(report, code, readings, calibration, completion.finished)
+            verdict(report, opinions[code][0], completion.finished, opinions[code][1], weights=self._weights)
             for (_, completion), report, code in zip(attempts, reports, programs, strict=True)
         ]
 
@@ -84,34 +83,22 @@ class FrozenEvaluator(StaticEvaluator):
             logger.warning("the judge cannot be asked, so nothing is learned%s: %s", times, error)
         return unavailable(f"the judge cannot be asked: {error}")
 
-    def _read(self, programs: Sequence[Program | None], calibration: Calibration) -> Mapping[Program, Reading]:
-        """Each distinct program once, the pending canaries unmarked among them. A judge without weight is not asked."""
+    def _opinions(self, programs: Sequence[Program | None]) -> Mapping[Program | None, tuple[float | None, str]]:
+        """Probability of each distinct program, or why there is none; the pending canaries are read among them,
+        unmarked. A judge without weight is not asked. Raises EvaluatorError.
+        """
+        calibration = self._watch.calibrated()
         if calibration.fit is None:
-            return {}
-        wanted = calibration.wanted(self._judge.names)
+            return {item: (item and calibration.probability(()), "") for item in programs}
         programs_read = {item for item in programs if item is not None}
         if programs_read:
             programs_read |= self._watch.pending()
         # by all of their text: the order of a set differs between processes, and decides what is read in one batch
         distinct = sorted(programs_read, key=lambda p: (p.question, p.code, p.entry_point, p.stdio, repr(p.examples)))
+        wanted = calibration.wanted(self._judge.names)
         readings = dict(zip(distinct, self._judge.read(distinct, wanted), strict=True)) if distinct else {}
         self._watch.absorb(readings)
-        return readings
-
-    def _verdict(
-        self,
-        report: StaticReport,
-        code: Program | None,
-        readings: Mapping[Program, Reading],
-        calibration: Calibration,
-        finished: bool,
-    ) -> Verdict:
-        correctness, why_not = None, ""
-        if code is not None and calibration.fit is None:
-            correctness = calibration.probability(())
-        elif code is not None:
-            reading = readings[code]
-            why_not = reading.why_not or "the judge abstains"
-            if reading.scores is not None and calibration.covers(reading.scores):
-                correctness = calibration.probability(reading.scores)
-        return verdict(report, correctness, finished, why_not, weights=self._weights)
+        return {None: (None, "")} | {
+            item: (calibration.opinion(reading.scores), reading.why_not or "the judge abstains")
+            for item, reading in readings.items()
+        }

@@ -159,8 +159,7 @@ def canary_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> tuple[
 
 
 def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> JudgeRates | None:
-    """How often the judge errs; None where that is unknown. (1, 0) for a judge without weight, which says the same of
-    all."""
+    """How often the judge errs; None where that is unknown. A judge without weight believes everything."""
     wrong, right = canary_rates(canaries, known)
     if wrong.share is None or right.share is None:
         return None

@@ -1,7 +1,7 @@
 """`reward.mode=rlvr`: executing the tests in a sandbox decides correctness. Opt-in; no judge is asked.
 
-Reinforcement learning from verifiable rewards. Static pass, quarantine, caps and the composite reward are the same as
-with a judge. What the sandbox cannot decide is unavailable, never wrong.
+Static pass, quarantine, caps and the composite reward are the same as with a judge. What the sandbox cannot decide is
+unavailable, never wrong.
 """
 
 import logging
@@ -39,7 +39,7 @@ class ExecutedEvaluator(StaticEvaluator):
         ]
 
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
-        """Does nothing: there is no judge."""
+        """There is no judge to test."""
 
     def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
         """Does nothing: the reward is the truth."""

@@ -1,9 +1,8 @@
 """A frozen language model in this process as judge: the likelihood of a program, and answers to questions about it.
 
-Likelihood reads the canonical code once behind the question (teacher forcing). A model pays for every token that it
-would not have written itself, which a policy can exploit much less than a yes/no question; the price is that a correct
-but unusual program scores low. Questions are follow-ups of the same conversation, so question and code are read once.
-`calibration.py` decides what the scores are worth.
+By likelihood (teacher forcing) a program pays for every token that the model would not have written itself, which a
+policy can exploit much less than a yes/no question; the price is that a correct but unusual program scores low.
+Questions are follow-ups of the same conversation, so question and code are read once.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,7 +10,6 @@ but unusual program scores low. Questions are follow-ups of the same conversatio
 import logging
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import torch
@@ -21,10 +19,8 @@ from codezero.errors import ConfigError, EvaluatorError
 from codezero.evaluator.judge_prompts import (
     CONTENT_FREE,
     FLOOR,
-    LEAST_GAP,
     LEAST_MASS,
     LIKELIHOOD,
-    MEAN_GAP,
     OUTPUT_MATCH,
     PER_TEST,
     SCORES,
@@ -43,23 +39,13 @@ from codezero.models.load import LoadedModel
 from codezero.models.prefix_cache import PrefixReader
 from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
 
-__all__ = ["LEAST_GAP", "MEAN_GAP", "YES_MARGIN", "LikelihoodJudge"]
-
 logger = logging.getLogger(__name__)
 
 CACHED_READINGS = 65_536
 _Answers = dict[str, list[AskScores | None]]
 """By question; None where a follow-up was too long to read."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """The model's scores of one program."""
-
-    code: TokenScores | None
-    """Of the code, its fence and the end of the answer, without the opening fence, which all programs share. None when
-    not asked for."""
-    answers: _Answers
+_Reply = tuple[TokenScores | None, _Answers]
+"""Scores of the code (`_code_scores`) and of the answers."""
 
 
 class LikelihoodJudge:
@@ -117,7 +103,7 @@ class LikelihoodJudge:
         sheets += [follow_ups(program, {YES_NO}) for program in empty]
         replies = self._ask([*programs, *empty], sheets, LIKELIHOOD in needed)
         biases = [
-            None if reply is None else mean_of_all(self._next_token_margins(reply.answers[YES_NO]))
+            None if reply is None else mean_of_all(self._next_token_margins(reply[1][YES_NO]))
             for reply in replies[len(programs) :]
         ]
         each = len(CONTENT_FREE)
@@ -158,7 +144,7 @@ class LikelihoodJudge:
             for follow_up, is_read in zip(sheet, fit, strict=True):
                 answer = (next(shared) if own.asks else next(scores).asks[0]) if is_read else None
                 answers[follow_up.question].append(answer)
-            replies.append(_Reply(self._code_scores(own, code), answers))
+            replies.append((self._code_scores(own, code), answers))
         return replies
 
     def _asks(self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]]) -> list[list[tuple[Ids, Ask]]]:
@@ -178,6 +164,7 @@ class LikelihoodJudge:
         return [tuple(ids) for ids in encode_completions(self._tokenizer, texts)]
 
     def _code_scores(self, row: RowScores, code: Ids) -> TokenScores | None:
+        """Of the code, its fence and the end of the answer, without the opening fence, which all programs share."""
         if row.body is None:
             return None
         pairs = enumerate(zip((*code, self._end), self._opening, strict=False))
@@ -188,12 +175,12 @@ class LikelihoodJudge:
         if reply is None:
             return Reading(None, "longer than the judge can read")
         scores: dict[str, float | None] = {}
-        if reply.code is not None:
-            gaps = reply.code.gap.clamp(min=FLOOR)
-            if not bool(torch.isfinite(reply.code.gap).all()):
+        code, answers = reply
+        if code is not None:
+            gaps = code.gap.clamp(min=FLOOR)
+            if not bool(torch.isfinite(code.gap).all()):
                 return Reading(None, "the judge's scores are not finite")
             scores |= zip(SCORES[LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
-        answers = reply.answers
         if YES_NO in answers:
             margin = mean_of_all(self._next_token_margins(answers[YES_NO]))
             scores[YES_MARGIN] = None if margin is None or prior is None else margin - prior
@@ -209,14 +196,10 @@ class LikelihoodJudge:
         if not known:
             return [None] * len(answers)
         yes, no = torch.stack(known).unflatten(-1, (2, -1)).logsumexp(-1).unbind(-1)
-        masses = (yes.exp() + no.exp()).tolist()
-        margins = iter(
-            [
-                margin if math.isfinite(margin) and mass >= LEAST_MASS else None
-                for margin, mass in zip((yes - no).tolist(), masses, strict=True)
-            ]
-        )
-        return [None if answer is None else next(margins) for answer in answers]
+        says = (yes - no).isfinite() & (yes.exp() + no.exp() >= LEAST_MASS)
+        margins = iter(zip((yes - no).tolist(), says.tolist(), strict=True))
+        both = (None if answer is None else next(margins) for answer in answers)
+        return [None if pair is None or not pair[1] else pair[0] for pair in both]
 
 
 def _output_scores(answers: Sequence[AskScores | None]) -> tuple[float | None, float | None]:

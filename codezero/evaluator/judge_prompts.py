@@ -1,8 +1,7 @@
 """The judge prompts: what a judge is asked about a program, in words, and how answers become scores. No model.
 
-Everything is one conversation: [question][the code, as the model's own answer][follow-up][answer, begun]. The turn is
-the delimiter, and code cannot spell it. Where a chat template allows no follow-ups, each is a prompt of its own with
-the code between marks that it cannot contain.
+A conversation: [question][the code, as the model's own answer][follow-up][answer, begun]. Code cannot spell the turns
+between them. Where a chat template allows no follow-ups, each is a prompt of its own (`alone`).
 """
 
 import hashlib
@@ -16,7 +15,6 @@ PROMPT_VERSION = "3"
 """Part of the judge's identity: changes with every change of wording."""
 
 LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH = "likelihood", "yes_no", "per_test", "output_match"
-
 LEAST_GAP, MEAN_GAP = "least_gap", "mean_gap"
 YES_MARGIN = "yes_margin"
 WORST_TEST_MARGIN, MEAN_TEST_MARGIN, TEST_SHARE = "worst_test_margin", "mean_test_margin", "test_share"

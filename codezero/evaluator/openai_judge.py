@@ -1,8 +1,7 @@
 """A frozen judge behind an HTTP endpoint: vLLM and other OpenAI-compatible servers, or Ollama.
 
-The server may be down, slow or hostile. No read takes longer than its deadline, what was not answered is unavailable
-and never wrong, and a server without answers is left alone for a while, so that it costs training almost nothing. The
-scores mean the same as those of `judge.py`. Not thread-safe.
+The server may be down, slow or hostile: no read takes longer than its deadline, what was not answered is unavailable,
+never wrong, and a server without answers is left alone for a while. Scores mean what they mean in `judge.py`.
 """
 
 import hashlib

@@ -19,8 +19,8 @@ from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.errors import AlarmError
-from codezero.evaluator import evidence
-from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt, report
+from codezero.evaluator import audit, evidence
+from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt
 from codezero.evaluator.calibration import Calibration, read_all
 from codezero.evaluator.canaries import Canary, CanaryKind, draw_canaries, transplants
 from codezero.evaluator.evidence import Gap, JudgedCanary, Look, Pair
@@ -166,7 +166,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         if known is not None:
             measured |= self._beliefs(known)
             measured |= {f"judge/{source}_gap": gap.mean for source, gap in memory.gaps.items()}
-        return measured if self._auditor is None else measured | report(memory.audited).metrics()
+        return measured if self._auditor is None else measured | audit.metrics(memory.audited)
 
     def state(self) -> Memory:
         return self._memory
@@ -241,7 +241,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         ]
         if memory.drawn - memory.looked_at >= AUDIT_BATCH:
             memory.looked_at = memory.drawn
-            self._test_gap("audit", report(memory.audited).gap)
+            self._test_gap("audit", audit.gap(memory.audited))
 
     def _test_gap(self, source: str, gap: Gap | None) -> None:
         if gap is not None:

@@ -115,32 +115,29 @@ class ActivationCall(ClientCall, frozen=True):
     init_code: str = ""
 
 
-class LegacyClients:
-    """Clients of the original, which know no token. The id is kept in `folder`. Raises LoginError."""
+def legacy_id(folder: Folder) -> str:
+    """The orgId of the original's clients, which know no token; made once. Raises LoginError."""
+    new = str(uuid.uuid4())
+    folder.create(ORG_FILE, f'{{\n  "{new}": {{\n    "orgId": "{new}"\n  }}\n}}\n'.encode())
+    stored = ORG_ID.search((folder.read(ORG_FILE) or b"").decode(errors="replace"))
+    if stored is None:
+        raise LoginError(f"{folder.path / ORG_FILE} holds no orgId; remove it, and a new one is made")
+    return stored[1]
 
-    def __init__(self, folder: Folder) -> None:
-        new = str(uuid.uuid4())
-        folder.create(ORG_FILE, f'{{\n  "{new}": {{\n    "orgId": "{new}"\n  }}\n}}\n'.encode())
-        stored = ORG_ID.search((folder.read(ORG_FILE) or b"").decode(errors="replace"))
-        if stored is None:
-            raise LoginError(f"{folder.path / ORG_FILE} holds no orgId; remove it, and a new one is made")
-        self.org_id = stored[1]
 
-    def admit(self, request: web.Request, org_id: str | None) -> bool:
-        """Whether it is a program on this machine that knows the id."""
-        known = org_id is not None and hmac.compare_digest(org_id.encode(), self.org_id.encode())
-        try:
-            return known and ipaddress.ip_address((request.remote or "").partition("%")[0]).is_loopback
-        except ValueError:
-            return False
+def is_local(address: str | None) -> bool:
+    """Is it an address of this machine's loopback, with or without a zone?"""
+    try:
+        return ipaddress.ip_address((address or "").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 class NodeApi:
-    """address: of the account that can sign now; None: nobody is logged in. legacy: None admits no old client."""
+    """address: of the account that can sign now; None: nobody is logged in. legacy: the orgId of clients of the
+    original; empty admits none."""
 
-    def __init__(
-        self, gateway: Gateway, address: Callable[[], str | None], legacy: LegacyClients | None = None
-    ) -> None:
+    def __init__(self, gateway: Gateway, address: Callable[[], str | None], legacy: str = "") -> None:
         self._gateway, self._address, self._legacy = gateway, address, legacy
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -182,7 +179,7 @@ class NodeApi:
     async def _admitted(self, request: web.Request, form: type[C]) -> C:
         """What the caller sent, once it is known that it may. The guard has turned pages away. Raises HttpRefusal."""
         program, legacy = request[PROGRAM], self._legacy
-        if not program and (legacy is None or "Authorization" in request.headers):
+        if not program and (not legacy or "Authorization" in request.headers):
             raise HttpRefusal(401, NO_TOKEN)
         if request.method == "GET":
             try:
@@ -191,10 +188,10 @@ class NodeApi:
                 raise HttpRefusal(400, f"the request is refused: {error}") from None
         else:
             body = await read_body(request, form)
-        if not program and not (legacy and legacy.admit(request, body.org_id)):
-            raise HttpRefusal(
-                401, "orgId is not this node's, or the caller is another machine; look into userData.json"
-            )
+        knows = hmac.compare_digest((body.org_id or "").encode(), legacy.encode())
+        if not program and not (knows and is_local(request.remote)):
+            text = "orgId is not this node's, or the caller is another machine; look into userData.json"
+            raise HttpRefusal(401, text)
         return body
 
     async def _send(self, request: web.Request, form: type[PeerCall]) -> web.Response:

@@ -1,7 +1,6 @@
 """The page on localhost as a node sees it: a process of its own that ends with the node, and that nothing waits for.
 
-One process serves the page of a folder of runs, whichever node started it; the others' processes stand by and take over
-when it ends.
+One process serves the page of a folder of runs; those of other nodes stand by and take over when it ends.
 """
 
 import contextlib
@@ -60,7 +59,7 @@ def wanted(config: NodeConfig) -> bool:
 
 
 class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
-    """Starts at once; `ready` says later what came of it. `close` ends the process."""
+    """Starts at once; `ready` says later what came of it. Leaving the context ends the process."""
 
     def __init__(self, config: NodeConfig, overrides: Sequence[str]) -> None:
         """`overrides` are what `config` was composed of: what they take from the environment shows in no argv."""

@@ -30,6 +30,7 @@ from codezero.login.vault import Address, Passkey, Passphrase, Scrypt, new_salt
 
 logger = logging.getLogger("codezero.login")
 T = TypeVar("T")
+Handler = Callable[[Login, web.Request, T], Awaitable[web.Response]]
 
 OFTEN = 30, 1.0
 """Requests at once, and seconds until one more: of what costs little and guesses nothing."""
@@ -106,14 +107,12 @@ class SignBody(Body, frozen=True):
 def login_routes(login: Login) -> Routes:
     """What pages request is open to everybody on this machine, and the handlers decide what they may do."""
 
-    def post(
-        path: str, form: type[T], handler: Callable[[web.Request, T], Awaitable[web.Response]], rate: tuple[int, float]
-    ) -> web.RouteDef:
+    def post(path: str, form: type[T], handler: Handler[T], rate: tuple[int, float]) -> web.RouteDef:
         limit = RateLimit(*rate, login.clock)
 
         async def handle(request: web.Request) -> web.Response:
             limit.take()
-            return await handler(request, await read_body(request, form))
+            return await handler(login, request, await read_body(request, form))
 
         return web.post(f"/api/{path}", handle)
 
@@ -136,40 +135,35 @@ async def show_session(request: web.Request) -> web.Response:
     return answer(request.app[LOGIN].state(session_of(request)))
 
 
-async def claim_passkey_options(request: web.Request, body: CodeBody) -> web.Response:
-    login = request.app[LOGIN]
+async def claim_passkey_options(login: Login, _: web.Request, body: CodeBody) -> web.Response:
     login.check_code(body.code)
     challenge, salt = secrets.token_bytes(32), new_salt()
     options = passkey.creation_options(challenge, salt)
     return answer(PasskeyOptions(login.passkey_claims.give((challenge, salt)), options))
 
 
-async def claim_passkey(request: web.Request, body: PasskeyBody) -> web.Response:
+async def claim_passkey(login: Login, request: web.Request, body: PasskeyBody) -> web.Response:
     """Without a secret the ticket stays good: some authenticators give it only when they are asked once more."""
     if body.prf is None:
         raise HttpRefusal(422, "this authenticator cannot keep a secret; use a passphrase")
-    login = request.app[LOGIN]
     challenge, salt = login.passkey_claims.take(body.ticket)
     proof = passkey.register(body.credential, challenge, origin_of(request), salt)
-    return _entered(request, await login.claim(proof, proof.key(base64url_to_bytes(body.prf))))
+    return _entered(login, await login.claim(proof, proof.key(base64url_to_bytes(body.prf))))
 
 
-async def claim_passphrase(request: web.Request, body: NewPassphrase) -> web.Response:
-    login = request.app[LOGIN]
+async def claim_passphrase(login: Login, _: web.Request, body: NewPassphrase) -> web.Response:
     login.check_code(body.code)
     proof = Passphrase(Scrypt(new_salt()))
-    return _entered(request, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
+    return _entered(login, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
 
 
-async def login_passkey_options(request: web.Request, _: Body) -> web.Response:
-    login = request.app[LOGIN]
+async def login_passkey_options(login: Login, _: web.Request, _body: Body) -> web.Response:
     challenge = secrets.token_bytes(32)
     options = passkey.request_options(challenge, login.owner(Passkey)[1])
     return answer(PasskeyOptions(login.passkey_logins.give(challenge), options))
 
 
-async def login_passkey(request: web.Request, body: PasskeyBody) -> web.Response:
-    login = request.app[LOGIN]
+async def login_passkey(login: Login, request: web.Request, body: PasskeyBody) -> web.Response:
     challenge = login.passkey_logins.take(body.ticket)
     owner, proof = login.owner(Passkey)
     counted = passkey.authenticate(body.credential, challenge, origin_of(request), proof)
@@ -178,18 +172,17 @@ async def login_passkey(request: web.Request, body: PasskeyBody) -> web.Response
             422, "the passkey gave no secret; use the browser and the authenticator that claimed the node"
         )
     wrong = "the passkey's secret does not open the key; use the authenticator that claimed the node"
-    return _entered(request, await login.enter(owner, proof.key(base64url_to_bytes(body.prf)), wrong, counted))
+    return _entered(login, await login.enter(owner, proof.key(base64url_to_bytes(body.prf)), wrong, counted))
 
 
-async def login_passphrase(request: web.Request, body: GivenPassphrase) -> web.Response:
-    login = request.app[LOGIN]
+async def login_passphrase(login: Login, _: web.Request, body: GivenPassphrase) -> web.Response:
     owner, proof = login.owner(Passphrase)
     opener = await login.opener(body.passphrase, proof.scrypt)
-    return _entered(request, await login.enter(owner, opener, "this is not the passphrase of this node"))
+    return _entered(login, await login.enter(owner, opener, "this is not the passphrase of this node"))
 
 
-async def log_out(request: web.Request, body: Logout) -> web.Response:
-    login, token = request.app[LOGIN], session_of(request)
+async def log_out(login: Login, request: web.Request, body: Logout) -> web.Response:
+    token = session_of(request)
     if body.lock and not request[PROGRAM] and login.sessions.expires(token) is None:
         raise HttpRefusal(401, "log in to lock the node")
     login.leave(token, lock=body.lock)
@@ -216,8 +209,7 @@ async def sign_transaction(request: web.Request) -> web.Response:
     return answer({"raw": signed.raw_transaction.to_0x_hex(), "address": account.address})
 
 
-def _entered(request: web.Request, token: str) -> web.Response:
-    login = request.app[LOGIN]
+def _entered(login: Login, token: str) -> web.Response:
     response = answer(login.state(token))
     response.set_cookie(
         COOKIE, token, max_age=login.sessions.seconds, path="/", httponly=True, samesite="Strict", secure=False

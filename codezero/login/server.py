@@ -1,12 +1,9 @@
 """The page server: all routes behind one guard, served on loopback, and in a container where its port is published.
 
-The process that handles the key writes no core dump and hides its memory from processes of the same user. It needs the
-port on both loopback addresses: a browser uses ::1 or 127.0.0.1 as it likes, and whoever held the other one could ask
-for our passkey as the same site. The built user interface is plain files; without them a page says how to build it.
-
-A published port does not reach a container's loopback: the engine passes it to the container's own address, where it
-comes from the gateway, which is the host. The other containers of that network reach the same address and come from
-theirs. So the page listens there too and answers the gateway alone: still nobody but this machine.
+The process that handles the key hides its memory from processes of the same user. It needs the port on both loopback
+addresses: a browser uses ::1 or 127.0.0.1 as it likes, and whoever held the other one could ask for our passkey as the
+same site. An engine passes a container's published port to the container's own address, where it comes from the
+gateway, which is the host; so the page listens there too and answers the gateway alone.
 """
 
 import asyncio
@@ -34,13 +31,11 @@ from codezero.login.routes import login_routes
 
 logger = logging.getLogger("codezero.login")
 
-PR_SET_DUMPABLE = 4
-
 
 def harden() -> None:
     """No core dumps; on Linux, no ptrace and no /proc/PID/environ or mem either. Not against root."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(4, 0, 0, 0, 0) != 0:  # PR_SET_DUMPABLE
         logger.warning("this process could not be hidden from others of this user")
 
 
@@ -79,13 +74,8 @@ def _refused(host: str, port: int, error: OSError) -> LoginError:
 
 
 STATIC = Path(__file__).with_name("static")
-KINDS = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".txt": "text/plain",
-}
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
+         ".txt": "text/plain"}  # fmt: skip
 """What `scripts/build_page.sh` makes."""
 HASHED = re.compile(r"assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
 """Such a file never changes: its name would."""
@@ -107,10 +97,7 @@ def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
 
 
 def _file(folder: Path, path: str) -> web.Response:
-    """One of the files that lie in the folder now, by its name there: no name leads elsewhere. Raises HttpRefusal.
-
-    The page's own views are behind a `#`, which no server sees.
-    """
+    """One of the files that lie in the folder now, by its name there: no name leads elsewhere. Raises HttpRefusal."""
     files = {str(file.relative_to(folder)): file for file in folder.rglob("[!.]*.*") if file.suffix in KINDS}
     name = path or "index.html"
     file = files.get(name)

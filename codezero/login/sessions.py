@@ -1,10 +1,8 @@
 """What a login keeps between requests: sessions, the claim code, rate limits and challenges.
 
 `sessions.json` holds digests of the cookies' tokens, so the file opens no session. A cookie is sent to every port of
-`localhost`, so another server there can see it: it opens only what the page shows, and logs out. Signing needs the
-bearer token or the owner. Whoever can read the claim code in the terminal may claim the node, once. Rate limits hold
-for all requesters together. A challenge ties the second request of a ceremony to its first: random, short-lived, used
-once.
+`localhost`, where another server can see it: it opens only what the page shows, and logs out. Rate limits hold for all
+requesters together. A challenge ties the second request of a ceremony to its first.
 """
 
 import hashlib

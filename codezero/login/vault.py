@@ -5,9 +5,8 @@
     device.key      32 random bytes, worth nothing without unlocked.json
 
 The cipher is AES-256-GCM; its key comes from a passkey's PRF secret by HKDF-SHA256, or from a passphrase by scrypt.
-Nothing is kept in memory: each use reads the files, so that a logout by another process counts at once. Python cannot
-wipe memory; what it held for a moment may stay there until it is used for something else. Who can read this user's
-files while a login lasts can read the key.
+Each use reads the files, so that a logout by another process counts at once. Python cannot wipe what its memory held
+for a moment. Who can read this user's files while a login lasts can read the key.
 """
 
 import hashlib
@@ -55,10 +54,7 @@ class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scrypt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a passphrase becomes a key. As made here, a guess takes 128 MiB and some 0.4 s.
-
-    The bounds are on what a file can make this process compute: at most 1 GiB.
-    """
+    """How a passphrase becomes a key: a guess takes 128 MiB and some 0.4 s. A file can ask for 1 GiB at most."""
 
     salt: Salt
     n: Annotated[int, Meta(ge=1 << 12, le=1 << 20)] = 1 << 17
@@ -66,8 +62,7 @@ class Scrypt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     p: Annotated[int, Meta(ge=1, le=4)] = 1
 
     def key(self, passphrase: str) -> bytes:
-        """[32] bytes. Takes long, and does not hold the interpreter meanwhile. Keyboards differ in how they write an
-        accent; the normal form of the text is what counts."""
+        """[32] bytes. Keyboards differ in how they write an accent; the text's normal form is what counts."""
         plain = unicodedata.normalize("NFKC", passphrase).encode()
         memory = 128 * self.n * self.r * self.p + (1 << 20)
         return hashlib.scrypt(plain, salt=self.salt, n=self.n, r=self.r, p=self.p, maxmem=memory, dklen=32)

@@ -1,18 +1,17 @@
 """Duplicate detection: the ids seen last; and the problems seen last, by their tests and by their questions.
 
-Tests are compared in canonical form, questions by MinHash signatures: 128 minima over the runs of three words. The
-share of equal minima of two signatures estimates the Jaccard similarity of the two sets of runs, with a standard
-deviation of at most .044 (Broder 1997, "On the resemblance and containment of documents"). The function's name counts
-neither in the tests nor in the question.
+Tests are compared in canonical form, questions by MinHash signatures over their runs of three words: the share of equal
+minima estimates the Jaccard similarity of the two sets, with a standard deviation of at most .044 (Broder 1997, "On the
+resemblance and containment of documents"). The function's name counts in neither.
 """
 
 import ast
+import contextlib
 import functools
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -60,13 +59,6 @@ class Recent:
         return iter(self._keys)
 
 
-class Repeat(StrEnum):
-    """In what a problem is no news."""
-
-    TESTS = "tests"
-    QUESTION = "question"
-
-
 class NoveltyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a checkpoint keeps."""
 
@@ -88,13 +80,13 @@ class Novelty:
         self._known = dict(zip(state.tests, signatures, strict=True))
         """Signature by the key of the tests, oldest first."""
 
-    def add(self, problem: Problem) -> Repeat | None:
+    def add(self, problem: Problem) -> Literal["tests", "question"] | None:
         """Remember it, unless it repeats one that is remembered: then say in what."""
         key, signature = tests_key(problem), signature_of(problem)
         if key in self._known:
-            return Repeat.TESTS
+            return "tests"
         if self._known and float((np.stack(list(self._known.values())) == signature).mean(axis=1).max()) >= SIMILAR:
-            return Repeat.QUESTION
+            return "question"
         self._known[key] = signature
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
@@ -130,10 +122,10 @@ def _empty() -> Any:
 
 def _canonical(test: str) -> str:
     tree, _ = parse(test)
-    try:
-        return " ".join(test.split()) if tree is None else ast.dump(tree)
-    except RecursionError:
-        return " ".join(test.split())
+    with contextlib.suppress(RecursionError):
+        if tree is not None:
+            return ast.dump(tree)
+    return " ".join(test.split())
 
 
 def _unnamed(text: str, entry: str) -> str:

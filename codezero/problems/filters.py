@@ -1,8 +1,7 @@
 """Is a problem usable, and new? One set of rules for own proposals, peers' proposals and data sets; nothing is run.
 
-A problem is refused for the first `FilterReason` that holds. The rules are cheap and bounded before anything is parsed,
-so they may be applied to whatever a stranger sent. A problem that passes is well formed; whether its expected values
-are right is a question for its `standing`.
+The rules are bounded before anything is parsed, so they may be applied to whatever a stranger sent. A problem that
+passes is well formed; whether its expected values are right is a question for its `standing`.
 """
 
 import ast
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
 from codezero.code.parsing import hidden_characters, parse
-from codezero.problems.dedup import Novelty, NoveltyState, Repeat
+from codezero.problems.dedup import Novelty, NoveltyState
 from codezero.problems.synthetic.programs import is_held_out, parse_question
 from codezero.system.state import StateFile
 from codezero.types import Problem, Screened, Source, Standing, Style
@@ -256,7 +255,7 @@ def is_exam(problem: Problem) -> bool:
 
 Fits = Callable[[Problem], bool]
 """Can the solver's context hold it?"""
-_REPEATS = {Repeat.TESTS: FilterReason.DUPLICATE, Repeat.QUESTION: FilterReason.NEAR_DUPLICATE}
+_REPEATS = {"tests": FilterReason.DUPLICATE, "question": FilterReason.NEAR_DUPLICATE}
 
 
 def usable(problem: Problem, novelty: Novelty, fits: Fits) -> FilterRefusal | None:

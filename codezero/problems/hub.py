@@ -1,8 +1,7 @@
 """Rows of problem sets: MBPP and CodeContests from the Hugging Face Hub at pinned revisions, and files from a disk.
 
-`datasets` reads the files. What the hub's cache has is read from there, without a question to the hub. Else MBPP, which
-is small, is fetched into the cache, and CodeContests is streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are
-honoured.
+What the hub's cache has is read from there, without a question to the hub. Else MBPP, which is small, is fetched into
+the cache, and CodeContests is streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are honoured.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

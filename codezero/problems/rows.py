@@ -1,8 +1,7 @@
 """Rows of MBPP and CodeContests, in the form their data sets have, as problems with their known solutions.
 
-Only what is used is read; everything else in a row is ignored. Whatever is missing or of another type is refused with
-the name of the field. Of CodeContests' cases, which may be megabytes long, those are kept that fit a problem. A third
-form, `question` and `tests`, is for problems that somebody proposed.
+Fields that are not used are ignored; one that is missing or of another type is refused by name. A third form,
+`question` and `tests`, is for problems that somebody proposed.
 """
 
 import json
@@ -108,10 +107,8 @@ class _Proposed(msgspec.Struct, frozen=True):
     def worked(self) -> Worked:
         tests, question = tuple(self.tests), self.question.strip()
         entry = parse_tests(tests).entry_point if self.entry_point is None else self.entry_point
-        key = problem_id(question, tests)
-        problem = Problem(
-            key, question, tests, entry, Source.PROPOSER, Standing.CLAIMED, self.level, proposer=self.proposer
-        )
+        key, claimed = problem_id(question, tests), Standing.CLAIMED
+        problem = Problem(key, question, tests, entry, Source.PROPOSER, claimed, self.level, proposer=self.proposer)
         return Worked(problem, ())
 
 
@@ -149,11 +146,10 @@ def read_row(row: bytes | Mapping[str, object]) -> Worked:
     try:
         if isinstance(row, bytes) and len(row) > MAX_ROW:
             raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-        names = msgspec.json.decode(row, type=dict[str, msgspec.Raw]) if isinstance(row, bytes) else row
-        kind = next((kind for field, kind in _KINDS.items() if field in names), None)
+        fields = msgspec.json.decode(row, type=dict[str, object]) if isinstance(row, bytes) else row
+        kind = next((kind for field, kind in _KINDS.items() if field in fields), None)
         if kind is None:
             raise ProblemError("neither a row of MBPP (test_list) nor of CodeContests (public_tests)")
-        parsed = msgspec.json.decode(row, type=kind) if isinstance(row, bytes) else msgspec.convert(row, type=kind)
-        return parsed.worked()
+        return msgspec.convert(fields, type=kind).worked()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProblemError(str(error)) from error

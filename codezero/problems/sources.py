@@ -1,10 +1,9 @@
 """A data set as a source of problems: each once in an epoch, in this peer's own order, from where it was left.
 
-Rows come in blocks of at most BLOCK from one shard; the order of the shards and the order within a block are drawn from
-seed, peer and epoch. The cursor names shard, block and place in it, so that a resumed run reads one block again and
-goes on. (`datasets` would shuffle and resume a stream too, but it drops the rows in its shuffle buffer and needs the
-same shards.) The ids given in this epoch are remembered: where the shards change, as when a stream is replaced by a
-copy in the cache, the cursor begins anew and still nothing comes twice.
+Rows come in blocks of one shard; the order of the shards and within a block is drawn from seed, peer and epoch. The
+cursor names shard, block and place in it, so that a resumed run reads one block again and goes on. The ids given in
+this epoch are remembered: where the shards change, the cursor begins anew and still nothing comes twice. (`datasets`
+resumes a shuffled stream too, but drops the rows in its buffer and needs the same shards.)
 """
 
 import hashlib
@@ -81,8 +80,7 @@ class DataSource:
         self, name: str, rows: RowSet, *, origin: str, fits: Fits, counts: Counter[str], wait_seconds: float
     ) -> None:
         self._name, self._rows, self._fits, self._counts, self._wait_seconds = name, rows, fits, counts, wait_seconds
-        self._origin = f"{origin} {name}"
-        self._late = f"{name} takes long"
+        self._origin, self._late = f"{origin} {name}", f"{name} takes long"
         self._pending: tuple[object, Future[object]] | None = None
         self._rests_until = 0.0
         self._barren = False

@@ -1,9 +1,8 @@
 """The problems of each iteration: a share of peers' proposals, the rest from the sources; never an item twice.
 
-A synthetic item is the pair (peer, cursor): the cursor only moves on, and each position has its own generator, so two
-peers see two orders and a resumed run goes on as if it had never stopped. Level 1 has few programs, so two positions
-can hold the same text; one that was among the last 4,096 is skipped. A data set is a `DataSource`. A proposal is an
-item by its id. A source that has nothing to give is stood in for by the others, and in the end by synthetic problems.
+Each position of a peer's synthetic problems has its own generator, so a resumed run goes on as if it had never stopped.
+Two positions can hold the same text; one that was among the last 4,096 is skipped. A source that has nothing to give is
+stood in for by the others, and in the end by synthetic problems.
 """
 
 from collections import Counter, defaultdict

@@ -1,11 +1,8 @@
 """Which levels to ask proposers for: BandTS, a Beta band that moves the level and Thompson sampling around it.
 
-The band steps up when the judged success at the level is surely above it and down when it is surely below. Each
-single problem's level is then drawn near it, where p(1 - p) is largest: groups whose attempts all succeed or all
-fail teach nothing (learnability: Rutherford et al. 2024, "No Regrets"). Success is what the judge believes, corrected
-by how often it is known to be mistaken (`judge_correction.py`). When problems go better or worse than was believed
-for several in a row, the skill has changed and most of what was believed is forgotten (CUSUM: Page, "Continuous
-inspection schemes", 1954); `codezero bench difficulty` shows what each rule is worth.
+Each problem's level is drawn where p(1 - p) is largest (learnability: Rutherford et al. 2024, "No Regrets"); p is what
+the judge believes, corrected for its errors. After a change of skill most of what was believed is forgotten (CUSUM:
+Page, "Continuous inspection schemes", 1954). `codezero bench difficulty` shows what each rule is worth.
 """
 
 import math
@@ -38,8 +35,6 @@ HINT = 0.25
 TRIALS = 64
 """Draws that the shares of the levels are estimated from; always with the same noise, so that they move with the
 beliefs."""
-TAIL = 0.025
-"""Of the posterior, outside either end of the interval that is reported."""
 SLACK, SURPRISE = 0.2, 1.2
 """How far a problem's success may be from what was believed of its level; and how much beyond that may add up."""
 KEPT = 0.1
@@ -145,7 +140,7 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         drawn = [self._draw_one(chance) for _ in range(TRIALS)]
         metrics: Metrics = {}
         for level in _LEVELS:
-            beliefs = interval(self._successes[level], self._failures[level], self._judge, self._likeliest, TAIL)
+            beliefs = interval(self._successes[level], self._failures[level], self._judge, self._likeliest)
             for name, value in zip(("", "_low", "_high"), beliefs, strict=True):
                 metrics[f"difficulty/success_{level}{name}"] = value
             metrics[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS

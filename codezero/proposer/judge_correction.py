@@ -1,9 +1,8 @@
 """What a mistaken judge's word says of the truth. Pure.
 
 Of attempts of which a share p is right, a judge believes q = fpr + p (1 - fpr - fnr), so p = (q - fpr) / (1 - fpr -
-fnr): Rogan & Gladen, "Estimating prevalence from the results of a screening test", 1978. The correction is made to
-what is believed of a level, not to single groups, because cutting off what falls outside [0, 1] one by one is biased.
-The rates are estimates themselves, and what rests on them is spread over what they may be.
+fnr): Rogan & Gladen, "Estimating prevalence from the results of a screening test", 1978. Levels are corrected, not
+single groups, because cutting off what falls outside [0, 1] one by one is biased.
 """
 
 import itertools
@@ -18,6 +17,8 @@ from codezero.types import JudgeRates
 
 LEAST_TOLD = 0.1
 """Of 1 - fpr - fnr, what right attempts are believed more than wrong ones; a judge below it tells nothing."""
+TAILS = (0.025, 0.975)
+"""Ends of the interval that is reported, as quantiles of the posterior."""
 _SPREAD = (1 / 6, 1 / 2, 5 / 6)
 """Quantiles of a rate's posterior that stand for it, each for a third."""
 
@@ -57,23 +58,20 @@ def possible(rates: JudgeRates | None) -> tuple[Rates, ...]:
     return tuple(itertools.starmap(Rates, itertools.product(positives, negatives)))
 
 
-def interval(
-    successes: float, failures: float, rates: JudgeRates | None, around: Rates, tail: float
-) -> tuple[float, float, float]:
-    """(mean, low, high) of the true success behind a Beta(successes, failures) of the judged one; `tail` lies beyond
-    either end. `around`: the rates to correct with.
+def interval(successes: float, failures: float, rates: JudgeRates | None, around: Rates) -> tuple[float, float, float]:
+    """(mean, low, high) of the true success behind a Beta(successes, failures) of the judged one. `around`: the rates
+    to correct with.
 
     The parts of the uncertainty add up squared (Lang & Reiczigel, "Confidence limits for prevalence of disease
     adjusted for estimated sensitivity and specificity", 2014; there with other intervals for the parts).
     """
     mean = successes / (successes + failures)
     truth = around.truth(mean)
-    tails = (tail, 1 - tail)
-    own = [(beta_quantile(share, successes, failures) - mean) / around.told for share in tails]
+    own = [(beta_quantile(share, successes, failures) - mean) / around.told for share in TAILS]
     wrong = right = [0.0, 0.0]
     if rates is not None:
         wrong, right = (
-            [(quantile - rate) / around.told for quantile in _quantiles(tails, rate, count)]
+            [(quantile - rate) / around.told for quantile in _quantiles(TAILS, rate, count)]
             for rate, count in ((rates.false_positive, rates.wrong), (rates.false_negative, rates.right))
         )
     low = math.hypot(own[0], (1 - truth) * wrong[1], truth * right[0])

@@ -1,8 +1,7 @@
 """A proposer behind an OpenAI-compatible endpoint: prompts out, proposals back, one deadline for all of them.
 
-The response is constrained to the schema where the server can do that (vLLM, and others that know `response_format`);
-one that refuses it is asked without, and what it writes is parsed all the same. Responses are hostile: bounded bytes,
-no field is believed but the text. What was not answered is an empty text, which no parser accepts.
+The response is constrained to the schema where the server knows `response_format`; one that refuses it is asked
+without. No field of a response is believed but the text. What was not answered is an empty text, which no parser takes.
 """
 
 import logging

@@ -1,9 +1,8 @@
 """A proposer's text -> a `Problem`, or a ProposalError that names what is wrong; and the same form as a grammar.
 
-Nothing is run. The expected values in the tests are the proposer's claims (`Standing.CLAIMED`): here they only have to
-be well formed. A model held to the grammar writes what always parses as JSON: one fence, one object, a question and
-three tests, as the prompt asks for it. Its text is printable ASCII without quotation marks and backslashes, so that a
-string can be ended anywhere when its tokens are used up. Whether the tests are Python is for the parser to say.
+Nothing is run; the expected values in the tests are the proposer's claims. A model held to the grammar writes what
+always parses as JSON. Its text is printable ASCII without quotation marks and backslashes, so that a string can be
+ended anywhere when its tokens are used up.
 """
 
 import ast
@@ -54,7 +53,12 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
     Raises ProposalError "<reason>: <detail>" for one of `ProposalReason`.
     """
     written = _read_json(text)
-    question, tests = _check_question(written.question.strip()), _check_tests(written.tests)
+    question = written.question.strip()
+    if not 0 < len(question) <= MAX_QUESTION_CHARACTERS:
+        raise _refusal(ProposalReason.QUESTION, f"not 1 to {MAX_QUESTION_CHARACTERS} characters")
+    if not all(character.isprintable() or character in "\n\t" for character in question):
+        raise _refusal(ProposalReason.QUESTION, "control characters")
+    tests = _check_tests(written.tests)
     return Problem(
         id=problem_id(question, tests),
         question=question,
@@ -79,14 +83,6 @@ def _read_json(text: str) -> _Written:
         raise _refusal(ProposalReason.JSON, str(error)) from error
 
 
-def _check_question(question: str) -> str:
-    if not 0 < len(question) <= MAX_QUESTION_CHARACTERS:
-        raise _refusal(ProposalReason.QUESTION, f"not 1 to {MAX_QUESTION_CHARACTERS} characters")
-    if not all(character.isprintable() or character in "\n\t" for character in question):
-        raise _refusal(ProposalReason.QUESTION, "control characters")
-    return question
-
-
 def _check_tests(written: str | list[str]) -> tuple[str, ...]:
     """One assertion each, without repeats."""
     source = written if isinstance(written, str) else "\n".join(written)
@@ -106,9 +102,8 @@ def _entry_point(question: str, tests: tuple[str, ...]) -> str:
     called = set[str].intersection(*map(_called_names, tests))
     named = {name for name in called if re.search(rf"\b{re.escape(name)}\b", question)}
     if len(named) != 1:
-        raise _refusal(
-            ProposalReason.ENTRY_POINT, f"the tests share {len(named)} functions that the question names, not one"
-        )
+        detail = f"the tests share {len(named)} functions that the question names, not one"
+        raise _refusal(ProposalReason.ENTRY_POINT, detail)
     return named.pop()
 
 

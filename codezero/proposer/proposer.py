@@ -1,6 +1,6 @@
 """Writes new problems with a model: asks for each level, keeps what holds the contract, counts what does not."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -39,9 +39,8 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         self._sampler, self._settings, self._peer_id, self._seed = sampler, settings, peer_id, seed
         self._calls = self._written = 0
         self._refused = Counter[ProposalReason]()
-        self._recent: dict[str, None] = {}
-        self._names: dict[str, None] = {}
-        """Of the last problems' functions, oldest first."""
+        self._recent, self._names = deque[str](maxlen=_REMEMBERED), deque[str](maxlen=_REMEMBERED)
+        """The last questions without their functions' names, and the names; oldest first."""
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """At most one problem for each level, in their order; each attempt asks again for what is still missing."""
@@ -69,15 +68,12 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
 
     def state(self) -> _State:
-        return _State(
-            self._calls, self._written, dict(self._refused), recent=list(self._recent), names=list(self._names)
-        )
+        return _State(self._calls, self._written, dict(self._refused), list(self._recent), list(self._names))
 
     def restore(self, state: _State) -> None:
         self._calls, self._written = state.calls, state.written
         self._refused = Counter(state.refused)
-        self._recent = dict.fromkeys(state.recent)
-        self._names = dict.fromkeys(state.names)
+        self._recent, self._names = deque(state.recent, _REMEMBERED), deque(state.names, _REMEMBERED)
 
     def _taken(self) -> list[str]:
         """Names that are shown as taken; a proposal that uses one of these is refused."""
@@ -106,18 +102,12 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         if problem.entry_point in taken or gist in self._recent:
             self._refused[ProposalReason.DUPLICATE] += 1
             return ProposalReason.DUPLICATE
-        _remember(self._recent, gist)
+        self._recent.append(gist)
         if len(problem.entry_point) <= _LONGEST_NAME:
-            _remember(self._names, problem.entry_point)
+            if problem.entry_point in self._names:
+                self._names.remove(problem.entry_point)
+            self._names.append(problem.entry_point)
         return problem
-
-
-def _remember(memory: dict[str, None], text: str) -> None:
-    """As the newest; the oldest goes when there are too many."""
-    memory.pop(text, None)
-    memory[text] = None
-    if len(memory) > _REMEMBERED:
-        del memory[next(iter(memory))]
 
 
 class NoProposer:

@@ -1,16 +1,12 @@
 """A proposer that learns what to propose: hierarchical GRPO with the solver's success as its reward.
 
-For each level it writes a group of K proposals to one prompt. Each earns validity x novelty x learnability, in [0, 1],
-and is compared with the others of its group, so a level that is easy to please teaches no more than another. What is
-learned from is what the node attempted: its own proposals come back through the swarm into the batches of the next
-iterations. So that a group gets enough of them, a proposing round writes no more groups than the batches until the next
-one hold (`groups_per_round`); after `wait` iterations a group is learned from with what is known. Proposals that nobody
-attempted are masked out; those that are broken or repeated need no attempt to earn 0.
+For each level it writes a group of K proposals to one prompt, as prime-rl's `hierarchical_grpo` does. Each earns
+validity x novelty x learnability, in [0, 1], and is compared with the others of its group. Its own proposals come back
+through the swarm into the batches of the next iterations; after `wait` of them a group is learned from with what is
+known. Proposals that nobody attempted are masked out; those that are broken or repeated need no attempt to earn 0.
 
-Learnability is the variance of success, p(1 - p) (Rutherford et al. 2024, "No Regrets"), which bounds from below how
-much one step can gain (Bae et al. 2025, arXiv 2504.03380); times 4 it is 1 at one half. prime-rl's `hierarchical_grpo`
-groups proposals in the same way. Absolute Zero (Zhao et al. 2025, arXiv 2505.03335) rewards 1 - p instead, which pays
-most for what the solver almost never does.
+Learnability is the variance of success, p(1 - p) (Rutherford et al. 2024, "No Regrets"), times 4 to be 1 at one half;
+it bounds from below how much one step can gain (Bae et al. 2025, arXiv 2504.03380).
 """
 
 import statistics
@@ -62,11 +58,7 @@ def question_key(problem: Problem) -> str:
 
 
 def learnability(successes: int, attempts: int) -> float:
-    """4p(1 - p) of p = (successes + 1) / (attempts + 2) (Laplace's rule of succession).
-
-    Few attempts prove little: one of two is no better evidence of one half than four of eight, but none of two is far
-    weaker evidence of zero.
-    """
+    """4p(1 - p) of p = (successes + 1) / (attempts + 2) (Laplace's rule of succession): few attempts prove little."""
     success = (successes + 1) / (attempts + 2)
     return 4 * success * (1 - success)
 
@@ -74,8 +66,7 @@ def learnability(successes: int, attempts: int) -> float:
 def judged_learnability(groups: Sequence[ScoredGroup]) -> float | None:
     """Of all attempts at one problem that the judge could score; None when there is none.
 
-    An attempt counts whole, by whether the judge believes it. The mean of its probabilities would not do: a judge that
-    cannot tell says one half of everything, and a proposer could earn the most by writing what cannot be judged.
+    An attempt counts whole: by the mean of a judge's probabilities, what cannot be judged would earn the most.
     """
     judged = [verdict for group in groups for verdict in group.verdicts if verdict.trainable]
     return learnability(sum(verdict.correctness >= BELIEF for verdict in judged), len(judged)) if judged else None

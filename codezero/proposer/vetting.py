@@ -1,11 +1,8 @@
 """Before a problem is offered: do some attempts at it find its tests contradictory? A proposer's tests are claims.
 
-By the judge, which is asked about each attempt twice, without the tests and with them: a problem whose believed
-attempts are all disbelieved once the tests are shown is dropped. Where execution is the reward, by execution: a test is
-confirmed when two different programs pass it, what is not confirmed is left out, and a problem of which too little
-remains is dropped. Nothing is ever called wrong because nobody could tell.
-
-Where anything is executed, wrong expected values are counted besides, which changes nothing of what is offered.
+By the judge: a problem whose believed attempts are all disbelieved once the tests are shown is dropped. Where execution
+is the reward, by execution: what two different programs do not pass is left out, and a problem of which too little
+remains is dropped. Where anything is executed, wrong expected values are counted besides.
 """
 
 import dataclasses
@@ -67,7 +64,6 @@ def executed(groups: Sequence[RolloutGroup], sandbox: Sandbox) -> list[Problem |
 
 
 def _programs(completions: Iterable[Completion]) -> list[str]:
-    """Different ones."""
     return list(dict.fromkeys(filter(None, (extract_code(completion.text).code for completion in completions))))
 
 
@@ -150,8 +146,8 @@ class _Values(msgspec.Struct):
 class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, optional=True):
     """Another proposer, whose expected values are counted right or wrong by execution. See `protocols.Proposer`.
 
-    known: the program that a question itself describes, where there is one; else a value is what the believed attempts
-    at the problem agree on. An earlier version named the file, and kept more in it.
+    known: the program that a question itself describes; None: the value is what the believed attempts agree on. The
+    file's name is of an earlier version, which kept more in it.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from codezero.errors import HttpRefusal, WalletError
 from codezero.inspection.run_files import RunFiles
 from codezero.login.guard import Access
 from codezero.login.login import Login
-from codezero.login.node_api import LegacyClients, NodeApi
+from codezero.login.node_api import NodeApi, legacy_id
 from codezero.login.page_process import PageReady
 from codezero.login.server import build_app, find_entry, harden, serve
 from codezero.login.store import Folder
@@ -91,7 +91,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: ExitSt
             lambda: board_page(read_board(config.chain, base, lambda _: None)),
         )
     )
-    legacy = LegacyClients(Folder(Path(config.login.directory))) if config.login.legacy_clients else None
+    legacy = legacy_id(Folder(Path(config.login.directory))) if config.login.legacy_clients else ""
     gateway = ContractGateway(lambda: connect(config.chain, NodeWallet(config.chain, login), stack))
     account = EphemeralAccount(Path(config.chain.wallet))
     programs = NodeApi(gateway, lambda: login.vault.signer() if login.vault.owner() else account.address, legacy)

@@ -16,7 +16,7 @@ from codezero.chain.embedded import fund, own_contract
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
-from codezero.login.node_api import Gateway, LegacyClients, NodeApi
+from codezero.login.node_api import Gateway, NodeApi, legacy_id
 from codezero.login.store import Folder
 from codezero.wiring.page import ContractGateway
 
@@ -54,9 +54,9 @@ def contract(folder: Path) -> Generator[list[Member]]:
 def serving(gateway: Gateway, *, address: str | None = ADDRESS, legacy: bool = False) -> Generator["Client"]:
     """The page server with these routes; legacy: clients of the original are admitted."""
     with TemporaryDirectory() as folder:
-        admitted = LegacyClients(Folder(Path(folder))) if legacy else None
-        with page(Path(folder), NodeApi(gateway, lambda: address, admitted).routes()) as served:
-            yield Client(served.port, served.token, admitted.org_id if admitted else "")
+        org_id = legacy_id(Folder(Path(folder))) if legacy else ""
+        with page(Path(folder), NodeApi(gateway, lambda: address, org_id).routes()) as served:
+            yield Client(served.port, served.token, org_id)
 
 
 @dataclass(frozen=True)

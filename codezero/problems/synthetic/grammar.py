@@ -5,8 +5,8 @@ One table. A kind's phrase, code and meaning stand side by side, so that all thr
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from operator import itemgetter
+from typing import Any, Literal
 
 from codezero.problems.synthetic.vocabulary import INTEGER, LIST, ORDER, PAIR, PREDICATE, REDUCER, STRING, Family
 
@@ -48,14 +48,6 @@ _FOLD = _slot(REDUCER, ("sum", "max", "min"), ("sum", "max", "min"))
 """Reducers that depend on the values: counting mapped values would ignore the map."""
 
 
-class Differ(Enum):
-    """What the last two operations of a kind must not share."""
-
-    NOTHING = "nothing"
-    NAME = "name"
-    ALL = "name and constant"
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramKind:
     """One shape of program. Templates name the slots by position."""
@@ -71,15 +63,15 @@ class ProgramKind:
     """What the slots' operations work on."""
     outer: int | None = None
     """Slot whose operation works on the whole of `code`."""
-    differ: Differ = Differ.NOTHING
+    differ: Literal["", "name", "name or constant"] = ""
+    """In what the last two operations must differ."""
     drops: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Simpler programs: (kind, the slots it keeps)."""
     weight: int = 1
     """How often it is drawn within its level."""
 
 
-def _single(f: Sequence[Function]) -> Function:
-    return f[0]
+_SINGLE = itemgetter(0)
 
 
 def _chain(f: Sequence[Function]) -> Function:
@@ -115,7 +107,7 @@ _IF_MAP = ProgramKind(
     ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
     f"[{_IF} for x in nums]",
     lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
-    differ=Differ.ALL,
+    differ="name or constant",
     drops=(("filtmap", (0, 1)), ("map", (1,))),
 )
 
@@ -132,11 +124,11 @@ def _over(level: int, outer: Slot, inner: ProgramKind, phrase: str, *drops: tupl
 
 
 KINDS: Mapping[str, ProgramKind] = {
-    "int1": ProgramKind(1, (_INT,), ("returns {0}",), "{0}", _single, weight=2, arguments="x"),
-    "str1": ProgramKind(1, (_STR,), ("returns {0}",), "{0}", _single, arguments="s", variable="s"),
-    "list1": ProgramKind(2, (_LIST,), ("returns {0}",), "{0}", _single, variable="nums"),
-    "two": ProgramKind(2, (_PAIR,), ("returns {0}",), "{0}", _single, arguments="a, b", variable=""),
-    "pred": ProgramKind(2, (_PRED,), ("returns True if x is {0}",), "{0}", _single, arguments="x"),
+    "int1": ProgramKind(1, (_INT,), ("returns {0}",), "{0}", _SINGLE, weight=2, arguments="x"),
+    "str1": ProgramKind(1, (_STR,), ("returns {0}",), "{0}", _SINGLE, arguments="s", variable="s"),
+    "list1": ProgramKind(2, (_LIST,), ("returns {0}",), "{0}", _SINGLE, variable="nums"),
+    "two": ProgramKind(2, (_PAIR,), ("returns {0}",), "{0}", _SINGLE, arguments="a, b", variable=""),
+    "pred": ProgramKind(2, (_PRED,), ("returns True if x is {0}",), "{0}", _SINGLE, arguments="x"),
     "int2": ProgramKind(
         2,
         (_FIRST_INT, _SECOND_INT),
@@ -145,7 +137,7 @@ KINDS: Mapping[str, ProgramKind] = {
         _chain,
         arguments="x",
         outer=1,
-        differ=Differ.NAME,
+        differ="name",
         drops=(("int1", (0,)), ("int1", (1,))),
     ),
     "map": _MAP,
@@ -159,7 +151,7 @@ KINDS: Mapping[str, ProgramKind] = {
         arguments="s",
         variable="s",
         outer=1,
-        differ=Differ.NAME,
+        differ="name",
         drops=(("str1", (0,)), ("str1", (1,))),
     ),
     "ifint": ProgramKind(
@@ -169,7 +161,7 @@ KINDS: Mapping[str, ProgramKind] = {
         _IF,
         lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
         arguments="x",
-        differ=Differ.ALL,
+        differ="name or constant",
         drops=(("int1", (1,)), ("int1", (2,))),
     ),
     "filtmap": _FILTER_MAP,

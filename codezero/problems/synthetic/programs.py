@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from codezero.problems.synthetic.grammar import KINDS, LEVELS, Differ, ProgramKind, Slot
+from codezero.problems.synthetic.grammar import KINDS, LEVELS, ProgramKind, Slot
 from codezero.problems.synthetic.vocabulary import Op
 
 _KIND_NAMES = {
@@ -55,13 +55,9 @@ def _draw(slot: Slot, name: str, random: Random) -> Op:
 
 
 def _may_stand_together(kind: ProgramKind, ops: tuple[Op, ...]) -> bool:
-    match kind.differ:
-        case Differ.NOTHING:
-            return True
-        case Differ.NAME:
-            return ops[-1].name != ops[-2].name
-        case Differ.ALL:
-            return ops[-1] != ops[-2]
+    if kind.differ == "name":
+        return ops[-1].name != ops[-2].name
+    return not kind.differ or ops[-1] != ops[-2]
 
 
 def signature(spec: Spec) -> str:
@@ -129,7 +125,7 @@ def _mutate_once(spec: Spec, random: Random) -> Spec:
     if kind.drops and roll < _P_DROP:
         name, kept = random.choice(kind.drops)
         return Spec(name, tuple(spec.ops[index] for index in kept))
-    if kind.differ is Differ.ALL and roll < _P_SWAP_BRANCHES:
+    if kind.differ == "name or constant" and roll < _P_SWAP_BRANCHES:
         return replace(spec, ops=(*spec.ops[:-2], spec.ops[-1], spec.ops[-2]))
     index = random.randrange(len(spec.ops))
     slot, op = kind.slots[index], spec.ops[index]

@@ -1,8 +1,7 @@
 """Synthetic problems in MBPP's form: infinite, seeded, five levels, each with a reference solution and three tests.
 
-Level 1 is one operation on a number, string or list; 2 and 3 compose two or three; 4 filters, maps and reduces
-lists; 5 does so under a condition. A fifth of the compositions is held out, so that an exam asks for programs
-that no training problem had. Tests are chosen to tell the reference from programs that are nearly right.
+A fifth of the compositions is held out, so that an exam asks for programs that no training problem had. Tests are
+chosen to tell the reference from programs that are nearly right.
 """
 
 import itertools

@@ -3,7 +3,7 @@
 Pure tables. What may be composed with what is `grammar.py`'s business.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,6 +34,18 @@ class Atom:
 
 
 Family = Mapping[str, Atom]
+
+
+def _step(
+    code: str,
+    apply: Callable[[Any, Any], Any],
+    words: str,
+    constants: Sequence[Constant] = (None,),
+    operator: bool = False,
+) -> Atom:
+    """An operation whose words are the same for a value and for the step before it."""
+    return Atom(code, apply, (f"{{v}} {words}",), (words,), tuple(constants), operator)
+
 
 LETTERS = tuple("abcdeimnorst")
 ONE_TO_12, TWO_TO_9, TWO_TO_10 = tuple(range(1, 13)), tuple(range(2, 10)), tuple(range(2, 11))
@@ -106,9 +118,9 @@ PREDICATE: Family = {
 }
 
 STRING: Family = {
-    "upper": Atom("{v}.upper()", lambda v, _: v.upper(), ("{v} in upper case",), ("in upper case",)),
-    "lower": Atom("{v}.lower()", lambda v, _: v.lower(), ("{v} in lower case",), ("in lower case",)),
-    "title": Atom("{v}.title()", lambda v, _: v.title(), ("{v} in title case",), ("in title case",)),
+    "upper": _step("{v}.upper()", lambda v, _: v.upper(), "in upper case"),
+    "lower": _step("{v}.lower()", lambda v, _: v.lower(), "in lower case"),
+    "title": _step("{v}.title()", lambda v, _: v.title(), "in title case"),
     "rev": Atom("{v}[::-1]", lambda v, _: v[::-1], ("{v} reversed", "{v} backwards"), ("reversed",)),
     "first": Atom("{v}[0]", lambda v, _: v[0], ("the first character of {v}",)),
     "last": Atom("{v}[-1]", lambda v, _: v[-1], ("the last character of {v}",)),
@@ -127,36 +139,14 @@ STRING: Family = {
         TWO_TO_5,
     ),
     "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} characters",), constants=TWO_TO_5),
-    "repeat": Atom(
-        "{v} * {k}", lambda v, k: v * k, ("{v} repeated {k} times",), ("repeated {k} times",), TWO_TO_5, operator=True
-    ),
+    "repeat": _step("{v} * {k}", lambda v, k: v * k, "repeated {k} times", TWO_TO_5, operator=True),
     "len": Atom("len({v})", lambda v, _: len(v), ("the length of {v}", "the number of characters in {v}")),
     "count": Atom(
         "{v}.count('{k}')", lambda v, k: v.count(k), ("how many times '{k}' occurs in {v}",), constants=LETTERS
     ),
-    "suffix": Atom(
-        "{v} + '{k}'",
-        lambda v, k: v + k,
-        ("{v} with '{k}' added at the end",),
-        ("with '{k}' added at the end",),
-        LETTERS,
-        operator=True,
-    ),
-    "prefix": Atom(
-        "'{k}' + {v}",
-        lambda v, k: k + v,
-        ("{v} with '{k}' added at the front",),
-        ("with '{k}' added at the front",),
-        LETTERS,
-        operator=True,
-    ),
-    "replace": Atom(
-        "{v}.replace('{k}', '')",
-        lambda v, k: v.replace(k, ""),
-        ("{v} with every '{k}' removed",),
-        ("with every '{k}' removed",),
-        LETTERS,
-    ),
+    "suffix": _step("{v} + '{k}'", lambda v, k: v + k, "with '{k}' added at the end", LETTERS, operator=True),
+    "prefix": _step("'{k}' + {v}", lambda v, k: k + v, "with '{k}' added at the front", LETTERS, operator=True),
+    "replace": _step("{v}.replace('{k}', '')", lambda v, k: v.replace(k, ""), "with every '{k}' removed", LETTERS),
 }
 
 REDUCER: Family = {

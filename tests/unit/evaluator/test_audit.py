@@ -9,7 +9,7 @@ from builders.evaluator import FILTER, RIGHT, WRONG
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt, draw, report
+from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt, draw, gap, judged_success, metrics, rates
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Standing
 
@@ -31,18 +31,19 @@ def audited(correctness: float, passed: bool | None, weight: float = 1.0, peer: 
 def test_figures_come_from_execution(sandbox: MontySandbox):
     auditor = Auditor(sandbox, share=1.0, window=1_000, seed=0)
     crowd = [attempt(RIGHT, 0.9), attempt(WRONG, 0.8), attempt(WRONG, 0.1), attempt("import numpy\n" + RIGHT, 0.9)]
-    made = report([row for occasion in range(30) for _, row in auditor.audit(crowd, occasion)])
-    assert made.success.share == pytest.approx(1 / 3)
-    assert made.false_positive.share == pytest.approx(1 / 2)
-    assert made.recall.share == 1 and made.false_negative.share == 0
-    assert made.unknown == pytest.approx(1 / 4)
-    assert made.success.interval.low < 1 / 3 < made.success.interval.high
+    rows = [row for occasion in range(30) for _, row in auditor.audit(crowd, occasion)]
+    made = rates(rows)
+    assert made["success"].share == pytest.approx(1 / 3)
+    assert made["false_positive"].share == pytest.approx(1 / 2)
+    assert made["recall"].share == 1 and made["false_negative"].share == 0
+    assert metrics(rows)["audit/unknown_share"] == pytest.approx(1 / 4)
+    assert made["success"].interval.low < 1 / 3 < made["success"].interval.high
 
 
 def test_claims_are_not_audited(sandbox: MontySandbox):
     claimed = replace(attempt(WRONG, 0.9), problem=replace(FILTER, standing=Standing.CLAIMED))
     auditor = Auditor(sandbox, share=1.0, window=100, seed=0)
-    assert auditor.audit([claimed], 1) == [] and report([]).success.share is None
+    assert auditor.audit([claimed], 1) == [] and rates([])["success"].share is None
 
 
 def test_the_share_asked_for_is_drawn_on_average():
@@ -66,19 +67,20 @@ def test_a_rare_peer_is_seen_and_does_not_count_for_more():
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([True, False, None]), st.floats(1, 500)), max_size=40))
 def test_every_figure_is_a_share_inside_its_interval(rows: Sequence[tuple[float, bool | None, float]]):
-    made = report([audited(*row) for row in rows])
-    for share in (made.success, made.precision, made.recall, made.false_positive, made.false_negative):
+    attempts = [audited(*row) for row in rows]
+    for share in rates(attempts).values():
         if share.share is not None:
             assert 0 <= share.interval.low <= share.share + 1e-9 <= share.interval.high + 2e-9 <= 1 + 3e-9
-    assert made.count == sum(passed is not None for _, passed, _ in rows)
+    assert metrics(attempts)["audit/count"] == sum(passed is not None for _, passed, _ in rows)
 
 
 def test_weights_count():
-    made = report([audited(0.9, True, 1.0), audited(0.9, False, 3.0)])
-    assert made.success.share == 0.25 and made.precision.share == 0.25 and made.judged == pytest.approx(0.9)
+    rows = [audited(0.9, True, 1.0), audited(0.9, False, 3.0)]
+    made = rates(rows)
+    assert made["success"].share == made["precision"].share == 0.25 and judged_success(rows) == pytest.approx(0.9)
 
 
 def test_judged_against_executed_success_is_a_gap():
-    made = report([audited(0.71, True)] * 43 + [audited(0.71, False)] * 57)
-    assert made.gap is not None and made.gap.mean == pytest.approx(0.28) and made.gap.low > 0.15
-    assert report([audited(0.9, False)]).gap is None
+    made = gap([audited(0.71, True)] * 43 + [audited(0.71, False)] * 57)
+    assert made is not None and made.mean == pytest.approx(0.28) and made.low > 0.15
+    assert gap([audited(0.9, False)]) is None

@@ -19,7 +19,8 @@ from codezero.code.worker import StaticGuard
 from codezero.errors import EvaluatorError
 from codezero.evaluator.canaries import draw_canaries
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, LikelihoodJudge
+from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.judge_prompts import LEAST_GAP, MEAN_GAP
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory

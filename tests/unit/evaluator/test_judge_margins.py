@@ -7,7 +7,8 @@ import pytest
 import torch
 from builders.evaluator import FILTER, RIGHT
 
-from codezero.evaluator.judge import LEAST_GAP, MEAN_GAP, YES_MARGIN, LikelihoodJudge
+from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.judge_prompts import LEAST_GAP, MEAN_GAP, YES_MARGIN
 from codezero.evaluator.types import Program
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory

@@ -20,7 +20,8 @@ from unit.evaluator.test_openai_judge_wire import answers
 from codezero.code.assertions import Example
 from codezero.errors import ConfigError, EvaluatorError
 from codezero.evaluator import openai_judge
-from codezero.evaluator.judge import YES_MARGIN, LikelihoodJudge
+from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.judge_prompts import YES_MARGIN
 from codezero.evaluator.openai_judge import GAPS, TESTS, OllamaJudge, OpenAIJudge
 from codezero.evaluator.types import Program, Reading
 from codezero.models import openai_client

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiohttp.test_utils import make_mocked_request
 from builders.node_api import Client, Member, contract, serving
 
 from codezero.chain.contract import coordinator_artifact
 from codezero.errors import LoginError
-from codezero.login.node_api import ORG_FILE, LegacyClients
+from codezero.login.node_api import ORG_FILE, is_local, legacy_id
 from codezero.login.store import Folder
 
 AWK = r"""BEGIN { FS = "\"" } !/^[ \t]*[{}]/ { print $(NF - 1); exit }"""
@@ -89,17 +88,15 @@ def test_the_id_alone_opens_nothing_while_it_is_switched_off(members: list[Membe
         ("", False),
     ],
 )
-def test_only_this_machine_is_admitted(tmp_path: Path, remote: str, admitted: bool) -> None:
-    legacy = LegacyClients(Folder(tmp_path))
-    request = make_mocked_request("POST", "/").clone(remote=remote)
-    assert legacy.admit(request, legacy.org_id) is admitted
+def test_only_this_machine_is_admitted(remote: str, admitted: bool) -> None:
+    assert is_local(remote) is admitted
 
 
 def test_the_id_is_kept_where_the_original_s_scripts_look_for_it(tmp_path: Path) -> None:
-    made = LegacyClients(Folder(tmp_path)).org_id
+    made = legacy_id(Folder(tmp_path))
     path = tmp_path / ORG_FILE
     found = subprocess.run(["awk", AWK, str(path)], capture_output=True, text=True, check=True).stdout
-    assert found.strip() == made == LegacyClients(Folder(tmp_path)).org_id
+    assert found.strip() == made == legacy_id(Folder(tmp_path))
     assert json.loads(path.read_text()) == {made: {"orgId": made}}
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -108,7 +105,7 @@ def test_a_file_without_an_id_is_named(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write(ORG_FILE, b"{}")
     with pytest.raises(LoginError, match=r"userData\.json holds no orgId; remove it"):
-        LegacyClients(folder)
+        legacy_id(folder)
 
 
 def test_the_original_s_own_client(client: Client, members: list[Member], tmp_path: Path) -> None:
