@@ -197,11 +197,9 @@ class PeerRecordValidator:
 
     def _check(self, record: DHTRecord) -> None:
         """Cheap rules first. Raises WireRefusal."""
-        now, expiry = self._clock(), record.expiration_time
         if len(record.value) > MAX_VALUE + MAX_DEPOSIT:
             raise WireRefusal("size")
-        if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
-            raise WireRefusal("expiry")
+        self._check_expiry(record.expiration_time)
         peer = _owner(record.subkey)
         envelope = _open(record.value)
         place = parse_key(envelope.key)
@@ -218,19 +216,28 @@ class PeerRecordValidator:
         self._check_signature(record, envelope)
         # only after the signature: nobody but its owner uses up a peer's room
         if isinstance(place, BodyPlace):
-            self._check_quota(peer, place.digest, expiry, now)
+            self._check_quota(peer, place.digest, record.expiration_time)
         else:
             self._check_crowd(place.id, peer)
 
     def _check_header(self, place: RecordPlace, peer: str, record: DHTRecord, envelope: Envelope) -> None:
         if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
             raise WireRefusal("size")
-        if self.round is not None and not -ROUNDS_BEHIND <= place.round - self.round <= ROUNDS_AHEAD:
-            raise WireRefusal("round")
+        self._check_round(place.round)
         if place.shard != shard_of(place.round, peer, place.shards):
             raise WireRefusal("shard")
 
-    def _check_quota(self, peer: str, digest: bytes, expiry: float, now: float) -> None:
+    def _check_expiry(self, expiry: float) -> None:
+        now = self._clock()
+        if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
+            raise WireRefusal("expiry")
+
+    def _check_round(self, round_number: int) -> None:
+        if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
+            raise WireRefusal("round")
+
+    def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
+        now = self._clock()
         kept = {known: end for known, end in self._deposits.get(peer, {}).items() if end > now}
         if digest not in kept and len(kept) >= DEPOSITS:
             raise WireRefusal("quota", "too many bodies of one author")
