@@ -61,7 +61,7 @@ def evaluate(
         evaluator = build_evaluator(config, stack, say)
         family = None if config.reward.mode == "rlvr" else calibration_family(config.evaluator)
         sandbox = build_sandbox(config, stack) if audit else None
-        known = evaluator.metrics() | {"judge/calibrated_on": None if family is None else family.name}
+        known = evaluator.metrics() | {"judge/calibrated_on": family and family[0]}
         done, batch = 0, [*first, *islice(groups, AT_ONCE - 1)]
         while batch:
             say(f"judging line {done + 1} to {done + len(batch)}")
@@ -76,7 +76,7 @@ def evaluate(
                     for verdict, answer in zip(scored.verdicts, read, strict=True)
                 )
                 executed = None if sandbox is None else _execute(sandbox, problem, read)
-                same = family is None or family.holds(problem)
+                same = family is None or family[1](problem)
                 yield JudgedProblem(ScoredGroup(scored.group, verdicts), executed, same_family=same), known
             done += len(batch)
             batch = list(islice(groups, AT_ONCE))

@@ -25,7 +25,7 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.child import Child, last_line
 from codezero.system.files import set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
-from codezero.wiring.hardware import VISIBLE, GpuAssignment, assign_cards, describe_sharing, find_cards
+from codezero.wiring.hardware import VISIBLE, assign_cards, describe_sharing, find_cards
 
 SILENT_SECONDS = 300.0
 """A first node that logs nothing new for so long is given up; the limits of its start itself are its own."""
@@ -49,9 +49,9 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], size: int) -> int:
     base = Path(config.run.directory) / (config.run.name or time.strftime("swarm_%Y-%m-%d_%H-%M-%S"))
     stop, nodes, bootstrap = Stop(), list[FleetNode](), config.swarm.bootstrap
     page = PageProcess(config, ["network=peer", *overrides]) if wanted(config) else None
-    seats = assign_cards(find_cards(config.model.device), size)
+    cards = assign_cards(find_cards(config.model.device), size)
     print(f"codezero: {'goes on with' if any(base.glob(f'*/{LABEL}')) else 'new run'} {base.name}", flush=True)
-    if sharing := describe_sharing(seats):
+    if sharing := describe_sharing(cards):
         print(f"codezero: {sharing}", flush=True)
 
     def answer(which: signal.Signals, before: int) -> None:
@@ -64,9 +64,9 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], size: int) -> int:
 
     with stop.on_signals(answer=answer), page or contextlib.nullcontext():
         try:
-            for seat in seats:
+            for place in range(size):
                 if not stop:
-                    nodes.append(_start(config, overrides, base / f"node-{len(nodes) + 1}", seat, size, bootstrap))
+                    nodes.append(_start(config, overrides, base, place, cards, bootstrap))
                 if len(nodes) == 1:
                     bootstrap = founded(nodes[0], stop)
             if page is not None:
@@ -80,14 +80,14 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], size: int) -> int:
 
 
 def _start(
-    config: NodeConfig, overrides: Sequence[str], folder: Path, seat: GpuAssignment, size: int, bootstrap: Sequence[str]
+    config: NodeConfig, overrides: Sequence[str], base: Path, place: int, cards: Sequence[str], bootstrap: Sequence[str]
 ) -> FleetNode:
-    """One of `size` nodes, whose place in the fleet its folder's name tells."""
+    """The node at `place` in the fleet, from 0; `cards`: of each node."""
+    folder = base / f"node-{place + 1}"
     folder.mkdir(parents=True, exist_ok=True)
-    place = int(folder.name.removeprefix("node-")) - 1
     # torch's own choice of threads would be all cores, in every node
-    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // size))}
-    card = {} if seat.card is None else {VISIBLE: seat.card}
+    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(cards)))}
+    card = {VISIBLE: cards[place]} if cards[place] else {}
     settings = [
         f"run.directory={quoted(folder.parent)}",
         f"run.name={folder.name}",
@@ -96,7 +96,7 @@ def _start(
         f"swarm.identity={quoted(folder / 'swarm.pem')}",
         f"swarm.bootstrap=[{','.join(map(quoted, bootstrap))}]",
         f"swarm.port={0 if place else config.swarm.port}",
-        f"model.memory_share={config.model.memory_share / seat.nodes}",
+        f"model.memory_share={config.model.memory_share / cards.count(cards[place])}",
         "monitor.view=off",
         "login.page=off",
     ]

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from codezero.config import ProposerConfig
 from codezero.errors import EndpointError, ProposalError
 from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse, decode
 from codezero.types import Completion
@@ -44,13 +45,14 @@ class _Response(msgspec.Struct):
 class OpenAISampler(AbstractContextManager["OpenAISampler"]):
     """Implements `protocols.GroupSampler` without token ids and log-probs, which a proposal does not need.
 
-    seconds: deadline of one call. requests: most under way at once. structured: ask for constrained output. Raises
-    ConfigError for an address or a key (CODEZERO_PROPOSER_KEY) that cannot be used; sends nothing yet.
+    Raises ConfigError for an address or a key (CODEZERO_PROPOSER_KEY) that cannot be used; sends nothing yet.
     """
 
-    def __init__(self, url: str, model: str, *, seconds: float, requests: int, structured: bool = True) -> None:
-        self._model, self._constrained = model, structured
-        self._client = EndpointClient[Completion]("proposer", "proposer", url, requests=requests, seconds=seconds)
+    def __init__(self, config: ProposerConfig) -> None:
+        self._model, self._constrained = config.model, config.structured == "auto"
+        self._client = EndpointClient[Completion](
+            "proposer", "proposer", config.url, requests=config.requests, seconds=config.seconds
+        )
 
     def __exit__(self, *_: object) -> None:
         self._client.close()

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
     from codezero.sandbox.base import Sandbox
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationFamily:
-    """The problems on which a judge was calibrated; of others its figures say nothing."""
-
-    name: str
-    holds: Callable[[Problem], bool]
 
 
 def build_evaluator(config: NodeConfig, stack: ExitStack, say: Say) -> Evaluator:
@@ -96,15 +87,16 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say) -> "Judge":
     return judge
 
 
-def calibration_family(settings: EvaluatorConfig) -> CalibrationFamily:
-    """Of the canaries. A file's family are the problems of the style that its rows have. Raises ProblemError."""
+def calibration_family(settings: EvaluatorConfig) -> tuple[str, Callable[[Problem], bool]]:
+    """The name of the canaries' family, and whether a problem is of it; of others a judge's figures say nothing.
+
+    A file's family are the problems of the style that its rows have. Raises ProblemError.
+    """
     path = settings.canaries_from
     if not path:
-        return CalibrationFamily(
-            "the embedded synthetic problems", lambda each: parse_question(each.question) is not None
-        )
+        return "the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None
     styles = {row.problem.style for row in read_rows(Path(path))}
-    return CalibrationFamily(f"the problems of {path}", lambda problem: problem.style in styles)
+    return f"the problems of {path}", lambda problem: problem.style in styles
 
 
 def judge_identity(settings: EvaluatorConfig) -> str:

@@ -10,9 +10,10 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -45,15 +46,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """One of these is there where torch might find a card; else nobody is asked, which would take seconds."""
 COUNT = "import torch; print(torch.cuda.device_count())"
-SECONDS = 120.0
-
-
-class GpuAssignment(NamedTuple):
-    """Where one node works, and how many share the card, or without one the machine, this one among them."""
-
-    card: str | None
-    """As CUDA_VISIBLE_DEVICES names it."""
-    nodes: int
 
 
 def find_cards(device: str) -> list[str]:
@@ -66,25 +58,20 @@ def find_cards(device: str) -> list[str]:
         return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
-    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, timeout=120, check=False)
     return [str(i) for i in range(int(done.stdout))] if done.stdout.strip().isdecimal() else []
 
 
-def assign_cards(cards: Sequence[str], count: int) -> list[GpuAssignment]:
-    """One for each of `count` nodes, the cards in turn."""
-    if not cards:
-        return [GpuAssignment(None, count)] * count
-    turns = [i % len(cards) for i in range(count)]
-    return [GpuAssignment(cards[turn], turns.count(turn)) for turn in turns]
+def assign_cards(cards: Sequence[str], count: int) -> list[str]:
+    """The card of each of `count` nodes, dealt in turn; empty where there is none, and the machine is shared."""
+    return list(itertools.islice(itertools.cycle(cards or [""]), count))
 
 
-def describe_sharing(assignments: Sequence[GpuAssignment]) -> str:
+def describe_sharing(assigned: Sequence[str]) -> str:
     """One line about who shares what; empty where nobody shares a card."""
-    nodes = {each.card: each.nodes for each in assignments if each.card is not None}
-    crowded = [
-        f"{count} on card {card}, each with 1/{count} of its memory" for card, count in nodes.items() if count > 1
-    ]
-    return f"{len(assignments)} nodes and {len(nodes)} cards: {'; '.join(crowded)}" if crowded else ""
+    nodes = Counter(filter(None, assigned))
+    crowded = [f"{n} on card {card}, each with 1/{n} of its memory" for card, n in nodes.items() if n > 1]
+    return f"{len(assigned)} nodes and {len(nodes)} cards: {'; '.join(crowded)}" if crowded else ""
 
 
 class _Choice(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ starts in parallel and must exist before CUDA does.
 import dataclasses
 import importlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from codezero.solver.solver import GrpoSolver
 
 REGISTRY = "registry"
-"""The word for the peers that are registered on the chain."""
+"""The word for the peers that are registered on the chain; a run's folder keeps them in MEMBERS."""
+MEMBERS = f"{FOLDER}/members.txt"
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
@@ -101,7 +102,7 @@ def start_chain(
     A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain, and may
     have an owner by then.
     """
-    members = members_file(folder) if config.swarm.members == REGISTRY else None
+    members = folder.path / MEMBERS if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(ExitStack())
 
     def build() -> ChainParts:
@@ -210,10 +211,6 @@ def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], boo
     return stream
 
 
-def members_file(folder: RunFolder) -> Path:
-    return folder.path / FOLDER / "members.txt"
-
-
 def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack: ExitStack) -> Swarm:
     """The exchange, starting; its addresses come when it is ready.
 
@@ -229,8 +226,8 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack
     if settings.members == REGISTRY:
         from codezero.chain.rounds import write_members
 
-        settings.members = str(members_file(folder))
-        write_members(members_file(folder), [identity.peer_id])
+        settings.members = str(folder.path / MEMBERS)
+        write_members(folder.path / MEMBERS, [identity.peer_id])
     swarm = HivemindSwarm(settings, identity, state=folder.path / FOLDER)
     swarm.start()
     return swarm
@@ -265,19 +262,11 @@ def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMon
     facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
     path, project, logs = folder.path, config.monitor.wandb, Path(config.run.logs)
 
-    def sinks() -> Iterator[BackgroundSink]:
-        """Those that are on; their libraries load in their own threads."""
-        if project:
-            about = {"peer": swarm.peer_id, **facts}
-            yield BackgroundSink("Weights & Biases", lambda _: WandbSink(project, about, path, logs))
-        if config.monitor.tensorboard:
-            yield BackgroundSink("TensorBoard", lambda iteration: TensorBoardSink(path, iteration))
-
-    return RunMonitor(
-        folder=path,
-        view=config.monitor.view,
-        identity=swarm.peer_id,
-        swarm_kind=config.swarm.kind,
-        facts=facts,
-        sinks=list(sinks()),
-    )
+    view, peer, kind = config.monitor.view, swarm.peer_id, config.swarm.kind
+    sinks: list[BackgroundSink] = []  # their libraries load in their own threads
+    if project:
+        about = {"peer": peer, **facts}
+        sinks.append(BackgroundSink("Weights & Biases", lambda _: WandbSink(project, about, path, logs)))
+    if config.monitor.tensorboard:
+        sinks.append(BackgroundSink("TensorBoard", lambda iteration: TensorBoardSink(path, iteration)))
+    return RunMonitor(folder=path, view=view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks)

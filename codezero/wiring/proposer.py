@@ -38,7 +38,7 @@ def build_proposer(
     """
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
-    settings, structured = config.proposer, config.proposer.structured == "auto"
+    settings = config.proposer
     if settings.model == "off":
         return NoProposer(), None
     if settings.train:
@@ -47,15 +47,12 @@ def build_proposer(
     if settings.kind == "openai":
         from codezero.proposer.openai_sampler import OpenAISampler
 
-        endpoint = OpenAISampler(
-            settings.url, settings.model, seconds=settings.seconds, requests=settings.requests, structured=structured
-        )
-        sampler = stack.enter_context(endpoint)
+        sampler = stack.enter_context(OpenAISampler(settings))
     else:
         from codezero.models.generation import OwnLoop, Sampler
 
         loaded = load(config, settings.model, "proposer", say)
-        sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if structured else None))
+        sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if settings.structured == "auto" else None))
     return ModelProposer(sampler, settings, peer_id=peer_id, seed=config.seed), None
 
 

@@ -118,12 +118,12 @@ def test_canaries_of_a_file_are_the_family(tmp_path: Path):
     rows = tmp_path / "rows.jsonl"
     row = {"text": "Add one.", "code": "def f(x):\n    return x + 1", "test_list": ["assert f(1) == 2"]}
     rows.write_text(json.dumps(row))
-    family = calibration_family(EvaluatorConfig(canaries_from=str(rows)))
+    name, holds = calibration_family(EvaluatorConfig(canaries_from=str(rows)))
     called, program = (read_group(json.dumps(line).encode()).problem for line in (LINE, STDIO))
-    assert str(rows) in family.name and family.holds(called) and not family.holds(program)
-    embedded = calibration_family(EvaluatorConfig())
+    assert str(rows) in name and holds(called) and not holds(program)
+    _, holds = calibration_family(EvaluatorConfig())
     other = read_group(json.dumps({**LINE, "question": "Write a function that finds primes."}).encode()).problem
-    assert embedded.holds(called) and not embedded.holds(other)
+    assert holds(called) and not holds(other)
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ def proposer(sampler: OpenAISampler, attempts: int = 1) -> ModelProposer:
     return ModelProposer(sampler, settings, peer_id="peer", seed=0)
 
 
-def sampler(server: Server, seconds: float = 5.0) -> OpenAISampler:
-    return OpenAISampler(server.url, "model", seconds=seconds, requests=2)
+def sampler(server: Server, seconds: float = 5.0, structured: str = "auto") -> OpenAISampler:
+    settings = ProposerConfig(url=server.url, model="model", seconds=seconds, requests=2, structured=structured)
+    return OpenAISampler(settings)
 
 
 def test_a_proposal_is_asked_for_in_the_schema_and_read_without_a_fence(
@@ -71,7 +72,7 @@ def test_a_server_that_cannot_constrain_is_asked_without_from_then_on(server: Se
 
 
 def test_a_form_that_is_not_wanted_is_not_asked_for(server: Server) -> None:
-    with OpenAISampler(server.url, "model", seconds=5.0, requests=2, structured=False) as one:
+    with sampler(server, structured="off") as one:
         assert len(proposer(one).propose([1])) == 1
     assert ["response_format" in body for body in server.state.bodies] == [False]
 
@@ -127,4 +128,4 @@ def test_what_was_answered_counts_where_another_question_failed(server: Server) 
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"proposer\.url"):
-        OpenAISampler("ftp://x", "model", seconds=1.0, requests=ProposerConfig().requests)
+        OpenAISampler(ProposerConfig(url="ftp://x"))

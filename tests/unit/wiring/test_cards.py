@@ -3,23 +3,23 @@
 import pytest
 
 from codezero.wiring import hardware
-from codezero.wiring.hardware import GpuAssignment, assign_cards, describe_sharing, find_cards
+from codezero.wiring.hardware import assign_cards, describe_sharing, find_cards
 
 
 def test_enough_cards_are_one_for_each():
-    assert assign_cards(["0", "1", "2"], 2) == [GpuAssignment("0", 1), GpuAssignment("1", 1)]
+    assert assign_cards(["0", "1", "2"], 2) == ["0", "1"]
     assert describe_sharing(assign_cards(["0", "1"], 2)) == ""
 
 
 def test_too_few_cards_are_dealt_in_turn_and_that_is_said():
     seats = assign_cards(["2", "GPU-5"], 3)
-    assert seats == [GpuAssignment("2", 2), GpuAssignment("GPU-5", 1), GpuAssignment("2", 2)]
+    assert seats == ["2", "GPU-5", "2"]
     assert describe_sharing(seats) == "3 nodes and 2 cards: 2 on card 2, each with 1/2 of its memory"
 
 
 def test_without_cards_the_machine_is_shared():
     seats = assign_cards([], 4)
-    assert seats == [GpuAssignment(None, 4)] * 4
+    assert seats == [""] * 4
     assert describe_sharing(seats) == ""
 
 
