@@ -83,9 +83,7 @@ class EvaluationLog:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "a+b")  # noqa: SIM115  kept open, closed by __exit__
         except OSError as error:
-            raise ConfigError(
-                f"{self.path} cannot be written ({error.strerror}); choose another place by --into"
-            ) from error
+            raise ConfigError(f"{self.path} cannot be written ({error.strerror}); choose another --into") from error
         with ExitStack() as on_error:
             on_error.callback(self._file.close)
             self._read(choices)
@@ -115,9 +113,7 @@ class EvaluationLog:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigError(
-                f"{self.path} is in use by another eval; wait for it, or choose another --into"
-            ) from error
+            raise ConfigError(f"{self.path} is in use by another eval; wait, or choose another --into") from error
         self._file.seek(0)
         end = 0
         for number, line in enumerate(self._file, 1):

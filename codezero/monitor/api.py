@@ -25,10 +25,6 @@ from codezero.monitor.run_state import MAX_WHOLE
 Result = TypeVar("Result")
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
-FRESH_SECONDS = 0.9
-"""For which a read serves all who ask; a little less than the pause of a stream."""
-BOARD_SECONDS = 30.0
-"""The same for a read of the chain."""
 Number = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
 
 
@@ -60,7 +56,8 @@ class DataApi:
     def __init__(self, reader: RunReader, *, streams: Streams | None = None) -> None:
         self._reader = reader
         self._streams = streams or Streams()
-        self._shared, self._boards = Shared(FRESH_SECONDS), Shared(BOARD_SECONDS)
+        self._shared = Shared(0.9)  # a little less than the pause of a stream
+        self._boards = Shared(30.0)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="page")
 
     @property

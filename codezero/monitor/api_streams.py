@@ -11,8 +11,6 @@ from aiohttp import web
 from codezero.errors import HttpRefusal
 
 Answer = TypeVar("Answer")
-MAX_QUESTIONS = 64
-"""Whose answers are held at one time; the oldest is let go."""
 
 
 class Shared:
@@ -26,7 +24,7 @@ class Shared:
     async def get(self, question: Hashable, read: Callable[[], Awaitable[Answer]]) -> Answer:
         """Raises what `read` raises; a failure is forgotten at once. One asker who leaves disturbs no other."""
         if question not in self._reads:
-            while len(self._reads) >= MAX_QUESTIONS:
+            while len(self._reads) >= 64:  # the oldest is let go
                 del self._reads[next(iter(self._reads))]
             self._reads[question] = asyncio.ensure_future(read())
             self._reads[question].add_done_callback(lambda task: self._forget_later(question, task))

@@ -26,10 +26,6 @@ from codezero.types import Metrics
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 """What a run is called in the API: its path below the base, with ~ between the parts."""
 MAX_RUNS = 200
-FOLLOWED = 24
-"""Runs whose place in their metrics is kept, the most recently requested ones."""
-WATCHED = 16
-"""Running nodes that health and Prometheus cover."""
 ReadView = Callable[[str], RunView]
 """One run's view under its key. Raises UnreadableError."""
 
@@ -81,7 +77,7 @@ class RunReader:
         self._turn = threading.Lock()
         self._listed: tuple[float, dict[str, Path]] = (0.0, {})
 
-        @lru_cache(FOLLOWED)
+        @lru_cache(24)  # the runs requested last
         def followed(folder: Path) -> tuple[threading.Lock, ReadView]:
             return threading.Lock(), follow(folder)
 
@@ -128,9 +124,9 @@ class RunReader:
         return replace(self._board, peers=peers)
 
     def watched(self) -> list[RunView]:
-        """The run that wrote last, then the others that are running. Raises UnreadableError."""
+        """The run that wrote last, then others that are running, 16 at most. Raises UnreadableError."""
         lines = self.runs().runs
-        keys = [line.run for place, line in enumerate(lines) if place == 0 or line.running][:WATCHED]
+        keys = [line.run for place, line in enumerate(lines) if place == 0 or line.running][:16]
         return [view for run in keys if (view := self.view(run)) is not None]
 
     def _folders(self) -> dict[str, Path]:

@@ -51,7 +51,6 @@ JUDGED, USED = "swarm/external_judged/", "swarm/external_used/"
 """Then a peer id: how many of its groups were judged in an iteration, and how many entered the update."""
 MAX_COUNTED = 1_000
 """Peers whose groups are counted; the least recent ones are dropped."""
-MAX_TROUBLES = 200
 RECENT = 64
 """Rows in which the newest value of a key is looked up."""
 SILENT = "the judge does not answer: nothing is learned until it does"
@@ -162,7 +161,7 @@ class Fold:
             self._play(row, row.round)
         if row.unavailable is not msgspec.UNSET:
             trouble = judge_trouble(row.unavailable, row.alarm or "")
-            if trouble and trouble != self._trouble and len(self.troubles) < MAX_TROUBLES:
+            if trouble and trouble != self._trouble and len(self.troubles) < 200:
                 self.troubles.append((row.iteration, trouble))
             self._trouble = trouble
         if TOLERATED.encode() in line or self._counters:

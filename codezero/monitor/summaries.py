@@ -1,5 +1,6 @@
 """What a person is shown of a run: its state, in lines, its last problem, the judge's audit and the proposals."""
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from codezero.monitor.run_types import ExamResult
 from codezero.monitor.text import clean, count, duration, measured, percent, print_flushed
 from codezero.types import Metrics, ScoredGroup
 
+FENCED = re.compile(r"```(?:[^\S\n]*(?:\w+[^\S\n]*)?\n)?(.*?)(?:```|\Z)", re.DOTALL)
 MAX_SHOWN = 4_000
 """Characters of a question or a completion."""
 PAUSE_SECONDS = 10.0
@@ -158,12 +160,8 @@ def most_telling(scored: Sequence[ScoredGroup]) -> ShownProblem | None:
 
 def code_of(text: str) -> str:
     """The first fenced block of a completion, for display only; without a fence the text as it is."""
-    _, fence, rest = text.partition("```")
-    if not fence:
-        return text.strip("\n")
-    first, newline, body = rest.partition("\n")
-    inside = body if (newline and first.strip().isalnum()) or not first.strip() else rest
-    return inside.partition("```")[0].strip("\n")
+    fenced = FENCED.search(text)
+    return (fenced[1] if fenced else text).strip("\n")
 
 
 def audit_line(row: Metrics) -> str:

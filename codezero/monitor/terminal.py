@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.panel import Panel
@@ -46,16 +45,7 @@ class Trendline:
 
 
 def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | None = None) -> Panel:
-    return Panel(
-        body,
-        title=title,
-        title_align="left",
-        subtitle=note,
-        subtitle_align="right",
-        box=box.ROUNDED,
-        border_style=style,
-        padding=(0, 1),
-    )
+    return Panel(body, title=title, title_align="left", subtitle=note, subtitle_align="right", border_style=style)
 
 
 def render(state: RunState, *, height: int = 24, now: float | None = None, line: str = "") -> RenderableType:

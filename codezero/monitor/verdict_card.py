@@ -23,8 +23,6 @@ STYLES = {
     Status.QUARANTINED: "bold red",
     Status.UNAVAILABLE: "yellow",
 }
-GOOD, POOR = 0.7, 0.4
-"""Rewards from which, and below which, the figure is coloured."""
 LOUD = "bold white on red"
 
 
@@ -88,7 +86,7 @@ def card(marked: JudgedProblem) -> RenderableType:
         table.add_column("executed", no_wrap=True)
     table.add_column("why", ratio=1, overflow="fold")
     for index, verdict in enumerate(marked.scored.verdicts):
-        colour = "green" if verdict.reward >= GOOD else "red" if verdict.reward < POOR else "yellow"
+        colour = "green" if verdict.reward >= 0.7 else "red" if verdict.reward < 0.4 else "yellow"
         known = verdict.status is not Status.UNAVAILABLE
         reward = Text(f"{verdict.reward:.2f}", colour) if known else Text("—", "yellow")
         status = Text(verdict.status.value.replace("_", " "), STYLES[verdict.status])
