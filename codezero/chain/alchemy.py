@@ -1,7 +1,6 @@
 """What Alchemy's Wallet APIs prepare to be signed: a user operation, and at first an EIP-7702 authorization.
 
-A server that is hostile, broken or overheard could prepare other calls, for another chain or account, make the account
-follow a contract of its own, or name a hash of something else: `checked` refuses each, and nothing of it is signed.
+A hostile or broken server could prepare another call, account, chain, delegate or hash: `checked` refuses each.
 """
 
 from typing import Annotated, Any, Literal
@@ -19,17 +18,13 @@ from codezero.errors import ChainError
 
 ENTRY_POINT: Any = "0x0000000071727De22E5E9d8BAf0edAc6f37da032"
 """Of ERC-4337, v0.7, the same on every chain."""
-DELEGATED = bytes.fromhex("ef0100")  # EIP-7702: then the address of the contract that the account follows
-Half = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,32}\Z")]
-"""128 bits: two of them are packed into one word."""
+UNREQUESTED = "the paymaster's service prepared something else than it was asked for: "
+Half = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,32}\Z")]  # 128 bits: two of them are packed into one word
 Small = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,16}\Z")]
 
 
-class UnrequestedError(ChainError):
-    """Something else was prepared than was requested. Nothing was signed."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the paymaster's service prepared something else than it was asked for: {what}")
+class UnsponsoredError(ChainError):
+    """The service does not do it, or prepared something else, which was not signed: another try would not help."""
 
 
 class UserOperation(
@@ -71,8 +66,7 @@ class _SignHash(msgspec.Struct, frozen=True, tag_field="type", tag="personal_sig
 
 class _Delegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: Address
-    nonce: Small
-    """Of the account's own transactions."""
+    nonce: Small  # of the account's own transactions
 
 
 class _Authorization(msgspec.Struct, frozen=True, rename="camel", tag_field="type", tag="authorization"):
@@ -108,14 +102,14 @@ class WantedCall(msgspec.Struct, frozen=True):
 
 
 def checked(prepared: Prepared, wanted: WantedCall) -> tuple[_Authorization | None, _Operation]:
-    """What may be signed. Raises UnrequestedError."""
+    """What may be signed. Raises UnsponsoredError."""
     match prepared.data if isinstance(prepared, _Several) else [prepared]:
         case [_Operation() as operation]:
             authorization, follows = None, delegate_of(wanted.code) or ""
         case [_Authorization() as authorization, _Operation() as operation]:
             follows = authorization.data.address
         case _:
-            raise UnrequestedError("not one operation, with at most one authorization before it")
+            raise UnsponsoredError(f"{UNREQUESTED}not one operation, with at most one authorization before it")
     data, chain = operation.data, wanted.chain_id
     for problem, right in {
         "the account follows no contract yet, and no authorization is offered": wanted.code or authorization,
@@ -135,7 +129,7 @@ def checked(prepared: Prepared, wanted: WantedCall) -> tuple[_Authorization | No
         ),
     }.items():
         if not right:
-            raise UnrequestedError(problem)
+            raise UnsponsoredError(UNREQUESTED + problem)
     return authorization, operation
 
 
@@ -147,5 +141,5 @@ def calls_only(call_data: bytes, to: str, data: bytes) -> bool:
 
 
 def delegate_of(code: bytes) -> str | None:
-    """The contract that an account follows; None: it follows none."""
-    return "0x" + code[3:].hex() if len(code) == 23 and code.startswith(DELEGATED) else None
+    """The contract that an account with this code follows (EIP-7702); None: it follows none."""
+    return "0x" + code[3:].hex() if len(code) == 23 and code.startswith(b"\xef\x01\x00") else None

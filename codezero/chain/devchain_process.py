@@ -7,7 +7,7 @@ nor a lock behind.
     chain.db        everything (SQLite)             serving.lock    held by the one process that serves
     faucet.key      the faucet's key, 0600          users.lock      held, shared, by those that use it
     endpoint.json   where it is served              starting.lock   held by the one caller that starts the process
-    chain.log       stderr of a process that `start` made
+    chain.log       stderr of a process that a node started
 """
 
 import fcntl
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Annotated
 
@@ -98,12 +98,17 @@ class Lock:
             self._file = -1
 
 
-class DevChainHandle:
-    """A chain that stays while this is open; see `start`."""
+class DevChainHandle(AbstractContextManager["DevChainHandle"]):
+    """The chain in a directory, served on loopback while this is open.
+
+    port: 0 is the one it had last time, or any; only for a process that this starts. chain_id: only for a chain that
+    this makes, which otherwise gets one of its own; another one than the chain has is a ConfigError. Raises ChainError
+    where the chain cannot be served or does not answer within START_SECONDS.
+    """
 
     endpoint: ChainEndpoint
 
-    def __init__(self, path: Path, port: int, chain_id: int | None) -> None:
+    def __init__(self, path: Path, *, port: int = 0, chain_id: int | None = None) -> None:
         self.path, self._port, self._wanted = path, port, chain_id
         self._users = Lock(path / USERS)
         try:
@@ -111,9 +116,6 @@ class DevChainHandle:
         except BaseException:
             self._users.close()
             raise
-
-    def __enter__(self) -> "DevChainHandle":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -176,16 +178,6 @@ class DevChainHandle:
         except OSError:
             return "it left no log"
         return log.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its log is empty"
-
-
-def start(path: Path, *, port: int = 0, chain_id: int | None = None) -> DevChainHandle:
-    """The chain in a directory, served on loopback.
-
-    port: 0 is the one it had last time, or any; only for a process that this call starts. chain_id: only for a chain
-    that this call makes, which otherwise gets one of its own; another one than the chain has is a ConfigError. Raises
-    ChainError where the chain cannot be served or does not answer within START_SECONDS.
-    """
-    return DevChainHandle(path, port, chain_id)
 
 
 def check_id(path: Path, chain_id: int, wanted: int | None) -> int:

@@ -154,8 +154,6 @@ class Methods:
         first, last = self._number(search.from_block), self._number(search.to_block)
         if first > last:
             raise RpcRefusal(INVALID_PARAMS, "invalid block range params")
-        head = self._evm.head.number
-        first, last = min(first, head + 1), min(last, head)
         if last - first >= LOG_BLOCKS:
             raise RpcRefusal(OVER_LIMIT, f"exceed maximum block range: {LOG_BLOCKS}")
         return first, last
@@ -171,14 +169,15 @@ class Methods:
         return head
 
     def _find(self, block: At) -> Head | None:
-        by_hash = block if block and len(block) == 66 else None
-        number = self._number(block) if by_hash is None else self._store.number_of(_bytes(by_hash))
-        return None if number is None or number > self._evm.head.number else self._store.block(number)
+        by_hash = block is not None and len(block) == 66
+        return self._store.block(_bytes(block) if by_hash else self._number(block))
 
     def _number(self, block: At) -> int:
+        """At most the head's and one."""
         if block == "earliest":
             return 0
-        return int(block, 16) if block is not None and block.startswith("0x") else self._evm.head.number
+        head = self._evm.head.number
+        return min(int(block, 16), head + 1) if block is not None and block.startswith("0x") else head
 
 
 def _params(method: Any) -> type[msgspec.Struct]:

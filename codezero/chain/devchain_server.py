@@ -234,7 +234,7 @@ def serve(
 
 
 def main(path: str, port: str, chain_id: str) -> int:
-    """The process that `devchain_process.start` makes; returns its exit code. chain_id: 0 is none given."""
+    """The process that `DevChainHandle` starts; returns its exit code. chain_id: 0 is none given."""
     try:
         serve(Path(path), lambda _: None, port=int(port), chain_id=int(chain_id) or None, while_used=True)
     except ChainBusyError:

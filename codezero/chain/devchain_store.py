@@ -155,13 +155,11 @@ class Store:
         if head.number % COMPACT_EVERY == COMPACT_EVERY - 1:
             self.compact()
 
-    def block(self, number: int | None) -> Head | None:
-        row = self.row("SELECT number, hash, timestamp, mix_hash, state_root FROM block WHERE number=?", number)
+    def block(self, key: int | bytes | None) -> Head | None:
+        """By number or hash; None where there is none."""
+        column = "hash" if isinstance(key, bytes) else "number"
+        row = self.row(f"SELECT number, hash, timestamp, mix_hash, state_root FROM block WHERE {column}=?", key)
         return None if row is None else Head(*row)
-
-    def number_of(self, block_hash: bytes) -> int | None:
-        row = self.row("SELECT number FROM block WHERE hash=?", block_hash)
-        return None if row is None else row[0]
 
     def json(self, what: str, key: object) -> bytes | None:
         """what: `json FROM block WHERE number`, or the like."""
@@ -258,10 +256,6 @@ def _json(value: Any, width: int = 0) -> Any:
         return f"0x{value.hex()}"
     if isinstance(value, rlp.Serializable):
         fields: dict[str, Any] = cast(Any, value).as_dict()
-        return {NAMES.get(name, _camel(name)): _json(field, WIDTHS.get(name, 0)) for name, field in fields.items()}
+        camel = {name: re.sub("_(.)", lambda letter: letter[1].upper(), name) for name in fields} | NAMES
+        return {camel[name]: _json(field, WIDTHS.get(name, 0)) for name, field in fields.items()}
     return [_json(item, width) for item in value]
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))

@@ -89,7 +89,7 @@ class ChainOutbox:
         self._registered = False
         self._wake, self._closing = threading.Event(), threading.Event()
         self._until = float("inf")
-        self._done: bool | None = None
+        self._done = False
         self._died: BaseException | None = None
         chain, account = str(coordinator.client.chain_id), coordinator.account
         owner = {"chain": chain, "contract": coordinator.contract, "account": account, "peer": peer}
@@ -115,16 +115,13 @@ class ChainOutbox:
 
         What is left is sent after the next start. A try under way may outlast this by some seconds.
         """
-        if not self._closing.is_set():
-            self._until = time.monotonic() + seconds
-            self._closing.set()
-            self._wake.set()
+        self._until = min(self._until, time.monotonic() + seconds)
+        self._closing.set()
+        self._wake.set()
         self._thread.join(max(0.0, self._until - time.monotonic()) + 1.0)
         if self._thread.is_alive():
             return False
-        if self._done is None:
-            self._done = not self._left() and not self._unsaved
-            self._store.close()
+        self._store.close()
         return self._done
 
     def _save(self) -> None:
@@ -159,6 +156,7 @@ class ChainOutbox:
             while time.monotonic() < self._until and self._left():
                 self._look()
                 time.sleep(min(0.1, max(0.0, self._until - time.monotonic())))
+            self._done = not (self._left() or self._unsaved)
         except BaseException as error:  # a bug: raised by the next `add`, or training would go on uncounted
             self._died = error
             raise

@@ -51,11 +51,12 @@ class ChainParts(NamedTuple):
 
 
 class Repeating:
-    """Calls `job` every `seconds` in a thread. A ChainError is a warning when its text is new; anything else is a bug
-    and ends the thread."""
+    """Calls `job` every `seconds` in a thread, with `once` only until it succeeds.
+
+    A ChainError is a warning when its text is new; anything else is a bug and ends the thread.
+    """
 
     def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
-        """once: only until it succeeds."""
         self._name, self._job, self._seconds, self._once = name, job, seconds, once
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -87,13 +88,12 @@ class RoundWatch:
     """Reads the open round in the background from the first call on, so that training never waits for a network."""
 
     def __init__(self, read: Callable[[], int], *, every: float = ROUND_SECONDS, stale: float = STALE) -> None:
-        """read: raises ChainError."""
         self._read, self._every, self._stale = read, every, stale
         self._starting = threading.Lock()
         self._reading: Repeating | None = None
         self._answered = threading.Event()
-        self._known, self._failure = (-1, -math.inf), "the chain has not said yet which round is open"
-        """The last reading and its time.monotonic(), and why there is no newer one."""
+        self._known = (-1, -math.inf)  # the last reading and its time.monotonic()
+        self._failure = "the chain has not said yet which round is open"
 
     def current(self) -> int:
         """The last reading. Raises ChainUnreachableError when it is too old, or there is none."""
@@ -173,14 +173,12 @@ class StageManager:
 class Registry:
     """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
 
-    `tick` is one reading, for `Repeating`. The list only grows, is bounded, and stays while the chain cannot be read.
+    `tick` is one reading, for `Repeating`. The list begins with `me`, only grows and is bounded.
     """
 
     def __init__(self, coordinator: "ContractCoordinator", path: Path, me: str) -> None:
-        """Writes the file at once, with `me` alone: a node admits nobody before the chain has named somebody."""
         self._coordinator, self._path = coordinator, path
         self._members, self._cursor = {me: None}, 0
-        write_members(path, [me])
 
     def tick(self) -> None:
         """Raises ChainError."""
@@ -230,11 +228,12 @@ class LateChain:
 
     def __init__(self, make: Callable[[], ChainParts], known: KnownRound) -> None:
         self._make, self._known = make, known
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
         self._started: Future[ChainParts] | None = None
         self._waiting: deque[tuple[float, str | None]] = deque(maxlen=MAX_WAITING)
 
     def current_round(self) -> int:
-        if self._waiting and self._started is None:
+        if self._waiting:
             self._begin()
         parts = self._parts()
         return self._known.number if parts is None else parts.coordinator.current_round()
@@ -254,7 +253,7 @@ class LateChain:
             if not self._waiting:
                 return
             try:
-                return self._hand_over((self._started or self._begin()).result())
+                return self._hand_over(self._begin().result())
             except ChainUnreachableError:
                 self._started = None
                 if not left:
@@ -272,9 +271,7 @@ class LateChain:
             return None
 
     def _begin(self) -> Future[ChainParts]:
-        pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-        self._started = pool.submit(self._make)
-        pool.shutdown(wait=False)
+        self._started = self._started or self._pool.submit(self._make)
         return self._started
 
     def _hand_over(self, parts: ChainParts) -> None:

@@ -1,12 +1,7 @@
 """Calls of an account for which somebody else pays: signed here as user operations, brought to the chain by Alchemy.
 
-    wallet_prepareCalls        the calls         -> what is to be signed; see alchemy.py
-    wallet_sendPreparedCalls   the same, signed  -> an id, which is not used: only the chain says what became of it
-
 The account is the same as without (EIP-7702): its address follows a contract, and that contract calls in its name.
-`sender.py` keeps its promises: what was signed is recorded before it leaves, the same bytes are sent again, and only
-the chain is believed about what became of them: a new operation is signed only when the old one can never be run, or
-under its nonce, so that one of the two is run at most.
+`sender.py` keeps its promises: a new operation is signed only when the old one can never be run, or under its nonce.
 """
 
 import itertools
@@ -24,7 +19,7 @@ from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 from web3.types import LogReceipt, TxReceipt
 
-from codezero.chain.alchemy import ENTRY_POINT, Prepared, UnrequestedError, WantedCall, checked
+from codezero.chain.alchemy import ENTRY_POINT, UNREQUESTED, Prepared, UnsponsoredError, WantedCall, checked
 from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, header_token, shown
 from codezero.chain.contract import log_pages
 from codezero.chain.errors import ChainUnreachableError, RpcError, printable, refusal
@@ -37,18 +32,12 @@ from codezero.system.files import read_private
 
 POLICY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 MAX_KEY, MAX_ANSWER = 256, 512 << 10  # bytes
-SECONDS = 15.0
-"""For one request to the service."""
-MAX_PAGES = 200
-"""Of the entry point's logs, searched for one operation."""
+SECONDS = 15.0  # for one request to the service
+MAX_PAGES = 200  # of the entry point's logs, searched for one operation
 RAN = "0x" + keccak(text="UserOperationEvent(bytes32,address,address,uint256,bool,uint256,uint256)").hex()
 """Topic of the event that the entry point emits for each operation that it ran."""
 OPERATION = -1
 """In the place of a transaction's nonce: what was signed is an operation."""
-
-
-class UnsponsoredError(ChainError):
-    """The service does not do it, and would not if it were asked again."""
 
 
 class _Recorded(msgspec.Struct, frozen=True):
@@ -74,7 +63,7 @@ class AlchemySender(Sender):
     """
 
     PAUSES = 0.25, 4.0  # the service counts its requests
-    HOPELESS = UnrequestedError, UnsponsoredError
+    HOPELESS = (UnsponsoredError,)
 
     def __init__(
         self, client: ChainClient, wallet: KeystoreWallet, *, key: str, policy: str, url: str, delegates: Sequence[str]
@@ -127,7 +116,7 @@ class AlchemySender(Sender):
         return int.from_bytes(raw)
 
     def _sign(self, to: str | None, data: bytes, state: TransactionState, raises: int) -> SignedTransaction:
-        """Simulates the call first; replaces what waits, under its nonce. Raises ContractError, UnrequestedError."""
+        """Simulates the call first; replaces what waits, under its nonce. Raises ContractError, UnsponsoredError."""
         if to is None:
             raise ChainError("a sponsored account deploys nothing; deploy with an account that pays for itself")
         eth, chain_id, account = self.client.eth, self.client.chain_id, self._account
@@ -140,9 +129,9 @@ class AlchemySender(Sender):
         authorization, operation = checked(prepared, wanted)
         nonce = int(operation.data.nonce, 16)
         if state.waiting is not None and nonce != _parsed(state.waiting).nonce:
-            raise UnrequestedError("a second operation beside one that may still be run")
+            raise UnsponsoredError(f"{UNREQUESTED}a second operation beside one that may still be run")
         if nonce != self._next_nonce(nonce >> 64):
-            raise UnrequestedError("an operation for another time: its nonce is not the account's next")
+            raise UnsponsoredError(f"{UNREQUESTED}its nonce is not the account's next")
         permit = None
         if authorization is not None:
             delegate = to_checksum_address(authorization.data.address)

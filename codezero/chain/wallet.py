@@ -222,13 +222,9 @@ class _Scrypt(msgspec.Struct, frozen=True):
     salt: str
 
 
-class _Cipher(msgspec.Struct, frozen=True):
-    iv: str
-
-
 class _Crypto(msgspec.Struct, frozen=True):
     cipher: str
-    cipherparams: _Cipher
+    cipherparams: dict[Literal["iv"], str]
     ciphertext: str
     kdf: Literal["scrypt"]
     kdfparams: _Scrypt

@@ -97,10 +97,10 @@ def swarm_create(options: argparse.Namespace) -> int:
     from codezero.settings import PUBLISHED, compose
 
     config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
-    from codezero.wiring.founding import create_swarm, summary
+    from codezero.wiring.founding import create_swarm
 
     with contextlib.ExitStack() as chain:
-        for line in summary(create_swarm(config, options.out, chain), options.out):
+        for line in create_swarm(config, options.out, chain):
             print(line, flush=True)
         options.file, options.fresh, options.fork = options.out, False, None
         return DONE if options.no_run else swarm_join(options)

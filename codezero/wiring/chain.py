@@ -1,8 +1,4 @@
-"""Config -> the chain's part of a node: who keeps the round, and where points go.
-
-Nothing here waits long for a chain that cannot be reached: training goes on in the last known round, and points wait in
-the outbox. Runs beside the loading of the models.
-"""
+"""Config -> the chain's part of a node: who keeps the round, and where points go. Nothing waits long for a chain."""
 
 import contextlib
 import logging
@@ -151,18 +147,19 @@ def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoor
     directory = Path(config.directory)
     if config.kind == "embedded" and not directory.is_dir():
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
-    contract = config.contract or (founded(directory) if config.kind == "embedded" else "")
+    contract = founded(directory) if config.kind == "embedded" and not config.contract else config.contract
     return ContractCoordinator(_client(config, stack), contract)
 
 
 def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
     """The embedded chain stays while any node of this machine uses it, and is started anew when it dies."""
-    from codezero.chain.devchain_process import start
+    from codezero.chain.devchain_process import DevChainHandle
     from codezero.chain.provider import ChainClient
 
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
-        chain = stack.enter_context(start(Path(config.directory), port=config.port, chain_id=config.chain_id or None))
+        chain = DevChainHandle(Path(config.directory), port=config.port, chain_id=config.chain_id or None)
+        stack.enter_context(chain)
         _repeat("keeping the embedded chain alive", chain.revive, KEEPING_SECONDS, stack)
         urls, chain_id = [chain.url], chain.chain_id
     client = ChainClient(urls, chain_id, plain_http=config.plain_http)

@@ -1,15 +1,12 @@
 """`codezero swarm create` and `codezero swarm join`: found a swarm that others can join with one file.
 
-Both end in the settings of an ordinary node: whoever founds runs one that also opens the rounds, as long as its account
-may. Nothing that an invitation says is taken without its founder's signature.
+Both end in the settings of an ordinary node; the founder's account may also open the rounds.
 """
 
 import contextlib
 import ipaddress
-import logging
 import re
 import socket
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,15 +35,13 @@ from codezero.swarm.identity import Identity
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 
-logger = logging.getLogger(__name__)
-
 DEFAULT_NAME = "codezero"
 MOST_BOOTNODES = 16
 """Of the contract's list that a joiner dials; what it holds is strangers' text."""
 
 
-def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> Invitation:
-    """Deploy a contract, name this node as the way in, and write the invitation to `out`.
+def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> list[str]:
+    """Deploy a contract, name this node as the way in, and write the invitation to `out`; lines for the founder.
 
     chain: an embedded one is served until this is closed, so that whoever has the invitation at once finds it there.
     Raises ConfigError, WalletError, ModelError, ChainError.
@@ -86,7 +81,13 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
         wallet.sign_message,
     )
     write_invitation(out, invitation)
-    return invitation
+    lines = [
+        f"swarm {invitation.network.name}: contract {contract} on chain {client.chain_id}",
+        f"invitation: {out}; whoever has it joins with `codezero swarm join {out.name}`",
+    ]
+    if any("127.0.0.1" in text for text in (*client.urls, *bootnodes)):
+        lines.append("it leads to this machine only; docs/swarm.md says how others get there")
+    return lines
 
 
 def joined(path: Path, config: NodeConfig) -> list[str]:
@@ -102,9 +103,8 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
             f"the swarm speaks version {network.protocol} of the wire format and this node version {PROTOCOL}; "
             f"{'update this node' if network.protocol > PROTOCOL else 'use an older release'}"
         )
-    judge, digest = invitation.judge, ""
-    if judge.digest:
-        digest = judge_of(replace(config.evaluator, model=judge.model)).digest
+    judge = invitation.judge
+    digest = judge.digest and judge_of(replace(config.evaluator, model=judge.model)).digest
     if digest and digest != judge.digest:
         raise InviteError(
             f"the swarm's judge is {judge.model} with the digest {judge.digest[:12]}…, and what is here under that "
@@ -118,7 +118,7 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
         "network=peer",
         f"swarm.name={quoted(network.name)}",
         f"swarm.bootstrap=[{','.join(map(quoted, others))}]",
-        f"evaluator.model={quoted(invitation.judge.model)}",
+        f"evaluator.model={quoted(judge.model)}",
         *chain_overrides(invitation, config),
     ]
     if own and not config.swarm.port:
@@ -171,7 +171,6 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
                 )
             listed = coordinator.bootnodes()
         except ChainUnreachableError as error:
-            logger.warning("the invitation could not be compared with the chain: %s", error)
             print(f"codezero: the invitation could not be compared with the chain yet: {error}")
             return []
     return [address for address in listed if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
@@ -198,13 +197,3 @@ def _outward_address() -> ipaddress.IPv4Address | ipaddress.IPv6Address:
                 "this machine has no way out; name its address: swarm.announce=[/ip4/ADDRESS/tcp/PORT]"
             ) from error
         return ipaddress.ip_address(probe.getsockname()[0])
-
-
-def summary(invitation: Invitation, out: Path) -> Sequence[str]:
-    """What a founder is told."""
-    local = any("127.0.0.1" in text for text in (*invitation.chain.rpc, *invitation.network.bootnodes))
-    return [
-        f"swarm {invitation.network.name}: contract {invitation.chain.contract} on chain {invitation.chain.id}",
-        f"invitation: {out}; whoever has it joins with `codezero swarm join {out.name}`",
-        *(["it leads to this machine only; docs/swarm.md says how others get there"] if local else []),
-    ]

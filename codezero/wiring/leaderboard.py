@@ -30,7 +30,7 @@ NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced"
 
 
 class PeerPoints(msgspec.Struct, forbid_unknown_fields=True):
-    """One peer. Written in place while events are read."""
+    """One peer's."""
 
     owner: str = ""
     """Account that registered it; empty: nobody has."""
@@ -77,13 +77,13 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
     return board
 
 
-def print_board(board: PointsBoard, most: int = 50) -> None:
+def print_board(board: PointsBoard) -> None:
     console = Console(file=sys.stdout)
     console.print(Text(f"round {board.round} · contract {board.contract} on chain {board.chain_id}", "dim"))
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for column in ("", "peer", "points", "rounds", "votes", "last round", "account"):
         table.add_column(column, justify="left" if column in ("peer", "account") else "right")
-    for place, (peer, score) in enumerate(ranked(board)[:most], 1):
+    for place, (peer, score) in enumerate(ranked(board)[:50], 1):
         last = str(score.last_round) if score.last_round >= 0 else ""
         name = f"{readable_name(peer)} …{clean(peer[-6:], 6)}"
         row = [str(place), name, str(score.points), str(score.rounds), str(score.votes), last, score.owner]
@@ -115,27 +115,23 @@ def board_page(board: PointsBoard) -> Leaderboard:
 
 
 def _count(board: PointsBoard, name: str, values: Mapping[str, Any]) -> None:
-    """`values` have the types of the contract's ABI."""
+    """`values` have the types of the contract's ABI. Names that are too long, and new ones beyond MAX_PEERS, are left
+    out."""
     if name == "RoundAdvanced":
         board.round = max(board.round, values["newRoundNumber"])
-    elif name == "WinnerSubmitted":
-        for winner in values["winners"]:
-            if (peer := _standing(board, winner)) is not None:
-                peer.votes += 1
-    elif name in NAMES and (peer := _standing(board, values["peerId"])) is not None:
-        if name == "PeerRegistered":
-            peer.owner = values["eoa"]
+        return
+    for peer in values["winners"] if name == "WinnerSubmitted" else [values["peerId"]]:
+        if len(peer) > 128 or (peer not in board.peers and len(board.peers) >= MAX_PEERS):
+            continue
+        score = board.peers.setdefault(peer, PeerPoints())
+        if name == "WinnerSubmitted":
+            score.votes += 1
+        elif name == "PeerRegistered":
+            score.owner = values["eoa"]
         else:
-            peer.points += values["reward"]
-            peer.rounds += 1
-            peer.last_round = max(peer.last_round, values["roundNumber"])
-
-
-def _standing(board: PointsBoard, peer: str) -> PeerPoints | None:
-    """None for a name that is too long, and for a new one when there are too many."""
-    if len(peer) > 128 or (peer not in board.peers and len(board.peers) >= MAX_PEERS):
-        return None
-    return board.peers.setdefault(peer, PeerPoints())
+            score.points += values["reward"]
+            score.rounds += 1
+            score.last_round = max(score.last_round, values["roundNumber"])
 
 
 def _remembered(path: Path, chain_id: int, contract: str) -> PointsBoard:

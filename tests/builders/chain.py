@@ -8,7 +8,7 @@ from pathlib import Path
 from builders.anvil import CHAIN_ID, anvil
 
 from codezero.chain.contract import ContractCoordinator, deploy
-from codezero.chain.devchain_process import start
+from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.embedded import FUND
 from codezero.chain.errors import RpcError
 from codezero.chain.provider import ChainClient
@@ -52,7 +52,7 @@ def served(folder: Path, backend: str) -> Generator[tuple[str, int]]:
         with anvil(folder) as url:
             yield url, CHAIN_ID
     else:
-        with start(folder / "chain") as handle:
+        with DevChainHandle(folder / "chain") as handle:
             yield handle.url, handle.chain_id
 
 

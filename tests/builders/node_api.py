@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from builders.login import page
 
 from codezero.chain.contract import ContractCoordinator
-from codezero.chain.devchain_process import start
+from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.embedded import fund, own_contract
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
@@ -35,7 +35,7 @@ class Member:
 def contract(folder: Path) -> Generator[list[Member]]:
     """Two members of one swarm; the first may open rounds."""
     with ExitStack() as stack:
-        handle = stack.enter_context(start(folder / "chain"))
+        handle = stack.enter_context(DevChainHandle(folder / "chain"))
         rpc = ChainClient([handle.url], handle.chain_id, seconds=60.0)  # machines are busy
         stack.callback(rpc.close)
         members: list[Member] = []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from codezero.chain.alchemy import (
     Prepared,
-    UnrequestedError,
+    UnsponsoredError,
     UserOperation,
     WantedCall,
     calls_only,
@@ -121,7 +121,7 @@ HOSTILE: dict[str, Callable[[Json], Json]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_nothing_else_is_signed(name: str) -> None:
     with bench(tamper=HOSTILE[name]) as here:
-        with pytest.raises(UnrequestedError, match=r"^the paymaster's service prepared something else .+\Z") as caught:
+        with pytest.raises(UnsponsoredError, match=r"^the paymaster's service prepared something else .+\Z") as caught:
             here.transact()
         assert (here.wallet.signed, here.service.sent, here.recorded) == (0, [], [])
         assert "\n" not in str(caught.value)
@@ -134,7 +134,7 @@ def test_addresses_may_come_in_small_letters() -> None:
 
 @pytest.mark.parametrize("code", ["0xef0100" + EVIL[2:], "0x6001", "0xef0100"])
 def test_an_account_that_follows_something_else_signs_nothing(code: str) -> None:
-    with bench(code=code) as here, pytest.raises(UnrequestedError, match=r"chain\.alchemy_delegates lacks"):
+    with bench(code=code) as here, pytest.raises(UnsponsoredError, match=r"chain\.alchemy_delegates lacks"):
         here.transact()
 
 
@@ -205,7 +205,7 @@ def test_whatever_is_changed_only_the_same_is_signed(wire: tuple[Json, bytes], d
     inner[last] = data.draw(LEAVES)
     try:
         ready = checked(msgspec.json.decode(json.dumps(changed), type=Prepared), asked)
-    except (UnrequestedError, *UNDECODABLE):
+    except (UnsponsoredError, *UNDECODABLE):
         return
     assert ready[1].data.hash(CHAIN) == wanted[1].data.hash(CHAIN)
     assert (ready[0] is None) is (wanted[0] is None)

@@ -32,7 +32,7 @@ from eth_account import Account
 from web3 import AsyncHTTPProvider, AsyncWeb3, HTTPProvider, Web3
 from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicError, TransactionNotFound, Web3RPCError
 
-from codezero.chain.devchain_process import FAUCET_KEY, DevChainHandle, start
+from codezero.chain.devchain_process import FAUCET_KEY, DevChainHandle
 from codezero.chain.devchain_server import serve
 from codezero.errors import ChainError, ConfigError
 
@@ -41,7 +41,7 @@ ETHER = 10**18
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevChainHandle]:
-    with start(tmp_path_factory.mktemp("devchain")) as handle:
+    with DevChainHandle(tmp_path_factory.mktemp("devchain")) as handle:
         yield handle
 
 
@@ -321,7 +321,7 @@ def test_eight_processes_write_at_once(client: Client, tiny: str) -> None:
 
 
 def test_every_new_chain_has_an_id_of_its_own(tmp_path: Path, chain: DevChainHandle) -> None:
-    with start(tmp_path / "other") as other:
+    with DevChainHandle(tmp_path / "other") as other:
         assert other.chain_id != chain.chain_id
         foreign = Sender(Client(chain)).sign("0x" + "55" * 20, nonce=0)
         with pytest.raises(Asked, match="invalid chain id"):
@@ -329,13 +329,13 @@ def test_every_new_chain_has_an_id_of_its_own(tmp_path: Path, chain: DevChainHan
 
 
 def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
-    with start(tmp_path, chain_id=4242) as chain:
+    with DevChainHandle(tmp_path, chain_id=4242) as chain:
         assert chain.chain_id == 4242
         with pytest.raises(ConfigError, match="has the id 4242, not 7"):
-            start(tmp_path, chain_id=7)
+            DevChainHandle(tmp_path, chain_id=7)
     with pytest.raises(ChainError, match="has the id 4242, not 7"):
-        start(tmp_path, chain_id=7)
-    with start(tmp_path) as chain:
+        DevChainHandle(tmp_path, chain_id=7)
+    with DevChainHandle(tmp_path) as chain:
         assert chain.chain_id == 4242
 
 

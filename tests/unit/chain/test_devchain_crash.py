@@ -19,14 +19,14 @@ import psutil
 import pytest
 from builders.devchain import WRITE, Asked, Client, Sender, argument, write_in_parallel, written
 
-from codezero.chain.devchain_process import BUSY, DATABASE, ENDPOINT, FAUCET_KEY, DevChainHandle, start
+from codezero.chain.devchain_process import BUSY, DATABASE, ENDPOINT, FAUCET_KEY, DevChainHandle
 from codezero.errors import ChainError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from codezero.chain.devchain_process import start
-handle = start(Path(sys.argv[1]))
+from codezero.chain.devchain_process import DevChainHandle
+handle = DevChainHandle(Path(sys.argv[1]))
 print(handle.endpoint.pid, flush=True)
 time.sleep(600)
 """
@@ -53,7 +53,7 @@ def burst(sender: Sender, tiny: str) -> list[str]:
 
 def test_kill_9_in_a_burst_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(5)
-    with start(tmp_path) as chain:
+    with DevChainHandle(tmp_path) as chain:
         senders = [Sender(Client(chain)) for _ in range(3)]
         tiny = senders[0].deploy_tiny()
         url = chain.url
@@ -92,10 +92,10 @@ def assert_whole(chain: DevChainHandle) -> None:
 def test_killed_at_birth_it_begins_anew(tmp_path: Path) -> None:
     chance = random.Random(6)
     for _ in range(2):
-        with start(tmp_path) as chain:
+        with DevChainHandle(tmp_path) as chain:
             time.sleep(chance.uniform(0, 0.5))
             kill(chain)
-    with start(tmp_path) as chain:
+    with DevChainHandle(tmp_path) as chain:
         assert Sender(Client(chain)).send("0x" + "55" * 20)["status"] == "0x1"
 
 
@@ -111,8 +111,8 @@ def test_its_parents_kill_9_leaves_no_orphan(tmp_path: Path) -> None:
 
 
 def test_it_stays_while_anybody_uses_it(tmp_path: Path) -> None:
-    first = start(tmp_path)
-    second = start(tmp_path)
+    first = DevChainHandle(tmp_path)
+    second = DevChainHandle(tmp_path)
     assert (first.endpoint.pid, first.url, first.chain_id) == (second.endpoint.pid, second.url, second.chain_id)
     first.close()
     time.sleep(1)
@@ -125,28 +125,28 @@ def test_it_stays_while_anybody_uses_it(tmp_path: Path) -> None:
 
 def test_ten_callers_at_once_share_one_process(tmp_path: Path) -> None:
     with ThreadPoolExecutor(10) as pool:
-        handles = list(pool.map(start, [tmp_path] * 10))
+        handles = list(pool.map(DevChainHandle, [tmp_path] * 10))
     assert len({handle.endpoint.pid for handle in handles}) == 1
     for handle in handles:
         handle.close()
 
 
 def test_another_program_on_its_old_port_is_not_taken_for_it(tmp_path: Path) -> None:
-    with start(tmp_path) as chain:
+    with DevChainHandle(tmp_path) as chain:
         port, chain_id = Client(chain).port, chain.chain_id
-    with socket.create_server(("127.0.0.1", port)), start(tmp_path) as chain:
+    with socket.create_server(("127.0.0.1", port)), DevChainHandle(tmp_path) as chain:
         assert Client(chain).port != port and chain.chain_id == chain_id and chain.endpoint.answers()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"url": 1}', b"\xff" * 9000])
 def test_a_broken_endpoint_file_is_as_good_as_none(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / ENDPOINT).write_bytes(garbage)
-    with start(tmp_path) as chain:
+    with DevChainHandle(tmp_path) as chain:
         assert chain.endpoint.answers()
 
 
 def test_a_second_process_on_one_directory_is_refused_in_one_line(tmp_path: Path) -> None:
-    with start(tmp_path) as chain:
+    with DevChainHandle(tmp_path) as chain:
         done = subprocess.run(command(tmp_path), capture_output=True, text=True)
         assert done.returncode == 1 and not done.stdout and done.stderr.count("\n") == 1
         assert f"is already served at {chain.url} (process {chain.endpoint.pid})" in done.stderr
@@ -162,7 +162,7 @@ def test_chain_dev_says_where_it_is_and_ends_in_good_order(tmp_path: Path, which
     with served.stdout as out, served.stderr as errors:
         told = json.loads(out.readline())
         assert told["data"] == str(tmp_path) and told["chain_id"] > 0
-        with start(tmp_path) as chain:
+        with DevChainHandle(tmp_path) as chain:
             assert (chain.url, chain.chain_id, chain.endpoint.pid) == (told["url"], told["chain_id"], served.pid)
         assert chain.endpoint.answers()  # nobody uses it, but it was started by hand
         served.send_signal(which)
@@ -178,10 +178,10 @@ def test_chain_dev_on_a_taken_port_says_so(tmp_path: Path) -> None:
 
 
 def test_a_lost_faucet_key_is_named(tmp_path: Path) -> None:
-    with start(tmp_path) as chain:
+    with DevChainHandle(tmp_path) as chain:
         Sender(Client(chain))
     (tmp_path / FAUCET_KEY).unlink()
-    with start(tmp_path) as chain, pytest.raises(Asked, match="put the faucet's key back"):
+    with DevChainHandle(tmp_path) as chain, pytest.raises(Asked, match="put the faucet's key back"):
         Sender(Client(chain))
 
 
@@ -195,5 +195,5 @@ def test_a_file_that_is_no_chain_is_refused_in_one_line(tmp_path: Path, content:
         path.write_bytes(content)
     before = path.read_bytes()
     with pytest.raises(ChainError, match=DATABASE):
-        start(tmp_path)
+        DevChainHandle(tmp_path)
     assert path.read_bytes() == before

@@ -15,7 +15,7 @@ from eth_account import Account
 from eth_utils import keccak
 
 from codezero.chain.contract import ContractCoordinator
-from codezero.chain.devchain_process import DATABASE, start
+from codezero.chain.devchain_process import DATABASE, DevChainHandle
 from codezero.chain.embedded import founded
 from codezero.chain.provider import ChainClient
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def assert_same_answers(folder: Path) -> None:
-    with start(folder) as chain:
+    with DevChainHandle(folder) as chain:
         client = Client(chain)
         for method, params, answer in json.loads((folder / "answers.json").read_text()):
             assert client.ask(method, *params) == answer, (method, params)
@@ -46,7 +46,7 @@ def test_yesterdays_chain_answers_as_it_did_and_twice(folder: Path) -> None:
 
 def test_yesterdays_chain_goes_on(folder: Path) -> None:
     contract = founded(folder)
-    with start(folder) as chain:
+    with DevChainHandle(folder) as chain:
         client = Client(chain)
         member = Sender(client, fund=False)
         member.account = Account.from_key(keccak(text="codezero test second"))
@@ -58,7 +58,7 @@ def test_yesterdays_chain_goes_on(folder: Path) -> None:
         block = client.ask("eth_getBlockByNumber", hex(head + 1), False)
         assert block["parentHash"] == client.ask("eth_getBlockByNumber", hex(head), False)["hash"]
         assert Sender(client).send(contract, b"\0" * 4)["status"] == "0x0"  # from yesterday's faucet
-    with start(folder) as chain:
+    with DevChainHandle(folder) as chain:
         client = Client(chain)
         assert client.ask("eth_getTransactionReceipt", receipt["transactionHash"]) == receipt
         total = client.ask("eth_call", {"to": contract, "data": f"0x{total_of(contract, 'QmSecond').hex()}"}, "latest")

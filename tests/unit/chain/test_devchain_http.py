@@ -9,7 +9,7 @@ from builders.devchain import Asked, Client, Sender
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codezero.chain.devchain_process import start
+from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.devchain_rpc import METHODS
 
 QUIET = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -26,7 +26,7 @@ values = st.recursive(
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with start(tmp_path_factory.mktemp("hostile")) as chain:
+    with DevChainHandle(tmp_path_factory.mktemp("hostile")) as chain:
         client = Client(chain)
         Sender(client)
         yield client

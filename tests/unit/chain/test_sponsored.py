@@ -13,7 +13,7 @@ from builders.alchemy import ACCOUNT, CONTRACT, DELEGATE, KEY, POLICY, Json, Ser
 from builders.node_api import contract
 from fakes.alchemy_service import CALL, WIRE, Bench, bench, encode_function, rehashed
 
-from codezero.chain.alchemy import Prepared
+from codezero.chain.alchemy import Prepared, UnsponsoredError
 from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.embedded import fund
 from codezero.chain.errors import (
@@ -25,7 +25,7 @@ from codezero.chain.errors import (
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
-from codezero.chain.sponsored import AlchemySender, UnsponsoredError, api_key
+from codezero.chain.sponsored import AlchemySender, api_key
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError, WalletError
 

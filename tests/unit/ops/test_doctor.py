@@ -229,10 +229,10 @@ def test_a_chain_and_a_judge_that_are_away_are_failures(tmp_path: Path) -> None:
 
 
 def test_the_right_chain_answers_and_the_wrong_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codezero.chain.devchain_process import start
+    from codezero.chain.devchain_process import DevChainHandle
 
     monkeypatch.setattr(network, "CHAIN_SECONDS", 60.0)  # a busy machine is not the question
-    with start(tmp_path / "chain") as served:
+    with DevChainHandle(tmp_path / "chain") as served:
         other = ChainConfig(kind="rpc", rpc_urls=[served.url], chain_id=served.chain_id + 1, contract="0x" + "11" * 20)
         assert "not " in network.chain(other).text and network.chain(other).state is CheckState.FAIL
         right = replace(other, chain_id=served.chain_id)
