@@ -32,6 +32,7 @@ from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException
 
 from codezero.chain.devchain_store import Head, Mined, Store
+from codezero.chain.errors import ERROR_STRING
 from codezero.errors import ChainError
 from codezero.system.files import read_private, write_new
 
@@ -43,8 +44,6 @@ CLOCK_EVERY = 1024
 """Instructions between two looks at the clock."""
 REFUSED, REVERTED = -32000, 3
 """JSON-RPC's codes for a transaction or call that cannot be, and for one that the contract refused."""
-ERROR_STRING = bytes.fromhex("08c379a0")
-"""Solidity's Error(string)."""
 BASE_FEE, TIP = 1_000_000, 1_000_000
 """wei per gas, for ever, and what is suggested on top: a transaction of 100,000 gas costs 2e-7 ETH."""
 ESTIMATE_WITHIN = 200

@@ -1,8 +1,6 @@
 """A node's hold on the embedded chain: it finds the process that serves a directory, or starts one.
 
-Every handle holds a shared lock on the directory's `users.lock`; a process that was started so ends when nobody holds
-one any more. Locks are flock(2): the operating system frees those of the dead, so that kill -9 leaves neither an orphan
-nor a lock behind.
+A process that was started so ends when nobody holds `users.lock` any more. Locks are flock(2), which kill -9 frees.
 
     chain.db        everything (SQLite)             serving.lock    held by the one process that serves
     faucet.key      the faucet's key, 0600          users.lock      held, shared, by those that use it
@@ -33,7 +31,7 @@ BUSY = 75
 """Exit code of a chain process that found its directory served by another (EX_TEMPFAIL)."""
 ANSWER_SECONDS = 2.0
 START_SECONDS = 120.0
-"""An upper bound for a busy machine, and for a large chain of version 0.1.0; two seconds are usual."""
+"""For a busy machine, or a large chain of version 0.1.0; two seconds are usual."""
 CLOSE_SECONDS = 5.0
 POLL_SECONDS = 0.02
 
@@ -173,11 +171,9 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
 
     def _last_words(self) -> str:
         """The last line of the process's log."""
-        try:
-            log = (self.path / LOG).read_bytes()
-        except OSError:
-            return "it left no log"
-        return log.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its log is empty"
+        log = self.path / LOG
+        text = log.read_text("utf-8", "replace") if log.exists() else ""
+        return text.strip().rpartition("\n")[2] or "its log is empty"
 
 
 def check_id(path: Path, chain_id: int, wanted: int | None) -> int:

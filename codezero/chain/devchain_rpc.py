@@ -1,8 +1,7 @@
 """The methods of the embedded chain's JSON-RPC, and what their parameters may be.
 
-They are those of the Ethereum JSON-RPC API (ethereum.github.io/execution-apis) that web3 libraries need, and
-`codezero_fund`. No account is unlocked: only a signed transaction changes anything. Every parameter has a form or a
-bound, checked before a method runs.
+They are those of ethereum.github.io/execution-apis that web3 libraries need, and `codezero_fund`. No account is
+unlocked. Every parameter is checked before a method runs.
 """
 
 import inspect
@@ -116,20 +115,17 @@ class Methods:
         head = self._find(block)
         json = None if head is None else self._store.json("json FROM block WHERE number", head.number)
         if head is None or json is None or not full:
-            return None if json is None else msgspec.Raw(json)
+            return json
         tx = self._store.json("json FROM tx WHERE block", head.number)
-        transactions = [] if tx is None else [msgspec.Raw(tx)]
-        return msgspec.json.decode(json, type=dict[str, msgspec.Raw]) | {"transactions": transactions}
+        return msgspec.json.decode(json, type=dict[str, msgspec.Raw]) | {"transactions": [] if tx is None else [tx]}
 
     eth_getBlockByHash = eth_getBlockByNumber
 
     def eth_getTransactionByHash(self, tx_hash: Hash) -> Result:
-        json = self._store.json("json FROM tx WHERE hash", _bytes(tx_hash))
-        return None if json is None else msgspec.Raw(json)
+        return self._store.json("json FROM tx WHERE hash", _bytes(tx_hash))
 
     def eth_getTransactionReceipt(self, tx_hash: Hash) -> Result:
-        json = self._store.json("receipt FROM tx WHERE hash", _bytes(tx_hash))
-        return None if json is None else msgspec.Raw(json)
+        return self._store.json("receipt FROM tx WHERE hash", _bytes(tx_hash))
 
     def eth_getLogs(self, search: LogFilter) -> Result:
         first, last = self._range(search)
@@ -169,8 +165,8 @@ class Methods:
         return head
 
     def _find(self, block: At) -> Head | None:
-        by_hash = block is not None and len(block) == 66
-        return self._store.block(_bytes(block) if by_hash else self._number(block))
+        key = _bytes(block) if block is not None and len(block) == 66 else self._number(block)
+        return self._store.block(key)
 
     def _number(self, block: At) -> int:
         """At most the head's and one."""

@@ -1,7 +1,6 @@
 """The process that serves the embedded chain: JSON-RPC over HTTP on loopback, batches, the one thread of the chain.
 
-A browser must not reach it: another Host is refused (DNS rebinding), so is any Origin, and so is what a page could send
-without asking first (a content type other than JSON).
+No browser reaches it: another Host (DNS rebinding), any Origin, and any content type but JSON are refused.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The invitation, `swarm.toml`: everything that a stranger needs to join a swarm, signed by who founded it.
-
-The signature covers every field. Whether its founder owns the contract is for the chain to say.
-"""
+"""The invitation, `swarm.toml`: all that a stranger needs to join a swarm, every field signed by who founded it."""
 
 import re
 from collections.abc import Callable

@@ -1,9 +1,8 @@
 """Points on their way to the chain: kept on disk at once, sent in the background, each submission accepted once.
 
-A round is collected while it is open. It is sealed when it is over and training has moved on (or `settle_seconds` have
-passed), or `submit_after` seconds after its first points; then its mean reward and its vote are submitted, and tried
-until they are accepted or refused for good. Points that come for a sealed round count in the next one that is not.
-Waiting goes by the monotonic clock, order by round numbers: the wall clock decides nothing.
+A round is sealed when it is over and training has moved on (or `settle_seconds` have passed), or `submit_after` seconds
+after its first points; then its mean reward and its vote are tried until they are accepted or refused for good. Points
+that come for a sealed round count in the next one that is not.
 """
 
 import contextlib

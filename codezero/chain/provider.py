@@ -1,8 +1,7 @@
 """web3's connection to one chain through one or several endpoints, which are tried in turn and not trusted.
 
-An endpoint is taken for the chain only when `eth_chainId` says so. It can refuse to answer and it can lie about the
-chain, but it cannot fill memory, hold a caller longer than the deadline, send a request elsewhere, or make one fail in
-an unnamed way. What a lie could cost is bounded in `sender.py`.
+An endpoint can refuse or lie, but it cannot fill memory, hold a caller longer than the deadline, send a request
+elsewhere, or make one fail in an unnamed way. What a lie could cost is bounded in `sender.py`.
 """
 
 import itertools
@@ -66,11 +65,8 @@ class _Receipt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 RESULTS: Mapping[str, Any] = {
-    "eth_blockNumber": Quantity,
+    **dict.fromkeys(("eth_blockNumber", "eth_chainId", "eth_estimateGas", "eth_getBalance"), Quantity),
     "eth_call": Bytes,
-    "eth_chainId": Quantity,
-    "eth_estimateGas": Quantity,
-    "eth_getBalance": Quantity,
     "eth_getBlockByNumber": _Block,
     "eth_getCode": Bytes,
     "eth_getLogs": list[_Log],

@@ -1,10 +1,7 @@
 """An account whose key another process keeps, such as the login server on this machine: it is asked for signatures.
 
-    JSON both ways, `Authorization: Bearer TOKEN`:
-    POST {url}/api/sign-transaction   {"transaction": the fields of `wallet.transaction_fields`}
-    200 {"raw": "0x..", "address": "0x.."}      401, 403: the token is not accepted      409: nobody is logged in
-
-What comes back is checked: a signature by the expected account over exactly what was asked, or nothing is sent.
+POST {url}/api/sign-transaction   {"transaction": the fields of `wallet.transaction_fields`}
+200 {"raw": "0x..", "address": "0x.."}      401, 403: the token is not accepted      409: nobody is logged in
 """
 
 from collections.abc import Mapping
@@ -57,7 +54,10 @@ class RemoteWallet:
         return f"RemoteWallet({shown(self._url)}, {self.address})"
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        """The token is read anew each time: a new login writes a new one. Raises WalletError, ChainUnreachableError."""
+        """Signed by the expected account, exactly as asked. The token is read anew: each login writes another.
+
+        Raises WalletError, ChainUnreachableError.
+        """
         token, where = header_token(read_private(self._token, MAX_TOKEN)), shown(self._url)
         if token is None:
             raise WalletError(f"{self._token} holds no token; log in again")
@@ -80,15 +80,12 @@ class RemoteWallet:
         signed = HexBytes(answer.raw)
         try:
             written = TypedTransaction.from_bytes(signed).as_dict()
-            same = {key: value for key, value in written.items() if key not in ("v", "r", "s")} == _in_bytes(fields)
+            wanted = {"to": "0x", "accessList": (), **fields}
+            wanted = {key: HexBytes(value) if isinstance(value, str) else value for key, value in wanted.items()}
+            same = {key: value for key, value in written.items() if key not in ("v", "r", "s")} == wanted
             faithful = same and Account.recover_transaction(signed) == self.address
         except MALFORMED:
             faithful = False
         if not faithful:
             raise WalletError("the signer signed something else than it was asked for; nothing was sent")
         return bytes(signed)
-
-
-def _in_bytes(fields: Mapping[str, Any]) -> dict[str, object]:
-    whole = {"to": "0x", "accessList": (), **fields}
-    return {key: HexBytes(value) if isinstance(value, str) else value for key, value in whole.items()}

@@ -141,9 +141,8 @@ class StageManager:
 
     def tick(self) -> None:
         """Raises ChainError."""
-        if not self._turn():
-            return
-        self._allowed = self._allowed or self._coordinator.has_role("STAGE_MANAGER_ROLE", self._coordinator.account)
+        role, account = "STAGE_MANAGER_ROLE", self._coordinator.account
+        self._allowed = self._turn() and (self._allowed or self._coordinator.has_role(role, account))
         if not self._allowed:
             return
         now = self._coordinator.read_round()

@@ -1,8 +1,8 @@
 """One transaction, from a request to a receipt, so that it takes effect at most once whatever is lost on the way.
 
-Nothing an endpoint says about a transaction that was sent is believed, neither yes nor no: the chain is read instead.
-What was signed is recorded before it leaves and the same bytes are sent again. A new one is signed only when the old
-one can never be mined, because the account has used its nonce, or takes the place of a stuck one under its nonce.
+What an endpoint says of a sent transaction is not believed: the chain is read instead. What was signed is recorded
+before it leaves and the same bytes are sent again. A new one is signed only when the account has used the old one's
+nonce, so that it can never be mined, or under the nonce of a stuck one.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """The account that pays and signs: a key that leaves its file only into this process's memory, and never goes on.
 
-A key or passphrase comes from a prompt, a file that only its owner reads, or an environment variable that the user
-names; never from a command line, which every user of the machine can see.
+A key or passphrase never comes from a command line, which every user of the machine can see.
 """
 
 import contextlib
