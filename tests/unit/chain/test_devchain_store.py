@@ -30,7 +30,7 @@ class Chain:
         return self.evm.send(bytes(self.account.sign_transaction(tx | ({"to": to} if to else {})).raw_transaction))
 
     def deploy(self, runtime: bytes) -> bytes:
-        receipt = self.store.json("receipt FROM tx WHERE hash", self.send(b"", deploying(runtime))) or b""
+        receipt = bytes(self.store.json("receipt FROM tx WHERE hash", self.send(b"", deploying(runtime))) or b"")
         return bytes.fromhex(receipt.split(b'"contractAddress":"0x')[1][:40].decode())
 
     def read(self, tiny: bytes) -> int:
