@@ -21,7 +21,7 @@ from eth_account import Account
 from web3 import Web3
 
 from codezero.chain.contract import coordinator_artifact
-from codezero.chain.devchain_process import DATABASE, start
+from codezero.chain.devchain_process import DATABASE, DevChainHandle
 
 
 def say(text: str) -> None:
@@ -113,12 +113,12 @@ def measure(rounds: int, peers: int) -> dict[str, Any]:
         starts: dict[str, float] = {}
         for name in ("new", "again"):
             began = time.perf_counter()
-            with start(path) as chain:
+            with DevChainHandle(path) as chain:
                 rpc = Rpc(chain.url)
                 starts[f"start_{name}_to_first_answer_s"] = round(time.perf_counter() - began, 2)
                 rpc.ask("eth_call", {"to": "0x" + "11" * 20}, "latest")
                 starts[f"start_{name}_to_first_call_s"] = round(time.perf_counter() - began, 2)
-        with start(path) as chain:
+        with DevChainHandle(path) as chain:
             played = play(chain.url, rounds, peers)
         size = sum(file.stat().st_size for file in path.glob(f"{DATABASE}*"))
     return {"rounds": rounds, "peers": peers, "database_mb": round(size / 1e6, 1)} | played | starts

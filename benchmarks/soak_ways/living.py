@@ -235,13 +235,16 @@ class Living:
     def on_chain(self, rounds: Sequence[int]) -> dict[int, int | None]:
         """What the contract holds for each round, asked by a reader that is no part of the node."""
         from codezero.chain.contract import ContractCoordinator
-        from codezero.chain.devchain_process import start
+        from codezero.chain.devchain_process import DevChainHandle
         from codezero.chain.embedded import founded
         from codezero.chain.provider import ChainClient
         from codezero.swarm.identity import Identity
 
         peer = Identity.load_or_create(self.disk / "swarm.pem").peer_id
-        with start(self.chain) as chain, contextlib.closing(ChainClient([chain.url], chain.chain_id)) as client:
+        with (
+            DevChainHandle(self.chain) as chain,
+            contextlib.closing(ChainClient([chain.url], chain.chain_id)) as client,
+        ):
             contract = ContractCoordinator(client, founded(self.chain))
             return {number: contract.reward_of(number, peer) for number in rounds}
 
