@@ -105,14 +105,8 @@ def data_show(options: argparse.Namespace) -> int:
     if name == SYNTHETIC:
         problems = MixedStream(DataConfig(), seed=config.seed, peer_id="", batch=count).next_batch([])
     else:
-        data = DataSource(
-            name,
-            open_rows(name),
-            origin=f"{config.seed} ",
-            fits=lambda _: True,
-            counts=Counter(),
-            wait_seconds=config.data.wait_seconds,
-        )
+        rows, origin, wait = open_rows(name), f"{config.seed} ", config.data.wait_seconds
+        data = DataSource(name, rows, origin=origin, fits=lambda _: True, counts=Counter(), wait_seconds=wait)
         problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
     for problem in problems:
         answer(options, {field: getattr(problem, field) for field in PUBLIC}, _card(problem))

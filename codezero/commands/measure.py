@@ -52,10 +52,8 @@ def add(commands: Commands) -> None:
     commands.add("eval", evaluate_policy, exam, takes, settings="", epilog=EPILOG)
     file = value(Path, "FILE", "JSON lines: question, tests, completions[, entry_point, level]; - is stdin")
     audit = flag("also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ")
-    judge, lines = (
-        "judge attempts that are already written, with reasons",
-        "print a JSON line of verdicts for each line",
-    )
+    judge = "judge attempts that are already written, with reasons"
+    lines = "print a JSON line of verdicts for each line"
     commands.add("evaluate", judge_attempts, judge, {"file": file, "--audit": audit}, json=lines)
     name = value(str, "NAME", "which one; `list` names them all")
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from codezero.login.store import Folder
 
 POLL_SECONDS = 0.5
-REQUEST_SECONDS = 10.0
 MAX_RESPONSE = 4096
 
 LOST = """The account's key lies encrypted in runs/login/, and only your passkey, passphrase or wallet opens it. If that
@@ -27,16 +26,12 @@ is lost, so is the account with its points. To begin anew as another node, move 
 
 def add(commands: Commands) -> None:
     folder = words("[FOLDER] KEY=VALUE", f"a run's folder, for a page about it alone; {OVERRIDES}")
-    serve, where = (
-        "serve the page about the runs below runs/, or about FOLDER",
-        "print where it is as one JSON object a line",
-    )
+    serve = "serve the page about the runs below runs/, or about FOLDER"
+    where = "print where it is as one JSON object a line"
     commands.add("dashboard", dashboard, serve, {"overrides": folder, **LOGIN_PORT}, settings="", json=where)
     minutes = value(float, "MINUTES", "to wait for you (default 10)", default=10.0)
-    own, account = (
-        "own this node: serve the page, and wait until you have logged in there",
-        "print the account as one JSON object",
-    )
+    own = "own this node: serve the page, and wait until you have logged in there"
+    account = "print the account as one JSON object"
     commands.add("login", login, own, {"--minutes": minutes, **LOGIN_PORT}, json=account, epilog=LOST)
     commands.add("logout", logout, "end every session; nothing is signed until the next login", LOGIN_PORT)
 
@@ -107,9 +102,7 @@ def _new_code(config: "LoginConfig", folder: "Folder") -> str:
     token = (folder.read(TOKEN) or b"").decode("ascii", "replace").strip()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     try:
-        with contextlib.closing(
-            http.client.HTTPConnection("localhost", config.port, timeout=REQUEST_SECONDS)
-        ) as connection:
+        with contextlib.closing(http.client.HTTPConnection("localhost", config.port, timeout=10)) as connection:
             connection.request("POST", "/api/claim/code", b"{}", headers)
             return msgspec.json.decode(connection.getresponse().read(MAX_RESPONSE), type=NewCode).code
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
