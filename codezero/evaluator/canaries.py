@@ -1,8 +1,7 @@
 """Canaries: solutions whose correctness is known without execution. They measure how far the judge can be believed.
 
-Right ones are references. Wrong ones are known mutants, other problems' solutions under the right name, the same wrong
-programs dressed up to please a judge, and completions of the node's own policy for other problems: a judge that a
-pattern of the policy deceives believes that pattern anywhere.
+Wrong ones are known mutants, also dressed up to please a judge, other problems' solutions under the right name, and
+the node's own completions for other problems: a judge that a pattern of the policy deceives believes it anywhere.
 """
 
 from collections.abc import Callable, Iterable, Sequence

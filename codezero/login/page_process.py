@@ -75,7 +75,8 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         self._reader.start()
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._process.close(LEAVING_SECONDS)
+        self._reader.join()
 
     def ready(self, seconds: float = READY_SECONDS) -> PageReady:
         """The process's first line; a problem when there is none by then, or it cannot be read."""
@@ -84,11 +85,6 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
             return msgspec.json.decode(self._first, type=PageReady)
         except msgspec.DecodeError:
             return PageReady(url="", problem=f"the page does not start; see {self._log}")
-
-    def close(self) -> None:
-        """May be called twice."""
-        self._process.close(LEAVING_SECONDS)
-        self._reader.join()
 
     def _read(self) -> None:
         """The first line is for `ready`; a later one has a new code, which is shown and never logged."""

@@ -89,7 +89,7 @@ class DataSource:
         self.restore(SourceState())
 
     def probe(self) -> None:
-        """Find out whether there is anything to read; `trouble` is the answer, and is left to the caller to show."""
+        """Find out whether there is anything to read; `trouble` is the answer."""
         self._fetch("shards", self._rows.shards, logging.INFO)
 
     def draw(self) -> Problem | None:
