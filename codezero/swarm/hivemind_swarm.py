@@ -77,7 +77,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
     @property
     def addresses(self) -> list[str]:
         """Multiaddresses that others can join with, once the network process is ready. Raises SwarmError."""
-        return list(self._network.wait_ready(READY_SECONDS).addresses)
+        return self._network.wait_ready(READY_SECONDS).addresses
 
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""

@@ -34,8 +34,7 @@ SEEN_DIGESTS = 8192
 PULLS_PER_POLL = 16
 PULL_ATTEMPTS = 3
 ALL_ROUND_EVERY = 4
-"""Every so many polls all holders of a place are asked, as the nearest may have missed a record, and places without
-groups are read too."""
+"""Every so many polls all holders of a place are asked, as the nearest may lack a record, and problems are read."""
 LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
 """Most seconds between two polls while nothing is new, unless the pause is set longer; most doublings of it."""
 LOST_POLLS = 2
@@ -75,8 +74,7 @@ class Listener:
         self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
         self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
-        """Pulls begun, by peer and digest; PULL_ATTEMPTS: finished. By peer, so that one who announces another's body
-        and serves nothing does not block it."""
+        """Pulls begun; PULL_ATTEMPTS: finished. By peer too, so that nobody blocks another's body by announcing it."""
         self._polls = self.idle = 0
         """Polls, and those of them since the last news, which lengthen the pause."""
         self._phase = random.randrange(ALL_ROUND_EVERY)

@@ -39,12 +39,8 @@ DEPOSITORS = 1024
 MAX_SUBKEY = 80
 MAX_CROWD = 256
 """Peers in one place: far above the aim of `sharding.py`, far below the 4 MiB that a DHT key can hold."""
-CROWDS = 1024
-"""Places whose peers are counted."""
-VERIFIED = 4096
-"""Signatures remembered as verified."""
-DECLARED = 64
-"""Own places remembered."""
+CROWDS, VERIFIED, DECLARED = 1024, 4096, 64
+"""Places whose peers are counted, signatures remembered as verified, own places remembered."""
 NO_SUBKEY = (b"", b"\xc0")
 """How hivemind marks a whole dictionary and a plain value: a record of nobody."""
 

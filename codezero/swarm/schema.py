@@ -36,7 +36,6 @@ PROPOSALS: Literal["p"] = "p"
 FEEDBACK: Literal["f"] = "f"
 Kind = Literal["h", "p"]
 
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 

@@ -45,8 +45,7 @@ class BodyServer:
         return digest
 
     def answer(self, call: Call, peer: str, request: bytes) -> bytes:
-        """Implements `transport.Answer`: at most CHUNK bytes of a body; nothing for a peer that is refused or asks too
-        much."""
+        """At most CHUNK bytes of a body; nothing for a peer that is refused or asks too much."""
         if self._trust.refusal(peer):
             self.counts["refused_peer"] += 1
             return b""

@@ -52,11 +52,9 @@ class NetworkProcess:
     """The trainer's side of the network process. `start` acts; everything else returns at once."""
 
     def __init__(self, settings: SwarmConfig, state: Path | None) -> None:
-        """`settings` as `network_settings` returns them. `state`: folder for what outlives the process; None: nothing
-        does."""
+        """`settings`: of `network_settings`. `state`: folder for what outlives the process; None: nothing does."""
         self.counts: Counter[str] = Counter()
-        self.neighbours = 0
-        self.restarts = 0
+        self.neighbours = self.restarts = 0
         self.bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
         self.feedback: deque[ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
         """Both are for the trainer to empty."""

@@ -16,9 +16,7 @@ Call = Literal["chunk", "feedback"]
 Answer = Callable[[Call, str, bytes], bytes]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
 BEAM, WIDE_BEAM = 8, 12
-"""Nodes nearest to a key that a search asks before it ends. A holder that lies names nodes that do not exist in place
-of some that do: hence the wide beam now and then.
-"""
+"""Nodes nearest to a key that a search asks before it ends; wide now and then, as a holder may name invented nodes."""
 UNANSWERED = (UnreachableError, TimeoutError)
 """Raised for a peer or a network that does not answer."""
 
@@ -37,7 +35,6 @@ class Transport(Protocol):
 
     async def serve(self, answer: Answer) -> None:
         """Begin to answer other peers."""
-        ...
 
     async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         """Sign the record and keep it at `place` until `expiry`, seconds since 1970, in place of the earlier one.
