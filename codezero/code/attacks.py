@@ -194,20 +194,19 @@ def _replaced(target: ast.expr, value: ast.expr, functions: dict[str, FunctionNo
 
 def _says_yes(method: Method) -> bool:
     """May it answer anything but False, NotImplemented or None without having compared its two arguments?"""
-    nodes = [] if isinstance(method, ast.Lambda) else list(own_nodes(method))
-    comparer = _Comparer(method, nodes)
     if isinstance(method, ast.Lambda):
-        return not comparer.honest(method.body)
+        return not _Comparer(method, []).honest(method.body)
+    nodes = list(own_nodes(method))
+    comparer = _Comparer(method, nodes)
     # after `self.value = other` they are equal indeed
     changed = [node for node in nodes if isinstance(node, ast.Attribute | ast.Subscript)]
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
     if yields or any(isinstance(node.ctx, ast.Store) for node in changed):
         return True
     returned = list(_returns(method.body, comparer, False))
-    if all(guarded or comparer.honest(value) for value, guarded in returned):
-        # a comparison whose outcome makes no difference is none
-        return bool(returned) and all(truth(value) is True for value, _ in returned)
-    return True
+    dishonest = any(not (guarded or comparer.honest(value)) for value, guarded in returned)
+    # a comparison whose outcome makes no difference is none
+    return dishonest or (bool(returned) and all(truth(value) is True for value, _ in returned))
 
 
 def _returns(block: list[ast.stmt], comparer: "_Comparer", guarded: bool) -> Iterator[tuple[ast.expr, bool]]:

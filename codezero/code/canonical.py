@@ -78,9 +78,6 @@ def stated_parameters(question: str, entry: str) -> tuple[str, ...] | None:
     return names if plain and len(set(names)) == len(names) else None
 
 
-_ANNOTATIONS = frozenset(("annotation", "returns", "type_comment"))
-
-
 class _Undress(ast.NodeTransformer):
     """Takes off what does not change behaviour."""
 
@@ -93,7 +90,7 @@ class _Undress(ast.NodeTransformer):
         """Suspicious texts put together from harmless parts, by id of the node."""
 
     def generic_visit(self, node: _N) -> _N:
-        for field in _ANNOTATIONS.intersection(node._fields):
+        for field in {"annotation", "returns", "type_comment"}.intersection(node._fields):
             setattr(node, field, None)
         super().generic_visit(node)
         for field, block in blocks(node):

@@ -70,7 +70,7 @@ def truth(node: ast.expr) -> bool | None:
             return True
         case ast.JoinedStr(values=parts):
             return True if any(isinstance(part, ast.Constant) and part.value for part in parts) else None
-        case ast.BinOp():
+        case ast.BinOp() | ast.UnaryOp(op=ast.USub()):
             value = fold(node, {})
             return None if value is UNKNOWN else bool(value)
         case _:
@@ -90,9 +90,6 @@ def _combined_truth(node: ast.expr) -> bool | None:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = truth(operand)
             return None if inner is None else not inner
-        case ast.UnaryOp():
-            value = fold(node, {})
-            return None if value is UNKNOWN else bool(value)
         case ast.IfExp(body=body, orelse=orelse):
             first, second = truth(body), truth(orelse)
             return first if first == second else None

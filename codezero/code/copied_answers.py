@@ -130,16 +130,13 @@ def _case_pair(case: Example) -> _Pair:
 
 
 def _copied(pair: _Pair, data: _Data) -> bool:
-    if pair.expected in _TRIVIAL or not data.holds(pair.expected, pair.expected_tokens):
-        return _packed(pair, data)
-    return any(data.holds(key, _tokens(key)) for key in pair.inputs) or _packed(pair, data)
-
-
-def _packed(pair: _Pair, data: _Data) -> bool:
-    """Side by side in one string, as `3:9,5:25` or `25 5`."""
-    if not pair.input_tokens or not pair.expected_tokens or pair.expected in _TRIVIAL:
+    """Each on its own, or side by side in one string, as `3:9,5:25` or `25 5`."""
+    given, wanted = pair.input_tokens, pair.expected_tokens
+    if pair.expected in _TRIVIAL:
         return False
-    forms = (f" {pair.input_tokens} {pair.expected_tokens} ", f" {pair.expected_tokens} {pair.input_tokens} ")
+    if data.holds(pair.expected, wanted) and any(data.holds(key, _tokens(key)) for key in pair.inputs):
+        return True
+    forms = (f" {given} {wanted} ", f" {wanted} {given} ") if given and wanted else ()
     return any(form in stream for stream in data.streams for form in forms)
 
 

@@ -56,20 +56,15 @@ def _required(owner: ast.AST, field: str) -> bool:
 
 def without_unused_functions(function: FunctionNode) -> bool:
     """Take inner functions that nobody mentions out of `function`, in place; True when one went."""
-    inner = [node for node in function.body if isinstance(node, FunctionNode)]
+    unused = [node for node in function.body if isinstance(node, FunctionNode)]
     used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode)))
     used |= declared(function)
-    waiting = {id(node): (node, names_loaded(node) - {node.name}) for node in inner}
-    while True:
-        fresh = [key for key, (node, _) in waiting.items() if node.name in used or node.decorator_list]
-        if not fresh:
-            break
-        for key in fresh:
-            used |= waiting.pop(key)[1]
-    if not waiting:
-        return False
-    function.body = live([node for node in function.body if id(node) not in waiting], function, "body")
-    return True
+    while wanted := [node for node in unused if node.name in used or node.decorator_list]:
+        used = used.union(*(names_loaded(node) - {node.name} for node in wanted))
+        unused = [node for node in unused if node not in wanted]
+    if unused:
+        function.body = live([node for node in function.body if node not in unused], function, "body")
+    return bool(unused)
 
 
 _INSPECTORS = frozenset(("locals", "vars", "eval", "exec", "dir"))

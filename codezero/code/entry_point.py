@@ -185,7 +185,6 @@ def read_answer(text: str, entry_point: str) -> AnswerCode:
     """The code of an attempt that a person or another tool wrote: bare, in a fence of another name, among others.
 
     That is the last Python block that defines `entry_point`; without a fence the whole text, where it does.
-
     `entry_point` is empty for a program that reads stdin: then the last block that is a program, or the whole text.
 
     Only `codezero evaluate` reads so. In training and in the exams exactly one ```python fence counts: the form is part

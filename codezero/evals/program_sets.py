@@ -17,7 +17,7 @@ import json
 import pickletools
 import zlib
 from collections.abc import Sequence
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -124,6 +124,9 @@ class _Test(msgspec.Struct, frozen=True):
         return self.testtype or self.type
 
 
+_Tests = Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
+
+
 class _Metadata(msgspec.Struct, frozen=True):
     func_name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
@@ -157,10 +160,8 @@ def codeforces(row: CodeforcesRow) -> EvalTask:
 
 
 def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence[_Test]) -> EvalTask:
-    try:
-        method = msgspec.json.decode(row.metadata or "", type=_Metadata).func_name
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ProblemError(f"metadata does not name the function that functional tests call: {error}") from error
+    fault = "metadata does not name the function that functional tests call"
+    method = _decode(row.metadata or "", _Metadata, fault).func_name
     starter = (row.starter_code or "").strip()
     return EvalTask(
         name=f"{row.platform}/{name}",
@@ -175,12 +176,14 @@ def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence
 
 
 def _tests(text: str, field: str) -> list[_Test]:
+    return _decode(text, _Tests, f"{field} cannot be used")
+
+
+def _decode(text: str, form: Any, fault: str) -> Any:
     try:
-        return msgspec.json.decode(
-            text.encode("utf-8", "surrogatepass"), type=Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
-        )
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ProblemError(f"{field} cannot be used: {error}") from error
+        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=form)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ProblemError(f"{fault}: {error}") from error
 
 
 def _stdin_tests(tests: Sequence[_Test]) -> tuple[str, ...]:

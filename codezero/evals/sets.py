@@ -109,16 +109,6 @@ def _before(prompt: str, entry: str) -> list[ast.stmt]:
     raise ProblemError(f"prompt does not define {entry}")
 
 
-class _Renamed(ast.NodeTransformer):
-    """`candidate` is the function itself."""
-
-    def __init__(self, old: str, new: str) -> None:
-        self._old, self._new = old, new
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._new, node.ctx) if node.id == self._old else node
-
-
 def _assertions(test: str, entry: str, imports: Sequence[ast.Import | ast.ImportFrom]) -> tuple[str, ...]:
     """`imports`: the prompt's. Tests use them too, and are examined where the answer, which has them, is not."""
     tree = _parse(test, "test")
@@ -133,11 +123,12 @@ def _assertions(test: str, entry: str, imports: Sequence[ast.Import | ast.Import
         if not all(isinstance(node, (ast.Assert, ast.Import, ast.ImportFrom, ast.Assign)) for node in body):
             lines = [ast.unparse(node) for node in (*others, check)]
             return ("\n".join((*lines, f"assert check({entry}) is None")),)
-        renamed = _Renamed(check.args.args[0].arg, entry)
+        for name in (node for node in ast.walk(check) if isinstance(node, ast.Name)):
+            name.id = entry if name.id == check.args.args[0].arg else name.id
         setup = [ast.unparse(node) for node in others]
         tests: list[str] = []
         for node in body:
-            line = ast.unparse(renamed.visit(node))
+            line = ast.unparse(node)
             if isinstance(node, ast.Assert):
                 tests.append("\n".join((*setup, line)))
             else:

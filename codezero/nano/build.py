@@ -20,7 +20,6 @@ from transformers.utils.logging import disable_progress_bar
 from codezero.code.canonical import canonical, stated_parameters
 from codezero.code.parsing import extract_code, fence
 from codezero.errors import ProposalError
-from codezero.evals.pass_at_k import pass_at_k
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel, load_model
@@ -196,16 +195,15 @@ def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int
     ]
 
 
-def solver_quality(attempts: Sequence[ExecutedAnswer], samples: int = SAMPLES) -> Quality:
+def solver_quality(attempts: Sequence[ExecutedAnswer]) -> Quality:
     """average@k and pass@k, in all and the former by level. `attempts` as from `attempt_held_out`."""
     passed = [attempt.passed for attempt in attempts]
-    counts = [sum(passed[at : at + samples]) for at in range(0, len(passed), samples)]
+    solved = [any(passed[at : at + SAMPLES]) for at in range(0, len(passed), SAMPLES)]
     by_level = {
-        f"average@{samples}/level_{level}": fmean([a.passed for a in attempts if a.problem.level == level])
+        f"average@{SAMPLES}/level_{level}": fmean([a.passed for a in attempts if a.problem.level == level])
         for level in LEVELS
     }
-    solved = [pass_at_k(samples, count, samples) for count in counts]
-    return {f"average@{samples}": fmean(passed), f"pass@{samples}": fmean(solved), **by_level}
+    return {f"average@{SAMPLES}": fmean(passed), f"pass@{SAMPLES}": fmean(solved), **by_level}
 
 
 def judge_quality(judge: LoadedModel, attempts: Sequence[ExecutedAnswer]) -> Quality:
@@ -216,8 +214,8 @@ def judge_quality(judge: LoadedModel, attempts: Sequence[ExecutedAnswer]) -> Qua
     readable = [(attempt, text) for attempt in attempts if (text := _canonical(attempt)) is not None]
     gaps = least_gaps(judge, [(attempt.problem.question, text) for attempt, text in readable])
     skill = auroc(gaps, [attempt.passed for attempt, _ in readable])  # NaN without both kinds
-    own = solver_quality(attempt_held_out(judge, temperature=1e-6, samples=1), samples=1)
-    return {"auroc": skill, "own_greedy": own["average@1"]}
+    own = attempt_held_out(judge, temperature=1e-6, samples=1)
+    return {"auroc": skill, "own_greedy": fmean([attempt.passed for attempt in own])}
 
 
 def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[float]:

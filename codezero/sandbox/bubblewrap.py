@@ -10,7 +10,7 @@ import logging
 import math
 import signal
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -28,7 +28,6 @@ _CONTAINERS = {
     "tuple": ("(", ")"),
     "set": ("set([", "])"),
     "frozenset": ("frozenset([", "])"),
-    "dict": ("{", "}"),
 }
 
 
@@ -64,6 +63,9 @@ def render(encoded: Any, depth: int = 0) -> str:
     match encoded:
         case None | bool() | str():
             return repr(encoded)
+        case ["dict", *pairs] if all(isinstance(pair, list) and len(cast("list[Any]", pair)) == 2 for pair in pairs):
+            texts = [f"{render(key, depth + 1)}: {render(value, depth + 1)}" for key, value in pairs]
+            return "{" + ", ".join(texts) + "}"
         case [str(kind), *parts] if kind not in _CONTAINERS and all(isinstance(part, str) for part in parts):
             try:
                 return _scalar(kind, parts)
@@ -71,18 +73,9 @@ def render(encoded: Any, depth: int = 0) -> str:
                 raise ProblemError("not a value") from error
         case [str(kind), *items] if kind in _CONTAINERS:
             opening, closing = _CONTAINERS[kind]
-            texts = [_pair(item, depth + 1) if kind == "dict" else render(item, depth + 1) for item in items]
-            return opening + "".join(f"{text}, " for text in texts) + closing
+            return opening + "".join(f"{render(item, depth + 1)}, " for item in items) + closing
         case _:
             raise ProblemError("not a value")
-
-
-def _pair(item: Any, depth: int) -> str:
-    match item:
-        case [key, value]:
-            return f"{render(key, depth)}: {render(value, depth)}"
-        case _:
-            raise ProblemError("not a pair")
 
 
 _LACKING = frozenset({"ImportError", "ModuleNotFoundError", "PermissionError", "FileNotFoundError", "BlockingIOError"})
@@ -181,28 +174,28 @@ def _ending(ended: Ended) -> Execution | None:
 
 
 class TieredSandbox(Sandbox):
-    """Asks the first; where that cannot tell or fails provisionally, the second if there is one.
+    """Asks the first; where that cannot tell or fails provisionally, the second.
 
     A provisional failure stands where the second cannot tell. Both end with `close`.
     """
 
-    def __init__(self, first: Sandbox, second: Sandbox | None = None) -> None:
+    def __init__(self, first: Sandbox, second: Sandbox) -> None:
         self._first, self._second = first, second
 
     def run(self, job: Job) -> Execution:
         """Raises SandboxError when a sandbox that is asked cannot be used."""
         first = self._first.run(job)
-        if self._second is None or not (first.outcome is Outcome.UNKNOWN or first.provisional):
+        if first.outcome is not Outcome.UNKNOWN and not first.provisional:
             return first
         second = self._second.run(job)
         return first if second.outcome is Outcome.UNKNOWN and first.provisional else second
 
     def close(self) -> None:
-        for sandbox in filter(None, (self._second, self._first)):
-            sandbox.close()
+        self._second.close()
+        self._first.close()
 
 
-def open_sandbox(which: str) -> TieredSandbox:
+def open_sandbox(which: str) -> Sandbox:
     """The sandbox named `auto`, `monty` or `bubblewrap`.
 
     auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
@@ -210,14 +203,14 @@ def open_sandbox(which: str) -> TieredSandbox:
     """
     match which:
         case "monty":
-            return TieredSandbox(MontySandbox())
+            return MontySandbox()
         case "bubblewrap":
-            return TieredSandbox(BubblewrapSandbox())
+            return BubblewrapSandbox()
         case "auto":
             try:
                 return TieredSandbox(MontySandbox(), BubblewrapSandbox())
             except SandboxError as reason:
                 _logger.info("what Monty cannot tell stays unknown; no second sandbox: %s", reason)
-                return TieredSandbox(MontySandbox())
+                return MontySandbox()
         case _:
             raise ValueError(f"no sandbox is called {which!r}")

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,7 @@ from codezero.sandbox import jail_main
 from codezero.sandbox.base import MAX_OUTPUT_BYTES
 
 _NOBODY = 65534
-_TMP_BYTES = 16 * 2**20
-_FILE_BYTES = 2**20
-_FILES = 64
-_PROCESSES = 6
-"""Processes and threads together, bubblewrap's own among them."""
 _GRACE_SECONDS = 1.0
-_READ_BYTES = 64 * 1024
 _PYTHON = Path("/usr/bin/python3")
 
 _REMEDIES = {
@@ -92,9 +86,9 @@ class Jail:
         """
         limits = {
             "RLIMIT_AS": self.memory_mib * 2**20,
-            "RLIMIT_NPROC": _PROCESSES,
-            "RLIMIT_FSIZE": _FILE_BYTES,
-            "RLIMIT_NOFILE": _FILES,
+            "RLIMIT_NPROC": 6,  # processes and threads together, bubblewrap's own among them
+            "RLIMIT_FSIZE": 2**20,
+            "RLIMIT_NOFILE": 64,
             "RLIMIT_CORE": 0,
             "RLIMIT_CPU": math.ceil(self.seconds),
         }
@@ -125,7 +119,10 @@ class Jail:
             status = None
         finally:
             if first is not None:
-                _kill(first)
+                # from outside: what is in the jail may have unmade its dying with us, by way of ptrace
+                with suppress(ProcessLookupError):  # it ended by itself
+                    signal.pidfd_send_signal(first, signal.SIGKILL)
+                os.close(first)
             process.kill()
             process.wait()
             process.stdout.close()
@@ -144,7 +141,7 @@ def _drain(held: dict[int, bytearray], limits: dict[int, int], deadline: float) 
             if remaining <= 0:
                 return False
             for key, _ in selector.select(remaining):
-                data = os.read(key.fd, min(_READ_BYTES, limits[key.fd] + 1 - len(held[key.fd])))
+                data = os.read(key.fd, min(64 * 1024, limits[key.fd] + 1 - len(held[key.fd])))
                 if not data:
                     selector.unregister(key.fd)
                 held[key.fd] += data
@@ -192,16 +189,6 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
         return process, None
 
 
-def _kill(first: int) -> None:
-    """End a jail from outside: what is in it may have unmade its dying with us, by way of ptrace."""
-    try:
-        signal.pidfd_send_signal(first, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it ended by itself
-    finally:
-        os.close(first)
-
-
 def _command(files: dict[str, int], info: int) -> list[str]:
     base = Path(sys.base_prefix).resolve()
     python = _PYTHON if _PYTHON.exists() else base / "bin" / "python3"
@@ -214,7 +201,7 @@ def _command(files: dict[str, int], info: int) -> list[str]:
         *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"),
         *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"),
         *(() if python.is_relative_to("/usr") else ("--ro-bind", str(base), str(base))),
-        *("--dev", "/dev", "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"),
+        *("--dev", "/dev", "--size", str(16 * 2**20), "--tmpfs", "/tmp"),
         *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/jail"),
         *("--", str(python), "-S", "-s", "-B", "/jail/inside.py"),

@@ -20,9 +20,6 @@ from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Ou
 from codezero.sandbox.gaps import mended, silent_gap
 from codezero.sandbox.monty_shims import explain, explain_exit, surroundings, with_stand_ins
 
-_WATCHDOG_GRACE_SECONDS = 1.0
-_CHECKOUTS_PER_WORKER = 10_000
-
 _OWN_CLASS = re.compile(r"class|type|exec|eval|[^\x00-\x7f]")
 """Without one of these no object with its own notion of equality can be made."""
 
@@ -40,7 +37,7 @@ class MontySandbox(Tier):
             max_memory=memory_mib * 2**20,
             max_recursion_depth=recursion,
         )
-        self._watchdog_seconds = seconds + _WATCHDOG_GRACE_SECONDS
+        self._watchdog_seconds = seconds + 1.0
         self._pool: Monty | None = None
 
     def run(self, job: Job) -> Execution:
@@ -114,7 +111,7 @@ class MontySandbox(Tier):
                 min_processes=1,
                 max_processes=1,
                 request_timeout=self._watchdog_seconds,
-                max_checkouts_per_worker=_CHECKOUTS_PER_WORKER,
+                max_checkouts_per_worker=10_000,
             )
             try:
                 self._pool = pool.__enter__()

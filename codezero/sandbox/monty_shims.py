@@ -38,6 +38,9 @@ _KINDS: dict[str, type] = {
 } | {"function": types.FunctionType}
 
 
+_fault = functools.partial(failed, provisional=True)
+
+
 def explain(error: pydantic_monty.MontyError, code: str = "") -> Execution:
     """FAIL or UNKNOWN, with the reason in a phrase. Every FAIL is provisional but that of a test's own assertion."""
     if isinstance(error, pydantic_monty.MontyCrashedError):
@@ -59,10 +62,6 @@ def explain(error: pydantic_monty.MontyError, code: str = "") -> Execution:
             return unknown(f"the sandbox lacks something: {name}: {message.replace(TAG, '')}")
         case _:
             return _fault(f"{name}: {message}")
-
-
-def _fault(reason: str) -> Execution:
-    return failed(reason, provisional=True)
 
 
 def explain_exit(error: pydantic_monty.MontyError, code: str) -> Execution | None:
@@ -94,15 +93,11 @@ def _is_lacking(cause: BaseException, message: str) -> bool:
             missing = _NO_NAME.search(message)
             return missing is not None and missing[1].removesuffix(TAG) in dir(builtins)
         case AttributeError():
-            return message.startswith("module ") or TAG in message or _has_attribute(message)
+            missing = _NO_ATTRIBUTE.search(message)
+            present = missing is not None and hasattr(_KINDS.get(missing[1], object), missing[2])
+            return present or message.startswith("module ") or TAG in message
         case _:
             return False
-
-
-def _has_attribute(message: str) -> bool:
-    """Does CPython's type have the attribute that Monty's lacks?"""
-    match = _NO_ATTRIBUTE.search(message)
-    return match is not None and hasattr(_KINDS.get(match[1], object), match[2])
 
 
 END_OF_INPUT = f"end of input{TAG}"
