@@ -81,15 +81,14 @@ def without_adapter(model: nn.Module) -> Generator[None]:
 def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     """As `PeftModel.from_pretrained(base, folder)` reads it."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {PREFIX + name: value.contiguous() for name, value in _state(model).items()}
+    tensors = {name: value.contiguous() for name, value in _state(model).items()}
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     cast("dict[str, LoraConfig]", model.peft_config)[NAME].save_pretrained(str(folder))
 
 
 def load_adapter(model: PreTrainedModel, folder: Path) -> None:
     """Copy what `save_adapter` wrote into the model's adapter. Raises ValueError when it is of another shape."""
-    own = {PREFIX + name: value for name, value in _state(model).items()}
-    saved = load_file(folder / WEIGHTS)
+    own, saved = _state(model), load_file(folder / WEIGHTS)
     if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
         raise ValueError("the adapter is of another shape; rank and targets must be those of the run's beginning")
     with torch.no_grad():
@@ -115,8 +114,8 @@ def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _state(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The adapter's tensors, by peft's names."""
-    return get_peft_model_state_dict(model, adapter_name=NAME)
+    """The adapter's tensors, by their names on disk."""
+    return {PREFIX + name: value for name, value in get_peft_model_state_dict(model, adapter_name=NAME).items()}
 
 
 def _check(model: PreTrainedModel, wanted: str | list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Group relative advantages as pure tensor functions; TRL computes the loss.
+"""Group relative advantages as pure functions; TRL computes the loss.
 
 Legend for shapes: G completions of a group.
 """
@@ -19,30 +19,20 @@ STD_FLOOR = 1e-4
 """Added to the standard deviation of a group, as TRL does."""
 
 
-def has_spread(rewards_G: Tensor, trainable_G: Tensor) -> bool:
-    """Do the trainable rewards differ? Without a difference nothing can be learned from a group."""
-    rewards = rewards_G[trainable_G]
-    return len(rewards) > 1 and bool(rewards.max() - rewards.min() > LEAST_SPREAD)
+def advantages(rewards_G: Tensor, scale: str = "none") -> Tensor:
+    """How much better each completion is than its group, (G,); exactly 0 for a reward that is not finite, and for all
+    when the others do not differ.
 
-
-def advantages(rewards_G: Tensor, trainable_G: Tensor, scale: str = "none") -> Tensor:
-    """How much better each completion is than its group, (G,); exactly 0 where untrainable or without spread.
-
-    A = r - mean(r), over the trainable rows. `scale="group"` divides by their standard deviation (Shao et al. 2024,
+    A = r - mean(r), over the finite rewards. `scale="group"` divides by their standard deviation (Shao et al. 2024,
     DeepSeekMath, section 4.1.2); "none" does not, because that favours questions that are nearly always right or
     wrong (Liu et al. 2025, Dr. GRPO, section 3.1).
     """
-    if not has_spread(rewards_G, trainable_G):
+    known_G = rewards_G.isfinite()
+    rewards = rewards_G[known_G]
+    if len(rewards) < 2 or rewards.max() - rewards.min() <= LEAST_SPREAD:
         return torch.zeros_like(rewards_G)
-    rewards = rewards_G[trainable_G]
-    centred = torch.where(trainable_G, rewards_G - rewards.mean(), torch.zeros_like(rewards_G))
+    centred = torch.where(known_G, rewards_G - rewards.mean(), torch.zeros_like(rewards_G))
     return centred / (rewards.std() + STD_FLOOR) if scale == "group" else centred
-
-
-def group_advantages(scored: ScoredGroup, scale: str) -> list[float] | None:
-    """`advantages` of a judged group's completions, [G]; None when nothing can be learned from it."""
-    joint = joint_advantages([scored], scale)
-    return joint[0] if joint else None
 
 
 def counts(verdict: Verdict) -> bool:
@@ -56,9 +46,18 @@ def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[flo
     None when nothing can be learned from them.
     """
     verdicts = [verdict for scored in groups for verdict in scored.verdicts]
-    trainable = torch.tensor([counts(verdict) for verdict in verdicts], dtype=torch.bool)
-    rewards = torch.tensor([verdict.reward if counts(verdict) else 0.0 for verdict in verdicts])
-    if not has_spread(rewards, trainable):
+    weights = advantages(torch.tensor([each.reward if each.trainable else math.nan for each in verdicts]), scale)
+    if not weights.any():
         return None
-    parts = advantages(rewards, trainable, scale).split([len(scored.verdicts) for scored in groups])
-    return [part.tolist() for part in parts]
+    return [part.tolist() for part in weights.split([len(scored.verdicts) for scored in groups])]
+
+
+def merged_advantages(groups: Sequence[ScoredGroup], scale: str) -> dict[int, list[float]]:
+    """By id() of each group, [G]: advantages over all these attempts at its problem; zeros without spread."""
+    together: dict[str, list[ScoredGroup]] = {}
+    for scored in groups:
+        together.setdefault(scored.group.problem.id, []).append(scored)
+    weights = {id(scored): [0.0] * len(scored.verdicts) for scored in groups}
+    for same in together.values():
+        weights |= {id(scored): line for scored, line in zip(same, joint_advantages(same, scale) or [], strict=False)}
+    return weights

@@ -3,6 +3,9 @@
 Legend for shapes: B rows, P longest prompt, T longest completion.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +16,11 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
 
-from codezero.models.chat import pad
+from codezero.models.chat import encode_prompts, pad
+from codezero.solver.advantages import advantages
+from codezero.types import RewardedGroup
 
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
@@ -79,6 +85,20 @@ class OptimizerStep:
     finite: bool
 
 
+def rewarded_rows(group: RewardedGroup, tokenizer: PreTrainedTokenizerBase, scale: str) -> list[TrainingRow]:
+    """Of the completions with a known reward; none when the rewards do not differ. `scale`: see `advantages`."""
+    rewards = torch.tensor([math.nan if reward is None else reward for reward in group.rewards])
+    weights = advantages(rewards, scale)
+    if not weights.any():
+        return []
+    prompt = tuple(encode_prompts(tokenizer, [group.prompt])[0])
+    return [
+        TrainingRow(prompt, completion.token_ids, completion.logprobs, weight)
+        for completion, weight, known in zip(group.completions, weights.tolist(), rewards.isfinite(), strict=True)
+        if known
+    ]
+
+
 def by_prompt(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
     """The rows' groups, in the order of their first rows."""
     groups: dict[tuple[int, ...], list[TrainingRow]] = {}
@@ -121,22 +141,20 @@ def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> d
     """
     prompts, prompted = pad([row.prompt_ids for row in rows], pad_id, device, left=True)
     completions, completed = pad([row.completion_ids for row in rows], pad_id, device)
-    logprobs = pad_sequence([torch.tensor(row.logprobs, dtype=torch.float32) for row in rows], batch_first=True)
+    pushes = torch.tensor([row.advantage for row in rows], dtype=torch.float32)
+    if any(row.weights for row in rows):
+        weights = [row.weights or (1.0,) * len(row.completion_ids) for row in rows]
+        pushes = _padded([[row.advantage * each for each in line] for row, line in zip(rows, weights, strict=True)])
     return {
         "prompt_ids": prompts,
         "prompt_mask": prompted.long(),
         "completion_ids": completions,
         "completion_mask": completed.long(),
-        "old_per_token_logps": logprobs.to(device),
-        "advantages": torch.tensor(_advantages(rows, completions.size(1)), dtype=torch.float32, device=device),
+        "old_per_token_logps": _padded([row.logprobs for row in rows]).to(device),
+        "advantages": pushes.to(device),
     }
 
 
-def _advantages(rows: Sequence[TrainingRow], room: int) -> list[float] | list[list[float]]:
-    if not any(row.weights for row in rows):
-        return [row.advantage for row in rows]
-    weights = [row.weights or (1.0,) * len(row.completion_ids) for row in rows]
-    return [
-        [row.advantage * weight for weight in line] + [0.0] * (room - len(line))
-        for row, line in zip(rows, weights, strict=True)
-    ]
+def _padded(lines: Sequence[Sequence[float]]) -> Tensor:
+    """[B, T] float32, 0 beyond a line's end."""
+    return pad_sequence([torch.tensor(line, dtype=torch.float32) for line in lines], batch_first=True)

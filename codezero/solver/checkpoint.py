@@ -171,13 +171,9 @@ def _remove(path: Path) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """Every file, then every folder, the outermost last."""
-    paths = sorted(folder.rglob("*"))
-    for path in [path for path in paths if path.is_file()]:
+    """What a folder holds before the folder itself."""
+    for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
         _flush_one(path)
-    for path in [path for path in reversed(paths) if path.is_dir()]:
-        _flush_one(path)
-    _flush_one(folder)
 
 
 def _flush_one(path: Path) -> None:

@@ -25,12 +25,22 @@ from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, OptimizerStep, TrainingRow, Update, collate, micro_batches, minibatches, split
+from codezero.solver.batch import (
+    Batch,
+    OptimizerStep,
+    TrainingRow,
+    Update,
+    collate,
+    micro_batches,
+    minibatches,
+    rewarded_rows,
+    split,
+)
 from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain
 from codezero.solver.packed_attention import packed_logprobs
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
-from codezero.types import mean
+from codezero.types import Metrics, RewardedGroup, mean
 
 if TYPE_CHECKING:
     from codezero.models.distributed import RankGroup
@@ -122,6 +132,18 @@ class TrlLearner:
             rows=len(live),
             skipped=len(steps) - len(done),
         )
+
+    def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
+        """See `protocols.GroupLearner`. `loss` and `grad_norm` are None when no group had spread."""
+        rows = [row for each in groups for row in rewarded_rows(each, self.policy.tokenizer, self.config.scale_rewards)]
+        done = self.update(Batch(tuple(rows))) if rows else None
+        return {
+            "loss": done and done.loss,
+            "grad_norm": done and done.grad_norm,
+            "rows": len(rows),
+            "steps": self.steps,
+            "skipped_steps": self.skipped,
+        }
 
     @torch.no_grad()
     def logprobs(

@@ -133,14 +133,12 @@ def check_files(folder: Path, manifest: Manifest, most_bytes: int | None = None)
 
 
 def _difference(manifest: Manifest, fingerprint: PolicyFingerprint) -> str:
-    """The first parameter that is not the same."""
-    for name in sorted({*manifest.parameters} | {*fingerprint.parameters}):
-        there, here = manifest.parameters.get(name), fingerprint.parameters.get(name)
-        if there is None or here is None:
-            return f"only {'this model' if there is None else 'the checkpoint'} has {name[:200]}"
-        if there != here:
-            return f"{name[:200]} is {list(there)} there and {list(here)} here"
-    return "none"
+    """The first of the parameters that are not the same."""
+    name, _ = min(manifest.parameters.items() ^ fingerprint.parameters.items())
+    there, here = manifest.parameters.get(name), fingerprint.parameters.get(name)
+    if there is None or here is None:
+        return f"only {'this model' if there is None else 'the checkpoint'} has {name[:200]}"
+    return f"{name[:200]} is {list(there)} there and {list(here)} here"
 
 
 def _read(path: Path) -> bytes:

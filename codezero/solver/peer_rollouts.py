@@ -15,8 +15,9 @@ from typing import cast
 
 from transformers import PreTrainedTokenizerBase
 
+from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.solver.advantages import joint_advantages
+from codezero.solver.advantages import joint_advantages, merged_advantages
 from codezero.solver.batch import TrainingRow
 from codezero.types import Completion, Problem, ScoredGroup
 
@@ -69,14 +70,9 @@ class PeerReader:
     prompt: Callable[[Problem], str]
     logprobs: Callable[[Sequence[Ids], Sequence[Ids]], list[tuple[float, ...]]]
     """Nats of completions after prompts, under the own policy at the training temperature."""
-    max_prompt_tokens: int
-    max_new_tokens: int
     own_peer_id: str
-    policy: str
-    """positives, sapo or off."""
-    max_groups: int
-    scale: str
-    """See `advantages`."""
+    config: SolverConfig
+    external: ExternalConfig
     least_rows: int = LEAST_ROWS
 
     def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[Ids]:
@@ -100,7 +96,7 @@ class PeerReader:
         passing: Callable[[Sequence[str]], set[str]],
         chance: random.Random,
     ) -> External:
-        """At most `max_groups` of the peers' groups with at most `max_rows` rows in all.
+        """At most `external.groups` of the peers' groups, with at most `max_rows` rows in all.
 
         `local` are the own groups, which share their mean with peers' groups at the same problem. `passing` returns the
         peers to learn from, of those given.
@@ -110,7 +106,7 @@ class PeerReader:
         refused["own"] = len(peers) - len(strangers)
         own = {scored.group.problem.id: scored for scored in local}
         candidates = list(self._candidates(strangers, own, passing, refused))
-        chosen = choose(candidates, self.max_groups, max_rows, chance)
+        chosen = choose(candidates, self.external.groups, max_rows, chance)
         refused["not_needed"] = len(candidates) - len(chosen)
         rows, idle_rows, idle_tokens = self._pushing(chosen, own, refused)
         groups = tuple(scored.group for scored in chosen)
@@ -123,7 +119,7 @@ class PeerReader:
         passing: Callable[[Sequence[str]], set[str]],
         refused: Counter[str],
     ) -> Iterator[Candidate]:
-        if self.policy == OFF:
+        if self.external.policy == OFF:
             refused["off"] = len(groups)
             return
         passed = passing([scored.group.peer_id for scored in groups])
@@ -131,11 +127,11 @@ class PeerReader:
         for scored, prompt in zip(groups, prompts, strict=True):
             local = own.get(scored.group.problem.id)
             together = [scored] if local is None else [scored, local]
-            if len(prompt) > self.max_prompt_tokens:
+            if len(prompt) > self.config.max_prompt_tokens:
                 refused["long_prompt"] += 1
             elif scored.group.peer_id not in passed:
                 refused["gate"] += 1
-            elif joint_advantages(together, self.scale) is None:
+            elif joint_advantages(together, self.config.scale_rewards) is None:
                 refused["no_spread"] += 1
             elif sum(len(each.trainable) for each in together) < self.least_rows:
                 refused["few_rows"] += 1
@@ -150,7 +146,9 @@ class PeerReader:
         Each attempt is measured against all attempts at its problem, the own ones too.
         """
         ids = iter(self.completion_ids([each for candidate in chosen for each in candidate.group.group.completions]))
-        weights = merged_advantages([candidate.group for candidate in chosen], list(own.values()), self.scale)
+        merged = (*own.values(), *(candidate.group for candidate in chosen))
+        weights = merged_advantages(merged, self.config.scale_rewards)
+        longest = self.config.max_new_tokens
         first: dict[tuple[Ids, str], int] = {}
         """By question and answer: the first group with it. A group's own repetitions all count."""
         pushing: list[tuple[Ids, Ids, float]] = []
@@ -159,10 +157,10 @@ class PeerReader:
             for completion, weight in zip(candidate.group.group.completions, weights[id(candidate.group)], strict=True):
                 tokens = next(ids)
                 row_count += 1
-                token_count += min(len(tokens), self.max_new_tokens)
-                if not weight or (weight < 0 and self.policy != SAPO):
+                token_count += min(len(tokens), longest)
+                if not weight or (weight < 0 and self.external.policy != SAPO):
                     continue
-                if not 0 < len(tokens) <= self.max_new_tokens:
+                if not 0 < len(tokens) <= longest:
                     refused["row_length"] += 1
                 elif first.setdefault((candidate.prompt, " ".join(completion.text.split())), at) != at:
                     refused["row_duplicate"] += 1
@@ -192,20 +190,6 @@ def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chan
         if len(chosen) < max_groups and candidate.rows <= room:
             chosen.append(candidate)
     return chosen
-
-
-def merged_advantages(
-    foreign: Sequence[ScoredGroup], local: Sequence[ScoredGroup], scale: str
-) -> dict[int, list[float]]:
-    """By id() of each group, [G]: advantages over all these attempts at its problem; zeros without spread."""
-    together: dict[str, list[ScoredGroup]] = {}
-    for scored in (*local, *foreign):
-        together.setdefault(scored.group.problem.id, []).append(scored)
-    weights = {id(scored): [0.0] * len(scored.verdicts) for scored in (*local, *foreign)}
-    for groups in together.values():
-        joint = joint_advantages(groups, scale) or []
-        weights |= {id(scored): line for scored, line in zip(groups, joint, strict=False)}
-    return weights
 
 
 def _parts(strangers: Sequence[ScoredGroup], chosen: Sequence[ScoredGroup]) -> tuple[tuple[str, int, int], ...]:

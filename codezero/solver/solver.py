@@ -16,11 +16,11 @@ from transformers import PreTrainedTokenizerBase
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.protocols import GroupSampler
-from codezero.solver.advantages import counts, group_advantages
+from codezero.solver.advantages import counts, joint_advantages, merged_advantages
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.peer_gate import PeerFilter
-from codezero.solver.peer_rollouts import External, PeerReader, merged_advantages
+from codezero.solver.peer_rollouts import External, PeerReader
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.system.state import StateFile
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
@@ -80,12 +80,9 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             tokenizer=tokenizer,
             prompt=prompt,
             logprobs=learner.logprobs,
-            max_prompt_tokens=config.max_prompt_tokens,
-            max_new_tokens=config.max_new_tokens,
             own_peer_id=peer_id,
-            policy=self.external.policy,
-            max_groups=self.external.groups,
-            scale=config.scale_rewards,
+            config=config,
+            external=self.external,
         )
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
@@ -111,7 +108,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         DAPO's dynamic sampling (Yu et al. 2025, section 3.2), but never more than `refill` batches in all.
         """
         batch = self.config.problems_per_iteration
-        useful = sum(group_advantages(group, "none") is not None for group in scored)
+        useful = sum(joint_advantages([group], "none") is not None for group in scored)
         return max(0, min(batch - useful, int(self.config.refill * batch) - len(scored)))
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
@@ -151,7 +148,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         """The figures of an update."""
         sampled = [completion for scored in local for completion in scored.group.completions]
         logprobs = [logprob for completion in sampled for logprob in completion.logprobs]
-        flat = sum(group_advantages(group, "none") is None for group in local)
+        flat = sum(joint_advantages([group], "none") is None for group in local)
         broken = sum(verdict.trainable and not counts(verdict) for scored in local for verdict in scored.verdicts)
         if broken:
             logger.error("%d rewards are no finite numbers; their attempts are left out", broken)
@@ -186,7 +183,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         foreign: the chosen groups of peers; those at an own problem share its mean.
         """
         prompts = self.reader.prompt_ids([scored.group.problem for scored in local], self.config.max_prompt_tokens)
-        weights = merged_advantages(foreign, local, self.config.scale_rewards)
+        weights = merged_advantages((*local, *foreign), self.config.scale_rewards)
         rows: list[TrainingRow] = []
         for scored, prompt in zip(local, prompts, strict=True):
             advantages = weights[id(scored)]

@@ -63,7 +63,6 @@ def build_trained(
     from codezero.models.generation import Sampler
     from codezero.problems.filters import Screen
     from codezero.proposer.training import TrainedProposer, groups_per_round
-    from codezero.solver.rewarded import RewardedLearner
     from codezero.swarm.schema import MAX_ITEMS
 
     settings = config.proposer
@@ -74,7 +73,7 @@ def build_trained(
     proposer = TrainedProposer(
         Sampler(policy),
         settings,
-        learner=RewardedLearner(build_learner(config, policy, training)),
+        learner=build_learner(config, policy, training),
         screen=Screen(fits),
         most_groups=groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS),
         peer_id=peer_id,

@@ -23,7 +23,6 @@ from codezero.proposer.training import TrainedProposer, groups_per_round, judged
 from codezero.protocols import Proposer
 from codezero.settings import compose
 from codezero.solver.learner import TrlLearner
-from codezero.solver.rewarded import RewardedLearner
 from codezero.types import (
     Completion,
     Metrics,
@@ -166,13 +165,13 @@ def test_no_more_groups_are_written_than_can_be_attempted() -> None:
     assert {one.level for one in node.propose([2, 3, 2, 4])} == {2, 3}
 
 
-def real_learner(*, kl_beta: float = 0.0, rate: float = 3e-3, seed: int = 0) -> RewardedLearner:
+def real_learner(*, kl_beta: float = 0.0, rate: float = 3e-3, seed: int = 0) -> TrlLearner:
     settings = SolverConfig(minibatches=1, max_new_tokens=1, learning_rate=rate, kl_beta=kl_beta)
-    return RewardedLearner(TrlLearner(tiny_policy(seed), settings))
+    return TrlLearner(tiny_policy(seed), settings)
 
 
-def weights(learner: RewardedLearner) -> list[torch.Tensor]:
-    return [one.detach().clone() for one in learner.learner.policy.model.parameters()]
+def weights(learner: TrlLearner) -> list[torch.Tensor]:
+    return [one.detach().clone() for one in learner.policy.model.parameters()]
 
 
 def same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
@@ -190,7 +189,7 @@ def test_a_group_without_spread_teaches_nothing(flat: tuple[float | None, ...], 
     learner = real_learner(kl_beta=kl_beta)
     before = weights(learner)
     assert learner.learn([drawn(*flat)])["rows"] == 0
-    assert same(weights(learner), before) and learner.learner.steps == 0
+    assert same(weights(learner), before) and learner.steps == 0
 
 
 def test_an_unknown_reward_pushes_as_if_it_had_not_been_written() -> None:
@@ -224,7 +223,7 @@ class Life:
     def __init__(self, liked: Callable[[Problem], bool] = lambda problem: "plus" in problem.question) -> None:
         self.liked = liked
         self.learner = real_learner(kl_beta=0.001, rate=1e-2)
-        self.sampler = Translated(Sampler(self.learner.learner.policy))
+        self.sampler = Translated(Sampler(self.learner.policy))
         self.node = TrainedProposer(
             self.sampler,
             ProposerConfig(group_size=16, wait=2, max_new_tokens=1, taken=0),
@@ -272,7 +271,7 @@ def test_saved_loaded_and_gone_on_is_the_same_bit_for_bit(tmp_path: Path) -> Non
     assert {str(one) for one in wanted} >= {"pending.json", "learner/optimizer.safetensors", "screen/screen.json"}
     for path in wanted:
         assert (tmp_path / "again" / path).read_bytes() == (tmp_path / "whole" / path).read_bytes(), path
-    assert again.learner.learner.steps == whole.learner.learner.steps > 0
+    assert again.learner.steps == whole.learner.steps > 0
     assert json.loads((tmp_path / "whole" / "pending.json").read_text()), "no group waited, so none was resumed"
 
 

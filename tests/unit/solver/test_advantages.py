@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.grpo_loss import policy_loss
 
-from codezero.solver.advantages import advantages, group_advantages, has_spread
+from codezero.solver.advantages import LEAST_SPREAD, advantages, joint_advantages
 from codezero.types import Status
 
 REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=16)
@@ -18,18 +18,19 @@ REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size
 @given(REWARDS, st.sampled_from(["none", "group"]))
 def test_advantages_are_centred_over_the_trainable_and_zero_elsewhere(pairs: list[tuple[float, bool]], scale: str):
     rewards, trainable = torch.tensor([r for r, _ in pairs]), torch.tensor([t for _, t in pairs])
-    found = advantages(rewards, trainable, scale)
+    found = advantages(rewards.where(trainable, math.nan), scale)
     assert found.shape == rewards.shape and found.isfinite().all()
     assert abs(float(found.sum())) < 1e-3
     assert (found[~trainable] == 0).all()
-    if not has_spread(rewards, trainable):
+    known = rewards[trainable]
+    if not len(known) or known.max() - known.min() <= LEAST_SPREAD:
         assert (found == 0).all()
 
 
 @given(REWARDS)
 def test_a_better_reward_never_has_a_lower_advantage(pairs: list[tuple[float, bool]]):
     rewards = torch.tensor([r for r, _ in pairs])
-    found = advantages(rewards, torch.ones(len(pairs), dtype=torch.bool))
+    found = advantages(rewards)
     order = rewards.argsort()
     assert (found[order].diff() >= 0).all()
 
@@ -38,31 +39,31 @@ def test_a_better_reward_never_has_a_lower_advantage(pairs: list[tuple[float, bo
 def test_equal_rewards_are_exactly_nothing(reward: float):
     """0.1 * 8 / 8 need not be 0.1 in floating point."""
     for scale in ("none", "group"):
-        assert (advantages(torch.full((7,), reward), torch.ones(7, dtype=torch.bool), scale) == 0).all()
+        assert (advantages(torch.full((7,), reward), scale) == 0).all()
 
 
 def test_rounding_is_not_merit():
-    assert not has_spread(torch.tensor([0.5, 0.5 + 1e-6]), torch.tensor([True, True]))
+    assert not advantages(torch.tensor([0.5, 0.5 + 1e-6])).any()
 
 
 def test_what_cannot_be_trained_on_is_left_out_of_the_mean():
     group = judged(
         0, [1.0, 0.0, 0.0, 0.0], status=[Status.JUDGED, Status.JUDGED, Status.QUARANTINED, Status.UNAVAILABLE]
     )
-    assert group_advantages(group, "none") == [0.5, -0.5, 0.0, 0.0]
+    assert joint_advantages([group], "none") == [[0.5, -0.5, 0.0, 0.0]]
 
 
 def test_a_certain_failure_is_trained_on():
     group = judged(0, [1.0, 0.0], status=[Status.JUDGED, Status.CERTAIN_FAILURE])
-    assert group_advantages(group, "none") == [0.5, -0.5]
+    assert joint_advantages([group], "none") == [[0.5, -0.5]]
 
 
 def test_one_trainable_row_teaches_nothing():
-    assert group_advantages(judged(0, [1.0, 0.0], status=[Status.JUDGED, Status.UNAVAILABLE]), "none") is None
+    assert joint_advantages([judged(0, [1.0, 0.0], status=[Status.JUDGED, Status.UNAVAILABLE])], "none") is None
 
 
 def test_group_scale_is_one_standard_deviation():
-    found = advantages(torch.tensor([0.0, 0.0, 1.0, 1.0]), torch.ones(4, dtype=torch.bool), "group")
+    found = advantages(torch.tensor([0.0, 0.0, 1.0, 1.0]), "group")
     assert float(found.std()) == pytest.approx(1.0, abs=1e-3)
 
 

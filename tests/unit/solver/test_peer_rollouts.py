@@ -10,14 +10,9 @@ from builders.models import EOS, judged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.solver.peer_rollouts import (
-    MAX_PEERS,
-    Candidate,
-    External,
-    PeerReader,
-    choose,
-    merged_advantages,
-)
+from codezero.config import ExternalConfig, SolverConfig
+from codezero.solver.advantages import merged_advantages
+from codezero.solver.peer_rollouts import MAX_PEERS, Candidate, External, PeerReader, choose
 from codezero.types import Completion, Problem, ScoredGroup, Status
 
 
@@ -36,17 +31,18 @@ class BytesReader(PeerReader):
         return bytes_of([one.question for one in problems])
 
 
-def reader(logprob: float = -1.0, **changes: Any) -> PeerReader:
+def reader(
+    logprob: float = -1.0, max_prompt_tokens: int = 100, scale: str = "none", least_rows: int = 2, **external: Any
+) -> PeerReader:
     """Of a policy to which every token is equally likely, but for "?", which it abhors."""
 
     def logprobs(prompts: Sequence[tuple[int, ...]], completions: Sequence[tuple[int, ...]]):
         assert len(prompts) == len(completions)
         return [tuple(-50.0 if token == ord("?") else logprob for token in one) for one in completions]
 
-    options: dict[str, Any] = {"max_prompt_tokens": 100, "max_new_tokens": 20, "own_peer_id": "me"}
-    options |= {"policy": "positives", "max_groups": 16, "scale": "none", "least_rows": 2}
+    config = SolverConfig(max_prompt_tokens=max_prompt_tokens, max_new_tokens=20, scale_rewards=scale)
     unused: Any = None
-    return BytesReader(unused, unused, logprobs, **(options | changes))
+    return BytesReader(unused, unused, logprobs, "me", config, ExternalConfig(**external), least_rows)
 
 
 def read(
@@ -57,8 +53,7 @@ def read(
     passing: Callable[[Sequence[str]], set[str]] = set,
     **changes: Any,
 ) -> External:
-    source = dataclasses.replace(source or reader(), **changes)
-    return source.rows(peers, local, max_rows, passing, random.Random(0))
+    return (source or reader(**changes)).rows(peers, local, max_rows, passing, random.Random(0))
 
 
 def test_only_rows_with_positive_advantage_push_and_the_others_count():
@@ -155,7 +150,7 @@ def test_the_judge_s_scale_is_the_one_used():
 def test_no_peers_nothing():
     assert read([]) == External()
     assert read([judged(0, [1.0, 0.0])], max_rows=0).rows == ()
-    assert read([judged(0, [1.0, 0.0])], max_groups=0).rows == ()
+    assert read([judged(0, [1.0, 0.0])], groups=0).rows == ()
 
 
 GROUPS = st.lists(st.tuples(st.integers(0, 7), st.integers(2, 8)), max_size=40)
@@ -180,7 +175,7 @@ def test_bounds_hold_whatever_peers_send(sent: list[tuple[int, int]], max_groups
 def test_a_flood_from_one_peer_leaves_the_others_their_turns():
     flood = [judged(i, [1.0, 0.0], peer_id="loud") for i in range(100)]
     quiet = [judged(1000 + i, [1.0, 0.0], peer_id=f"quiet {i}") for i in range(3)]
-    found = read([*flood, *quiet], max_groups=8)
+    found = read([*flood, *quiet], groups=8)
     pushed = {row.prompt_ids for row in found.rows}
     assert {tuple(one.group.problem.question.encode()) for one in quiet} <= pushed
     assert len(found.chosen) == 5  # a fourth of eight, and three
@@ -190,7 +185,7 @@ def test_groups_at_one_problem_are_one_group_whoever_sampled_them():
     own = judged(3, [0.0, 0.0], peer_id="me")
     found = read([judged(3, [1.0, 0.0], ["right", "wrong"], peer_id="other")], local=[own])
     assert [row.advantage for row in found.rows] == [0.75]
-    assert merged_advantages(found.chosen, [own], "none")[id(own)] == [-0.25, -0.25]
+    assert merged_advantages([own, *found.chosen], "none")[id(own)] == [-0.25, -0.25]
     strangers = [judged(4, [1.0, 1.0], ["a", "b"], peer_id="one"), judged(4, [1.0, 0.0], ["c", "d"], peer_id="two")]
     assert [row.advantage for row in read(strangers[1:]).rows] == [0.5]
     spread = [strangers[1], dataclasses.replace(strangers[1], group=strangers[0].group)]
@@ -199,7 +194,7 @@ def test_groups_at_one_problem_are_one_group_whoever_sampled_them():
 
 def test_without_peers_own_groups_keep_their_own_mean():
     own = [judged(3, [1.0, 0.0], peer_id="me"), judged(4, [1.0, 1.0], peer_id="me")]
-    weights = merged_advantages([], own, "none")
+    weights = merged_advantages(own, "none")
     assert [weights[id(one)] for one in own] == [[0.5, -0.5], [0.0, 0.0]]
 
 
