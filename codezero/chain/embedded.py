@@ -46,10 +46,7 @@ def fund(client: ChainClient, address: str) -> None:
 
 
 def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
-    """The address of the contract of this chain, deployed now if there is none; of several callers one does it.
-
-    Raises ChainError.
-    """
+    """The address of this chain's contract, deployed now by one of the callers if there is none. Raises ChainError."""
     path = folder / FILE
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -178,10 +178,7 @@ class BoundedProvider(JSONBaseProvider):
 
 
 class ChainClient(Web3):
-    """web3 for one chain, bounded as the module says.
-
-    plain_http: allow http to other machines (loopback may always use it); meant for a network of one's own.
-    """
+    """web3 for one chain, bounded as the module says. plain_http: allow http to other machines than this one."""
 
     def __init__(
         self, urls: Sequence[str], chain_id: int, *, seconds: float = SECONDS, plain_http: bool = False

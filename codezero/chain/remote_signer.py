@@ -37,10 +37,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class RemoteWallet:
-    """`address`: the account that has to sign. `token`: a file that only its owner reads. Raises ConfigError.
-
-    The URL is https, or http to this machine.
-    """
+    """address: of the account that has to sign. token: a file that only its owner reads. Raises ConfigError."""
 
     def __init__(self, url: str, token: Path, address: str) -> None:
         if not is_address(address):

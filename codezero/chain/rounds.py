@@ -204,8 +204,7 @@ def write_members(path: Path, members: list[str]) -> None:
 class ClockCoordinator:
     """The round is the number of whole `round_seconds` since 1970, so nodes agree on it without talking.
 
-    It is its own outbox, whose points stay at home. now: seconds since 1970; nodes whose clocks differ by d seconds
-    disagree for d seconds a round.
+    It is its own outbox, whose points stay at home. now: seconds since 1970.
     """
 
     def __init__(self, round_seconds: float, now: Callable[[], float] = time.time) -> None:

@@ -58,8 +58,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 class AlchemySender(Sender):
     """As Sender, sponsored. Threads take turns. Deploys nothing. Raises ConfigError.
 
-    key: goes into one header only. policy: of the gas manager, which pays. delegates: contracts that an account may
-    follow.
+    key: goes into one header only. policy: of the gas manager. delegates: contracts that an account may follow.
     """
 
     PAUSES = 0.25, 4.0  # the service counts its requests

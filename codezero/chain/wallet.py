@@ -34,10 +34,7 @@ LIGHT_WORK = 1 << 12
 def transaction_fields(
     chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, max_fee: int, max_tip: int
 ) -> dict[str, Any]:
-    """EIP-1559, no value, as eth-account and JSON-RPC name the fields. Fees in wei for each unit of gas.
-
-    to: None is a deployment.
-    """
+    """EIP-1559, no value, named as in JSON-RPC. Fees in wei for each unit of gas. to: None is a deployment."""
     fields: dict[str, Any] = {
         "type": 2,
         "chainId": chain_id,

@@ -174,10 +174,7 @@ def _repeat(
 
 
 def with_login(config: NodeConfig) -> NodeConfig:
-    """The account is the one that the login keeps, once the node has an owner; a keystore of one's own goes first.
-
-    Raises LoginError.
-    """
+    """The login's account, once the node has an owner; a keystore of one's own goes first. Raises LoginError."""
     chain = config.chain
     if chain.kind == "clock" or not is_ephemeral(chain) or not Path(config.login.directory).is_dir():
         return config
@@ -196,10 +193,7 @@ def with_login(config: NodeConfig) -> NodeConfig:
 
 
 def open_wallet(config: ChainConfig) -> "Wallet":
-    """The account that the config names; an ephemeral one, its passphrase beside it, where there is none yet.
-
-    Raises WalletError and ConfigError.
-    """
+    """The account that the config names; an ephemeral one where there is none yet. Raises WalletError, ConfigError."""
     from codezero.chain.remote_signer import RemoteWallet
     from codezero.chain.wallet import KeystoreWallet
 
