@@ -93,12 +93,5 @@ class HttpRefusal(LoginError):
         self.status, self.text, self.retry_after = status, text, retry_after
 
 
-class LockedError(HttpRefusal):
-    """The key is sealed, and only its owner can open it."""
-
-    def __init__(self) -> None:
-        super().__init__(409, "the node's key is locked; log in at this page to unlock it")
-
-
 class UnreadableError(CodeZeroError):
     """A file of a run cannot be read, now or for good. The message names it."""

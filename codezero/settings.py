@@ -172,8 +172,9 @@ def quoted(value: object) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """Hydra's quoted string: backslashes count only where they stand before a quote."""
-    return "'" + re.sub(r"(\\*)('|$)", lambda run: run[1] * 2 + run[2].replace("'", "\\'"), text) + "'"
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return QuotedString(text, Quote.single).with_quotes()
 
 
 def local_file() -> Path | None:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
 from msgspec import Meta
 
-from codezero.errors import ConfigError, HttpRefusal, LockedError, LoginError
+from codezero.errors import ConfigError, HttpRefusal, LoginError
 from codezero.login.store import Folder
 
 OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
@@ -179,10 +179,10 @@ class Vault:
             self._folder.save(UNLOCKED, Unlocked(account, expires, sealed))
 
     def key(self) -> bytes:
-        """[32] bytes. Raises LockedError."""
+        """[32] bytes. Raises HttpRefusal when it is sealed, and only its owner can open it."""
         key = self._key()
         if key is None:
-            raise LockedError
+            raise HttpRefusal(409, "the node's key is locked; log in at this page to unlock it")
         return key
 
     @property

@@ -38,7 +38,6 @@ class Finding(msgspec.Struct, frozen=True):
     mend: str = ""
     """What to do about it; empty where nothing needs doing."""
     check: str = ""
-    """Which check found it."""
 
     def named(self, check: str) -> "Finding":
         return msgspec.structs.replace(self, check=check)
@@ -89,14 +88,10 @@ def diagnose(checks: Sequence[Check]) -> Iterator[Finding]:
         except multiprocessing.TimeoutError:
             findings = unknown(f"no answer within {check.seconds:g} s")
         except CodeZeroError as error:  # what a node would end with too
-            findings = fail(_first_line(error))
+            findings = fail(str(error).partition("\n")[0])
         except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
-            findings = unknown(f"the check itself failed: {type(error).__name__}: {_first_line(error)}")
+            findings = unknown(f"the check itself failed: {error!r}")
         yield from findings if isinstance(findings, list) else [findings.named(check.name)]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no reason given"])[0]
 
 
 def line(finding: Finding) -> str:

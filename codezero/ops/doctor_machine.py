@@ -24,13 +24,10 @@ LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB
 """Checkpoints and logs of the embedded models need less than the first; real models want more than the second."""
 HARDWARE = ("torch", "device", "memory")
 HARDWARE_SECONDS = 22.0
-MAX_OUTPUT = 1 << 16
 SKEW_WARN, SKEW_FAIL = 5.0, 60.0
 """Seconds. Records of peers live for some minutes, and with chain.kind=clock rounds go by the clock."""
 UNSYNCHRONISED = 5
 """TIME_ERROR of adjtimex(2)."""
-TIMEX_BYTES = 512
-"""More than struct timex has anywhere."""
 
 
 def disk(folder: str) -> Finding:
@@ -57,7 +54,7 @@ def judge_disk(folder: Path, free: int) -> Finding:
 def clock(block_time: float | None, round_seconds: float) -> Finding:
     """block_time: of the newest block of a chain that others keep; None: unknown."""
     adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)  # which reports, and here sets nothing
-    state = -1 if adjtimex is None else adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
+    state = -1 if adjtimex is None else adjtimex(ctypes.create_string_buffer(512))  # more than its struct has
     return judge_clock(0 <= state != UNSYNCHRONISED, time.time(), block_time, round_seconds)
 
 
@@ -82,11 +79,9 @@ def judge_clock(synchronised: bool, now: float, block_time: float | None, round_
 
 def hardware(overrides: Sequence[str]) -> list[Finding]:
     """torch, a kernel on the device, memory against the models: in a process that may crash or hang with its driver."""
-    command = [sys.executable, "-m", __name__, *overrides]
+    command, nothing = [sys.executable, "-m", __name__, *overrides], subprocess.DEVNULL
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=HARDWARE_SECONDS, check=False
-        )
+        done = subprocess.run(command, stdin=nothing, capture_output=True, timeout=HARDWARE_SECONDS, check=False)
     except subprocess.TimeoutExpired as late:
         return read_hardware(late.stdout or b"", f"no answer within {HARDWARE_SECONDS:g} s")
     return read_hardware(done.stdout, f"its process {how_it_ended(done.returncode, io.BytesIO(done.stderr))}")
@@ -95,7 +90,7 @@ def hardware(overrides: Sequence[str]) -> list[Finding]:
 def read_hardware(output: bytes, why: str) -> list[Finding]:
     """A line of JSON for each finding; those that are missing are unknown, for the reason `why`."""
     findings: dict[str, Finding] = {}
-    for raw in output[:MAX_OUTPUT].splitlines():
+    for raw in output.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             finding = msgspec.json.decode(raw, type=Finding)
             findings[finding.check] = finding

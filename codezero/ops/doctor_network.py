@@ -128,21 +128,13 @@ def _announced(config: SwarmConfig) -> Finding:
         return unknown(f"TCP port {config.port} is in use ({error.strerror}), and no node of this folder uses it")
     with listener:
         listener.settimeout(DIAL_SECONDS)
-        missed = ", ".join(address for address in config.announce if not _comes_back(address, listener))
+        missed = ", ".join(address for address in config.announce if not _is_open(address, listener))
     if not missed:
         return ok(f"own announced addresses lead back here: {', '.join(config.announce)}")
     return unknown(
         f"{missed} does not lead back here, seen from inside, which some routers never allow",
         f"open that TCP port and forward it to this machine's port {config.port}",
     )
-
-
-def _comes_back(address: str, listener: socket.socket) -> bool:
-    """Does a connection to the address arrive at this very listener?"""
-    with contextlib.suppress(OSError), _dial(address):
-        listener.accept()[0].close()
-        return True
-    return False
 
 
 def judge_outward(outward: str | None, port: int) -> Finding:
@@ -164,18 +156,19 @@ def _outward_address() -> str | None:
     return None
 
 
-def _is_open(address: str) -> bool:
-    with contextlib.suppress(OSError), _dial(address):
+def _is_open(address: str, listener: socket.socket | None = None) -> bool:
+    """Can it be dialled, and does the connection arrive at `listener` where there is one? What is no address is not."""
+    match = _DIALLED.match(address)
+    if match is None:
+        return False
+    with (
+        contextlib.suppress(OSError, OverflowError),  # the latter for a port above 65535
+        socket.create_connection((match[1], int(match[2])), DIAL_SECONDS),
+    ):
+        if listener is not None:
+            listener.accept()[0].close()
         return True
     return False
-
-
-def _dial(address: str) -> socket.socket:
-    """Raises OSError, also for what is no address."""
-    match = _DIALLED.match(address)
-    if match is None or int(match[2]) > 65535:
-        raise OSError(f"{address} is no address")
-    return socket.create_connection((match[1], int(match[2])), DIAL_SECONDS)
 
 
 def _listen(config: SwarmConfig) -> socket.socket:

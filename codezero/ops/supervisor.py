@@ -102,7 +102,7 @@ def keep_alive(
             if stop:
                 code = DONE
                 break
-    return _after_stopping(stop, code) if stop else as_exit_code(code)
+    return _exit_code(code, stop)
 
 
 def _answer(running: Sequence[Child], which: signal.Signals, before: int) -> None:
@@ -113,18 +113,13 @@ def _answer(running: Sequence[Child], which: signal.Signals, before: int) -> Non
         _print("stopping: no node is running")
 
 
-def as_exit_code(code: int) -> int:
-    """128 + N for a process that signal N ended, as shells have it."""
-    return code if code >= 0 else 128 - code
-
-
-def _after_stopping(stop: Stop, code: int) -> int:
-    """As if the node had received the signal alone."""
+def _exit_code(code: int, stop: Stop) -> int:
+    """128 + N for a node that signal N ended, as shells have it; after a request to stop, as if it were the node's."""
     if stop.insisted is not None:
         return 128 + stop.insisted
-    if code in FINAL and code != USAGE:  # one that the signal ended had nothing to save yet
+    if stop and code in FINAL and code != USAGE:  # one that the signal ended had nothing to save yet
         return INTERRUPTED if stop.received is signal.SIGINT else DONE
-    return as_exit_code(code)
+    return code if code >= 0 else 128 - code
 
 
 def _run(command: Sequence[str], stop: Stop, leaving_seconds: float, running: list[Child]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders.login import Clock, ThrowAway
 
-from codezero.errors import HttpRefusal, LockedError
+from codezero.errors import HttpRefusal
 from codezero.login.login import Login
 from codezero.login.sessions import MAX_TICKETS, Tickets
 from codezero.login.vault import Passphrase, Scrypt
@@ -68,7 +68,7 @@ def test_what_an_earlier_owner_left_opens_nothing_for_him(tmp_path: Path) -> Non
     login = new_login(tmp_path)
     old = asyncio.run(login.claim(PROOF, OPENER))
     (tmp_path / "login" / "owner.json").unlink()
-    with pytest.raises(LockedError):
+    with pytest.raises(HttpRefusal, match="locked"):
         login.vault.key()
     asyncio.run(login.claim(PROOF, OPENER[::-1]))
     assert login.sessions.expires(old) is None
