@@ -135,17 +135,17 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 
 BUDGETS = {
-    "files": 256,
-    "lines": 41_624,
-    "lines of code": 28_964,
+    "files": 230,
+    "lines": 35_697,
+    "lines of code": 24_809,
     "files in the root": 13,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 79,
+    "modules with one importer": 66,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_528,
+    "lines of the reading path": 2_169,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [
