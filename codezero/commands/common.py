@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 if TYPE_CHECKING:
     from codezero.config import NodeConfig
 
@@ -85,6 +83,8 @@ def composed(options: argparse.Namespace, *first: str) -> "NodeConfig":
 def answer(options: argparse.Namespace, result: object, text: str | Callable[[], object]) -> int:
     """Print the result as JSON with --json, else the text, or call what prints it."""
     if options.json:
+        import msgspec  # --help does without
+
         print(json_module.dumps(result, default=msgspec.to_builtins))
     elif callable(text):
         text()

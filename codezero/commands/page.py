@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from codezero.commands.common import DONE, FAILED, LOGIN_PORT, OVERRIDES, Commands, answer, composed, say, value, words
 from codezero.errors import ConfigError, LoginError
 
@@ -38,6 +36,8 @@ def add(commands: Commands) -> None:
 
 def dashboard(options: argparse.Namespace) -> int:
     """Serve the page until a signal. A node starts this with --json."""
+    import msgspec
+
     from codezero.login.page_process import PageReady, invitation
 
     typed = options.overrides
@@ -96,6 +96,8 @@ def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: flo
 def _new_code(config: "LoginConfig", folder: "Folder") -> str:
     """Of the process that serves the page: the code it began with may have scrolled away. Raises LoginError."""
     import http.client
+
+    import msgspec
 
     from codezero.login.login import TOKEN, NewCode
 

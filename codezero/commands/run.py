@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from codezero.commands.common import (
@@ -121,6 +120,8 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
     (it never came up).
     """
     config = composed(options, "network=peer")
+    from dataclasses import replace
+
     from codezero.monitor.text import count, print_flushed
     from codezero.swarm.identity import Identity
     from codezero.swarm.messages import network_settings

@@ -24,7 +24,7 @@ from codezero.monitor.text import readable_name
 from codezero.nano import NANO
 from codezero.ops.doctor import Finding, fail, ok, unknown, warn
 from codezero.swarm.messages import network_settings
-from codezero.swarm.network_status import NetworkStatus
+from codezero.swarm.network_status import NetworkStatus, outward_address
 
 if TYPE_CHECKING:
     from codezero.chain.provider import ChainClient
@@ -117,7 +117,7 @@ def reach(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
     host = ipaddress.ip_address(config.host)
     if host.is_loopback:
         return warn(f"swarm.host={config.host}: this machine's own nodes alone reach it", "set swarm.host=0.0.0.0")
-    return judge_outward(_outward_address() if host.is_unspecified else str(host), config.port)
+    return judge_outward(outward_address() if host.is_unspecified else str(host), config.port)
 
 
 def _announced(config: SwarmConfig) -> Finding:
@@ -146,14 +146,6 @@ def judge_outward(outward: str | None, port: int) -> Finding:
         return unknown(f"from inside: others dial {outward}; a running node asks its neighbours", mend)
     mend += f" and forward it in the router to {outward}, and set swarm.announce=[/ip4/YOUR_ADDRESS/tcp/{port}]"
     return unknown(f"from inside: {outward} is an address of a local network; a running node asks its neighbours", mend)
-
-
-def _outward_address() -> str | None:
-    """Of the interface that leads out; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-        probe.connect(("192.0.2.1", 9))
-        return str(probe.getsockname()[0])
-    return None
 
 
 def _is_open(address: str, listener: socket.socket | None = None) -> bool:

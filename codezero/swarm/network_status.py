@@ -1,5 +1,6 @@
 """The network process's status: a small file, rewritten every few seconds, and its reader."""
 
+import contextlib
 import logging
 import os
 import re
@@ -117,3 +118,11 @@ def remembered_port(addresses: Path, host: str) -> int:
         except (OSError, OverflowError):
             return 0
     return port
+
+
+def outward_address() -> str | None:
+    """IPv4 address of the interface that leads out, if there is one; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return None

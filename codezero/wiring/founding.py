@@ -6,7 +6,6 @@ Both end in the settings of an ordinary node; the founder's account may also ope
 import contextlib
 import ipaddress
 import re
-import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from codezero.models.digest import weights_digest
 from codezero.nano import NANO, weights_directory
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
+from codezero.swarm.network_status import outward_address
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 
@@ -183,17 +183,7 @@ def _own_addresses(config: NodeConfig, peer: str) -> list[str]:
     if not config.swarm.port:
         raise ConfigError("swarm.port=0: others need one that stays; give --p2p-port, for example 38331")
     host = ipaddress.ip_address(config.swarm.host)
-    shown = _outward_address() if host.is_unspecified else host
-    return [f"/ip{shown.version}/{shown}/tcp/{config.swarm.port}/p2p/{peer}"]
-
-
-def _outward_address() -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Of the interface that leads out; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError as error:
-            raise ConfigError(
-                "this machine has no way out; name its address: swarm.announce=[/ip4/ADDRESS/tcp/PORT]"
-            ) from error
-        return ipaddress.ip_address(probe.getsockname()[0])
+    shown = outward_address() if host.is_unspecified else str(host)
+    if shown is None:
+        raise ConfigError("this machine has no way out; name its address: swarm.announce=[/ip4/ADDRESS/tcp/PORT]")
+    return [f"/ip{host.version}/{shown}/tcp/{config.swarm.port}/p2p/{peer}"]
