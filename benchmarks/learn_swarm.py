@@ -122,7 +122,6 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
         settings,
         sampler=sampler,
         learner=TrlLearner(policy, settings),
-        tokenizer=policy.tokenizer,
         peer_id=name,
         seed=100 * case.seed + index,
         external=ExternalConfig(policy=case.policy, gate=case.gate, groups=case.others, share=0.95),

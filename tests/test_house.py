@@ -136,7 +136,7 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 BUDGETS = {
     "files": 230,
-    "lines": 35_691,
+    "lines": 35_690,
     "lines of code": 24_804,
     "files in the root": 13,
     "rows of imports": 13,
@@ -145,7 +145,7 @@ BUDGETS = {
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_169,
+    "lines of the reading path": 2_165,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

@@ -22,7 +22,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import ChainError, ConfigError
-from codezero.system.files import set_aside
+from codezero.system.files import read_json, set_aside
 
 DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
@@ -52,9 +52,8 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
     def of(cls, path: Path) -> "ChainEndpoint | None":
         """As last written in a directory, perhaps by a process that is no more. None: nothing readable."""
         try:
-            with (path / ENDPOINT).open("rb") as file:
-                return msgspec.json.decode(file.read(MAX_ENDPOINT), type=cls)
-        except (OSError, msgspec.DecodeError):
+            return read_json(path / ENDPOINT, cls, MAX_ENDPOINT)
+        except (OSError, ValueError):
             return None
 
     def answers(self) -> bool:

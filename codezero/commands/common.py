@@ -85,11 +85,11 @@ def answer(options: argparse.Namespace, result: object, text: str | Callable[[],
     if options.json:
         import msgspec  # --help does without
 
-        print(json_module.dumps(result, default=msgspec.to_builtins))
+        print(json_module.dumps(result, default=msgspec.to_builtins), flush=True)
     elif callable(text):
         text()
     else:
-        print(text)
+        print(text, flush=True)
     return DONE
 
 

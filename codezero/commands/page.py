@@ -36,8 +36,6 @@ def add(commands: Commands) -> None:
 
 def dashboard(options: argparse.Namespace) -> int:
     """Serve the page until a signal. A node starts this with --json."""
-    import msgspec
-
     from codezero.login.page_process import PageReady, invitation
 
     typed = options.overrides
@@ -48,7 +46,7 @@ def dashboard(options: argparse.Namespace) -> int:
     from codezero.wiring.page import serve_page
 
     def report(ready: PageReady) -> None:
-        print(msgspec.json.encode(ready).decode() if options.json else f"codezero: {invitation(ready)}", flush=True)
+        answer(options, ready, f"codezero: {invitation(ready)}")
 
     try:
         serve_page(config, folder, report)

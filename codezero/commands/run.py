@@ -120,17 +120,14 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
     (it never came up).
     """
     config = composed(options, "network=peer")
-    from dataclasses import replace
-
     from codezero.monitor.text import count, print_flushed
     from codezero.swarm.identity import Identity
     from codezero.swarm.messages import network_settings
     from codezero.swarm.supervisor import NetworkProcess
     from codezero.system.signals import Stop
 
-    network = NetworkProcess(
-        network_settings(replace(config.swarm, pull_groups=0)), Path(config.run.directory) / BOOTNODE
-    )
+    config.swarm.pull_groups = 0
+    network = NetworkProcess(network_settings(config.swarm), Path(config.run.directory) / BOOTNODE)
     Identity.load_or_create(Path(config.swarm.identity))
     stop, printed = Stop(), -LINE_SECONDS
     with stop.on_signals(), contextlib.closing(network):

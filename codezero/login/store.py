@@ -6,6 +6,7 @@
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ T = TypeVar("T")
 MAX_FILE = 64 << 10
 """Bytes."""
 LOCK = "login.lock"
+LOCK_SECONDS = 5.0
 
 
 class Folder:
@@ -71,12 +73,18 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Alone among all processes, of which each only reads and writes small files. Not to be nested."""
-        path = self.path / LOCK
+        """Alone among all processes, each of which only reads and writes small files. Not to be nested."""
+        path, deadline = self.path / LOCK, time.monotonic() + LOCK_SECONDS
         with _named_errors(f"{path} cannot be opened"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            while time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.01)
+            else:
+                raise LoginError(f"another process holds {path}; end it, then try again")
             yield
 
     @contextlib.contextmanager

@@ -119,7 +119,7 @@ def _characters(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
     except UnicodeEncodeError:
         yield FilterRefusal(FilterReason.CHARACTERS, "no valid Unicode")
     text = problem.question
-    hidden = hidden_characters(text) or [ascii(one) for one in set(text) - _SPACES if not one.isprintable()]
+    hidden = hidden_characters(text) or [ascii(char) for char in set(text) - _SPACES if not char.isprintable()]
     if bounds.assertions_only and hidden:
         yield FilterRefusal(FilterReason.CHARACTERS, f"hidden or control characters: {', '.join(hidden[:3])}")
 
@@ -192,10 +192,10 @@ def _contradictions(calls: Sequence[EntryCall]) -> Iterator[FilterRefusal]:
             yield FilterRefusal(FilterReason.CONTRADICTION, f"two values for the arguments {str(key[0])[:80]}")
 
 
-def _same(one: str, other: str) -> bool:
+def _same(value: str, other: str) -> bool:
     """Do two literals have equal values? `{1, 2}` and `{2, 1}`, `1` and `1.0` do."""
     try:
-        return one == other or bool(ast.literal_eval(one) == ast.literal_eval(other))
+        return value == other or bool(ast.literal_eval(value) == ast.literal_eval(other))
     except (TypeError, SyntaxError):  # `{[]}` is a literal in form alone
         return False
 
@@ -213,9 +213,9 @@ def _defines(question: str, entry: str) -> bool:
     """Is there a definition with a body? A signature, or one with a docstring, gives nothing away."""
     name = re.escape(entry)
     begins = rf"^([^\S\n]*).*?\b((?:async\s+)?def\s+{name}\s*\(|{name}\s*=\s*lambda\b)"
-    for found in islice(re.finditer(begins, question, re.MULTILINE), _DEFINITIONS):
-        depth = len(found[1])
-        first, *rest = question[found.start(2) :].split("\n")
+    for definition in islice(re.finditer(begins, question, re.MULTILINE), _DEFINITIONS):
+        depth = len(definition[1])
+        first, *rest = question[definition.start(2) :].split("\n")
         deeper = takewhile(lambda line, most=depth: len(line) - len(line.lstrip()) > most or not line.strip(), rest)
         tree, _ = parse("\n".join([first.split("`")[0], *deeper]))
         if tree is not None and any(map(_has_body, tree.body)):

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from codezero.system.files import write_atomic
+from codezero.system.files import read_json, write_atomic
 from codezero.system.signals import end_with_parent
 
 STATE = "hub.json"
 """In the run's folder: how pushing goes."""
-MAX_STATE_BYTES = 1 << 16
 
 
 class HubState(msgspec.Struct, frozen=True):
@@ -39,9 +38,8 @@ class HubState(msgspec.Struct, frozen=True):
 def read_state(run: Path) -> HubState | None:
     """None where nothing is pushed, or where it cannot be read."""
     try:
-        with (run / STATE).open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_STATE_BYTES), type=HubState)
-    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        return read_json(run / STATE, HubState, 1 << 16)
+    except (OSError, ValueError):
         return None
 
 

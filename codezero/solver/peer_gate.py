@@ -8,7 +8,7 @@ import msgspec
 
 from codezero.solver.advantages import counts
 from codezero.system.state import StateFile
-from codezero.types import ScoredGroup
+from codezero.types import ScoredGroup, mean
 
 MEMORY = 0.9
 """Weight of the earlier mean at the next group."""
@@ -44,15 +44,15 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
     def observe(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> None:
         """Update the means with the judged groups of one iteration."""
         for scored in local:
-            mean, level = _mean_reward(scored), str(scored.group.problem.level)
-            if mean is not None:
-                before = self._own.get(level, mean)
-                self._own[level] = MEMORY * before + (1 - MEMORY) * mean
+            reward, level = _mean_reward(scored), str(scored.group.problem.level)
+            if reward is not None:
+                before = self._own.get(level, reward)
+                self._own[level] = MEMORY * before + (1 - MEMORY) * reward
         for scored in peers:
-            mean, own = _mean_reward(scored), self._own.get(str(scored.group.problem.level))
-            if mean is not None and own is not None:
+            reward, own = _mean_reward(scored), self._own.get(str(scored.group.problem.level))
+            if reward is not None and own is not None:
                 lead = self._leads.pop(scored.group.peer_id, 0.0)
-                self._leads[scored.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (mean - own)
+                self._leads[scored.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (reward - own)
         while len(self._leads) > MAX_PEERS:
             del self._leads[next(iter(self._leads))]
 
@@ -72,5 +72,4 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
 
 
 def _mean_reward(scored: ScoredGroup) -> float | None:
-    rewards = [verdict.reward for verdict in scored.verdicts if counts(verdict)]
-    return sum(rewards) / len(rewards) if rewards else None
+    return mean(verdict.reward for verdict in scored.verdicts if counts(verdict))

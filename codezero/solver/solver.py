@@ -7,11 +7,10 @@ import dataclasses
 import logging
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-from transformers import PreTrainedTokenizerBase
 
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
@@ -61,24 +60,22 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         *,
         sampler: GroupSampler,
         learner: TrlLearner,
-        tokenizer: PreTrainedTokenizerBase,
         peer_id: str,
         seed: int,
-        prompt: Callable[[Problem], str] = solver_prompt,
         external: ExternalConfig | None = None,
     ):
         self.external = external or ExternalConfig()
         self.gate, self.replay = PeerFilter(), Replay()
         self.config, self.sampler, self.learner = config, sampler, learner
-        self.peer_id, self.seed, self.prompt = peer_id, seed, prompt
+        self.peer_id, self.seed = peer_id, seed
         self.nested = (self.gate, self.replay, learner)
         self.rollouts = 0
         """Calls of `rollout` so far: with `seed`, the seed of the sampling noise."""
         self.updates = 0
         """Calls of `step` so far: with `seed`, the seed of the choice among peers' groups."""
         self.reader = PeerReader(
-            tokenizer=tokenizer,
-            prompt=prompt,
+            tokenizer=learner.policy.tokenizer,
+            prompt=solver_prompt,
             logprobs=learner.logprobs,
             own_peer_id=peer_id,
             config=config,
@@ -90,7 +87,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         noise = random.Random(f"rollout {self.seed} {self.rollouts}").getrandbits(63)
         self.rollouts += 1
         groups = self.sampler.sample(
-            [self.prompt(problem) for problem in problems],
+            [solver_prompt(problem) for problem in problems],
             group_size=self.config.group_size,
             max_new_tokens=self.config.max_new_tokens,
             temperature=self.config.temperature,

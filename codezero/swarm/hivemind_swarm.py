@@ -30,7 +30,7 @@ from codezero.swarm.wire import (
     largest,
 )
 from codezero.system.state import StateFile
-from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing
+from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
 READY_SECONDS = 90.0
 ROUNDS_KEPT = 1
@@ -211,14 +211,13 @@ def _taken(waiting: deque[Message]) -> list[Message]:
 
 def _mean_reward(group: ScoredGroup) -> float | None:
     """None where there is none, or none within the header's bounds."""
-    rewards = [verdict.reward for verdict in group.verdicts if verdict.trainable]
-    mean = statistics.fmean(rewards) if rewards else -1.0
-    return mean if 0 <= mean <= 1 else None
+    reward = mean(verdict.reward for verdict in group.trainable)
+    return reward if reward is not None and 0 <= reward <= 1 else None
 
 
 def _spread(group: ScoredGroup) -> float:
     """Standard deviation of the rewards: a group of equal rewards teaches nothing."""
-    rewards = [verdict.reward for verdict in group.verdicts if verdict.trainable]
+    rewards = [verdict.reward for verdict in group.trainable]
     return statistics.pstdev(rewards) if rewards else -1.0
 
 

@@ -16,7 +16,8 @@ import msgspec
 
 from codezero.errors import IdentityError
 from codezero.swarm.messages import NetworkReady
-from codezero.swarm.network_status import read_json, replace_file
+from codezero.swarm.network_status import replace_file
+from codezero.system.files import read_json
 
 logger = logging.getLogger(__name__)
 

@@ -2,18 +2,17 @@
 
 import contextlib
 import logging
-import os
 import re
 import socket
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from codezero.errors import SwarmError
 from codezero.swarm.schema import PeerId
-from codezero.system.files import write_atomic
+from codezero.system.files import read_json, write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +25,6 @@ MAX_FILE = 4 << 20
 MAX_PEERS = 500
 """In the file, the most recent first."""
 
-Schema = TypeVar("Schema", bound=msgspec.Struct)
 Text = Annotated[str, Meta(max_length=512)]
 
 
@@ -79,15 +77,6 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
         write_atomic(path, content, private=private)
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error.strerror)
-
-
-def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
-    """What a file of at most `limit` bytes holds. Raises OSError or ValueError."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        raw = file.read(limit + 1)
-    if len(raw) > limit:
-        raise ValueError(f"larger than {limit} bytes")
-    return msgspec.json.decode(raw, type=schema)
 
 
 def read_status(folder: Path) -> NetworkStatus:

@@ -17,9 +17,10 @@ from hivemind.utils.multiaddr import Multiaddr
 from msgspec import Meta
 
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
-from codezero.swarm.network_status import read_json, replace_file
+from codezero.swarm.network_status import replace_file
 from codezero.swarm.schema import PeerId
 from codezero.swarm.transport import within
+from codezero.system.files import read_json
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.members import Members
-from codezero.swarm.network_status import PeerLine, read_json, replace_file
+from codezero.swarm.network_status import PeerLine, replace_file
 from codezero.swarm.schema import Digest, Newest, PeerId
+from codezero.system.files import read_json
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,13 @@ import stat
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
+
+import msgspec
 
 from codezero.errors import CodeZeroError, DiskFullError, WalletError
 
+Schema = TypeVar("Schema")
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
 
@@ -77,6 +80,18 @@ def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZ
     except OSError as error:
         kind = DiskFullError if lacks_room(error) else refusal
         raise kind(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
+    """What a file of at most `limit` bytes holds. Raises OSError or ValueError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        raw = file.read(limit + 1)
+    if len(raw) > limit:
+        raise ValueError(f"larger than {limit} bytes")
+    try:
+        return msgspec.json.decode(raw, type=schema)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletError) -> bytes:

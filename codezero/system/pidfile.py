@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from codezero.system.files import write_atomic
+from codezero.system.files import read_json, write_atomic
 
 SUPERVISOR_FILE = "supervisor.json"
 """In the run folder."""
@@ -64,9 +64,8 @@ def write_process(path: Path, report: Mapping[str, object]) -> None:
 def read_process(path: Path) -> ProcessReport:
     """The newest report; that of nobody while there is none, or it cannot be read."""
     try:
-        with path.open("rb") as stream:
-            return msgspec.json.decode(stream.read(16_384), type=ProcessReport)
-    except (OSError, ValueError, RecursionError):
+        return read_json(path, ProcessReport, 16_384)
+    except (OSError, ValueError):
         return ProcessReport()
 
 

@@ -21,10 +21,9 @@ from codezero.monitor.run_state import MAX_WHOLE
 from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard
 from codezero.monitor.text import clean, readable_name
-from codezero.system.files import write_atomic
+from codezero.system.files import read_json, write_atomic
 from codezero.wiring.chain import read_only
 
-MAX_FILE = 16 << 20
 MAX_PEERS = 20_000
 NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
 
@@ -136,8 +135,8 @@ def _count(board: PointsBoard, name: str, values: Mapping[str, Any]) -> None:
 
 def _remembered(path: Path, chain_id: int, contract: str) -> PointsBoard:
     """A file that cannot be used counts as none: everything is read again."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError), path.open("rb") as file:
-        board = msgspec.json.decode(file.read(MAX_FILE), type=PointsBoard)
+    with contextlib.suppress(OSError, ValueError):
+        board = read_json(path, PointsBoard, 16 << 20)
         if (board.chain_id, board.contract) == (chain_id, contract):
             return board
     return PointsBoard(chain_id, contract)

@@ -181,7 +181,6 @@ def build_solver(
         config.solver,
         sampler=sampler,
         learner=build_learner(config, policy, group=group),
-        tokenizer=policy.tokenizer,
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,

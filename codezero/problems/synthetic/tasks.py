@@ -101,14 +101,14 @@ def mutants(task: SyntheticTask, random: Random, count: int) -> list[str]:
 
     Fewer are returned where the neighbourhood of a small program holds no more.
     """
-    found: dict[Spec, None] = {}
+    wrong: dict[Spec, None] = {}
     for _ in range(20 * count):
-        if len(found) == count:
+        if len(wrong) == count:
             break
         mutant = mutate(task.spec, random)
-        if mutant not in found and _fails(solution(mutant), task.cases):
-            found[mutant] = None
-    return [render(mutant, task.problem.entry_point) for mutant in found]
+        if mutant not in wrong and _fails(solution(mutant), task.cases):
+            wrong[mutant] = None
+    return [render(mutant, task.problem.entry_point) for mutant in wrong]
 
 
 def worked(random: Random) -> Worked:

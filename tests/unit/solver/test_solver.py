@@ -34,7 +34,6 @@ def make(
         external=ExternalConfig(**(external or {})),
         sampler=Sampler(policy),
         learner=TrlLearner(policy, settings),
-        tokenizer=policy.tokenizer,
         peer_id="me",
         seed=seed,
     )
