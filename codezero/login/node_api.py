@@ -23,8 +23,8 @@ import ipaddress
 import logging
 import re
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Annotated, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -57,18 +57,12 @@ PeerId = Annotated[str, Meta(max_length=1024)]
 OrgId = Annotated[str, Meta(max_length=128)]
 
 
-class Gateway(Protocol):
-    """The node's way to the contract. Blocks until a receipt, for a bounded time; called in a thread, one at a time.
+Transact = Callable[..., str]
+"""The node's way to the contract: a function's name and arguments -> the hash of the transaction.
 
-    Each returns the hash of the transaction. Raises ChainError: WalletError when the node cannot sign, a refusal of
-    the contract (REFUSALS), and anything else when it is not known to have been done.
-    """
-
-    def register(self, peer: str) -> str: ...
-
-    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str: ...
-
-    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str: ...
+Blocks until a receipt, for a bounded time; called in a thread, one at a time. Raises ChainError: WalletError when the
+node cannot sign, a refusal of the contract (REFUSALS), and anything else when it is not known to have been done.
+"""
 
 
 class ClientCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
@@ -80,8 +74,9 @@ class ClientCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 class PeerCall(ClientCall, frozen=True):
     peer_id: PeerId
 
-    def send(self, gateway: Gateway) -> str:
-        return gateway.register(self.peer_id)
+    def call(self) -> tuple[object, ...]:
+        """Name and arguments."""
+        return "registerPeer", self.peer_id
 
 
 class RewardCall(PeerCall, frozen=True):
@@ -89,16 +84,16 @@ class RewardCall(PeerCall, frozen=True):
     stage_number: Count
     reward: Reward
 
-    def send(self, gateway: Gateway) -> str:
-        return gateway.submit_reward(self.round_number, self.stage_number, self.reward, self.peer_id)
+    def call(self) -> tuple[object, ...]:
+        return "submitReward", self.round_number, self.stage_number, self.reward, self.peer_id
 
 
 class WinnersCall(PeerCall, frozen=True):
     round_number: Count
     winners: Annotated[list[PeerId], Meta(max_length=1024)]
 
-    def send(self, gateway: Gateway) -> str:
-        return gateway.submit_winners(self.round_number, self.winners, self.peer_id)
+    def call(self) -> tuple[object, ...]:
+        return "submitWinners", self.round_number, self.winners, self.peer_id
 
 
 class StampedCall(ClientCall, frozen=True):
@@ -137,8 +132,8 @@ class NodeApi:
     """address: of the account that can sign now; None: nobody is logged in. legacy: the orgId of clients of the
     original; empty admits none."""
 
-    def __init__(self, gateway: Gateway, address: Callable[[], str | None], legacy: str = "") -> None:
-        self._gateway, self._address, self._legacy = gateway, address, legacy
+    def __init__(self, transact: Transact, address: Callable[[], str | None], legacy: str = "") -> None:
+        self._transact, self._address, self._legacy = transact, address, legacy
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -203,7 +198,7 @@ class NodeApi:
         self._waiting += 1
         try:
             async with self._turn:
-                return answer({"hash": await asyncio.to_thread(body.send, self._gateway)})
+                return answer({"hash": await asyncio.to_thread(self._transact, *body.call())})
         except ChainError as error:
             return _refused(error)
         finally:

@@ -4,7 +4,7 @@ Runs in a process of its own. It reads what nodes write and signs what they ask 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from codezero.errors import HttpRefusal, WalletError
 from codezero.inspection.run_files import RunFiles
 from codezero.login.guard import Access
 from codezero.login.login import Login
-from codezero.login.node_api import NodeApi, legacy_id
+from codezero.login.node_api import NodeApi, Transact, legacy_id
 from codezero.login.page_process import PageReady
 from codezero.login.server import build_app, find_entry, harden, serve
 from codezero.login.store import Folder
@@ -92,50 +92,41 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: ExitSt
         )
     )
     legacy = legacy_id(Folder(Path(config.login.directory))) if config.login.legacy_clients else ""
-    gateway = ContractGateway(lambda: connect(config.chain, NodeWallet(config.chain, login), stack))
+    transact = contract_calls(lambda: connect(config.chain, NodeWallet(config.chain, login), stack))
     account = EphemeralAccount(Path(config.chain.wallet))
-    programs = NodeApi(gateway, lambda: login.vault.signer() if login.vault.owner() else account.address, legacy)
+    programs = NodeApi(transact, lambda: login.vault.signer() if login.vault.owner() else account.address, legacy)
     app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes}, programs.routes())
     data.end_with(app)
     return app
 
 
-class ContractGateway:
-    """The contract for programs that call over HTTP, one at a time. Each call returns its transaction's hash.
+def contract_calls(connect: "Callable[[], ContractCoordinator]") -> Transact:
+    """The contract for programs that call over HTTP, one at a time.
 
     Nothing is kept: a caller whose connection broke calls again, and the contract takes one reward and one vote of each
     peer for each round. connect: makes the coordinator at the first call, as a page that is only looked at needs none.
     """
+    coordinator = cache(connect)
 
-    def __init__(self, connect: "Callable[[], ContractCoordinator]") -> None:
-        self._coordinator = cache(connect)
-
-    def register(self, peer: str) -> str:
+    def refuse_registered(peer: str) -> None:
         """Raises ContractError when it is this account's, ForeignOwnerError when it is another's."""
-        self._refuse_registered(peer)
-        try:
-            return self._transact("registerPeer", peer)
-        except ContractError as error:
-            if error.name == REGISTERED:  # another process was faster
-                self._refuse_registered(peer)
-            raise
-
-    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str:
-        return self._transact("submitReward", round_number, stage, reward, peer)
-
-    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str:
-        return self._transact("submitWinners", round_number, list(winners), peer)
-
-    def _refuse_registered(self, peer: str) -> None:
-        coordinator = self._coordinator()
-        owner = coordinator.owners([peer])[peer]
-        if owner == coordinator.account:
+        account, owner = coordinator().account, coordinator().owners([peer])[peer]
+        if owner == account:
             raise ContractError(REGISTERED)
         if owner is not None:
-            raise ForeignOwnerError(peer, owner, coordinator.account)
+            raise ForeignOwnerError(peer, owner, account)
 
-    def _transact(self, name: str, *arguments: object) -> str:
-        return self._coordinator().send(name, *arguments)["transactionHash"].to_0x_hex()
+    def transact(name: str, *arguments: Any) -> str:
+        if name == "registerPeer":
+            refuse_registered(*arguments)
+        try:
+            return coordinator().send(name, *arguments)["transactionHash"].to_0x_hex()
+        except ContractError as error:
+            if error.name == REGISTERED:  # another process was faster
+                refuse_registered(*arguments)
+            raise
+
+    return transact
 
 
 class NodeWallet:

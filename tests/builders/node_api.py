@@ -16,9 +16,9 @@ from codezero.chain.embedded import fund, own_contract
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
-from codezero.login.node_api import Gateway, NodeApi, legacy_id
+from codezero.login.node_api import NodeApi, Transact, legacy_id
 from codezero.login.store import Folder
-from codezero.wiring.page import ContractGateway
+from codezero.wiring.page import contract_calls
 
 ADDRESS = "0x" + "Ab" * 20
 
@@ -28,7 +28,7 @@ class Member:
     """An account that can pay, and its way to the contract."""
 
     coordinator: ContractCoordinator
-    gateway: ContractGateway
+    transact: Transact
 
 
 @contextmanager
@@ -46,16 +46,16 @@ def contract(folder: Path) -> Generator[list[Member]]:
             address = address or own_contract(folder / "chain", rpc, sender)
             coordinator = ContractCoordinator(rpc, address, sender)
             stack.callback(coordinator.close)
-            members.append(Member(coordinator, ContractGateway(lambda coordinator=coordinator: coordinator)))
+            members.append(Member(coordinator, contract_calls(lambda coordinator=coordinator: coordinator)))
         yield members
 
 
 @contextmanager
-def serving(gateway: Gateway, *, address: str | None = ADDRESS, legacy: bool = False) -> Generator["Client"]:
+def serving(transact: Transact, *, address: str | None = ADDRESS, legacy: bool = False) -> Generator["Client"]:
     """The page server with these routes; legacy: clients of the original are admitted."""
     with TemporaryDirectory() as folder:
         org_id = legacy_id(Folder(Path(folder))) if legacy else ""
-        with page(Path(folder), NodeApi(gateway, lambda: address, org_id).routes()) as served:
+        with page(Path(folder), NodeApi(transact, lambda: address, org_id).routes()) as served:
             yield Client(served.port, served.token, org_id)
 
 

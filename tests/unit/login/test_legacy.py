@@ -26,7 +26,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Member]]:
 
 @pytest.fixture(scope="module")
 def client(members: list[Member]) -> Iterator[Client]:
-    with serving(members[0].gateway, legacy=True) as served:
+    with serving(members[0].transact, legacy=True) as served:
         yield served
 
 
@@ -73,7 +73,7 @@ def test_a_browser_is_not_admitted(client: Client, header: dict[str, str]) -> No
 
 
 def test_the_id_alone_opens_nothing_while_it_is_switched_off(members: list[Member], client: Client) -> None:
-    with serving(members[0].gateway) as strict:
+    with serving(members[0].transact) as strict:
         assert strict.old("register-peer", client.org_id, peerId="QmStranger")[0] == 401
 
 

@@ -1,7 +1,7 @@
 """The original's routes: what programs of this node send reaches the contract, and nothing else does."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -35,16 +35,7 @@ class Noting:
         self.answer = answer
         self.asked: list[tuple[object, ...]] = []
 
-    def register(self, peer: str) -> str:
-        return self._note("register", peer)
-
-    def submit_reward(self, round_number: int, stage: int, reward: int, peer: str) -> str:
-        return self._note("reward", round_number, stage, reward, peer)
-
-    def submit_winners(self, round_number: int, winners: Sequence[str], peer: str) -> str:
-        return self._note("winners", round_number, tuple(winners), peer)
-
-    def _note(self, *asked: object) -> str:
+    def __call__(self, *asked: object) -> str:
         self.asked.append(asked)
         return self.answer()
 
@@ -71,7 +62,7 @@ def noted() -> Iterator[tuple[Noting, Client]]:
 
 def test_a_peer_registers_earns_and_votes(members: list[Member]) -> None:
     ours, contract = members[0], members[0].coordinator
-    with serving(ours.gateway) as client:
+    with serving(ours.transact) as client:
         status, told = client.ask("register-peer", {"peerId": "QmOurs"})
         assert (status, contract.owners(["QmOurs"])) == (200, {"QmOurs": contract.account})
         assert isinstance(told, dict) and told["hash"].startswith("0x") and len(told["hash"]) == 66
@@ -82,7 +73,7 @@ def test_a_peer_registers_earns_and_votes(members: list[Member]) -> None:
 
 
 def test_what_the_contract_refuses_is_told_by_its_name(members: list[Member]) -> None:
-    with serving(members[0].gateway) as client:
+    with serving(members[0].transact) as client:
 
         def refused(path: str, body: dict[str, object]) -> object:
             status, told = client.ask(path, body)
@@ -106,16 +97,16 @@ def test_what_the_contract_refuses_is_told_by_its_name(members: list[Member]) ->
 
 def test_a_peer_of_another_account_is_no_success(members: list[Member]) -> None:
     ours, theirs = members
-    theirs.gateway.register("QmTheirs")
-    with serving(ours.gateway) as client:
+    theirs.transact("registerPeer", "QmTheirs")
+    with serving(ours.transact) as client:
         status, told = client.ask("register-peer", {"peerId": "QmTheirs"})
         assert status == 400 and isinstance(told, dict)
         assert theirs.coordinator.account in told["error"] and ours.coordinator.account in told["error"]
 
 
 def test_an_invalid_vote_is_told_by_its_name(members: list[Member]) -> None:
-    members[0].gateway.register("QmVoter")
-    with serving(members[0].gateway) as client:
+    members[0].transact("registerPeer", "QmVoter")
+    with serving(members[0].transact) as client:
         for winners in ([], ["QmVoter"], ["QmY", "QmY"]):
             status, told = client.ask("submit-winner", {"roundNumber": 0, "winners": winners, "peerId": "QmVoter"})
             assert status == 400 and isinstance(told, dict) and told["error"] == "InvalidVote"
@@ -123,7 +114,7 @@ def test_an_invalid_vote_is_told_by_its_name(members: list[Member]) -> None:
 
 def test_calls_made_at_once_all_take_effect(members: list[Member]) -> None:
     statuses: list[int] = []
-    with serving(members[1].gateway) as client:
+    with serving(members[1].transact) as client:
 
         def register(number: int) -> None:
             statuses.append(client.ask("register-peer", {"peerId": f"QmAtOnce{number}"})[0])
@@ -252,7 +243,7 @@ def test_whatever_is_sent_is_answered_in_form(noted: tuple[Noting, Client], body
         status, told = client.ask(path, body)
         assert isinstance(told, dict) and (told == {"hash": HASH} if status == 200 else set(told) == {"error"})
     for name, *arguments in gateway.asked[before:]:
-        assert {"register": 1, "reward": 4, "winners": 3}[str(name)] == len(arguments)
+        assert {"registerPeer": 1, "submitReward": 4, "submitWinners": 3}[str(name)] == len(arguments)
 
 
 def test_a_crowd_is_turned_away() -> None:
