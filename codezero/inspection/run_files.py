@@ -96,7 +96,10 @@ class RunFiles:
             judge=_judge(fold),
             peers=_peers(self.network, fold) if self.network else [],
             network=self.network and _network_view(self.network),
-            rounds=msgspec.convert([*reversed(fold.rounds.values())], list[Round], from_attributes=True),
+            rounds=[
+                Round(number=number, began=played.began, iterations=played.iterations, reward=played.rewards.mean)
+                for number, played in reversed(fold.rounds.items())
+            ],
             outbox=self.outbox and _outbox_view(self.outbox),
             tolerated={kind: min(times, MAX_WHOLE) for kind, times in islice(fold.survived.items(), MAX_LIST)},
         )

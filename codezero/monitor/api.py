@@ -83,7 +83,7 @@ class DataApi:
     def _get(self, path: str, kind: type[Asked], read: Callable[[Asked], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:
             asked = _asked(request, kind)
-            return _json(await self._encoded((path, asked), lambda: read(asked)))
+            return await self._json((path, asked), lambda: read(asked))
 
         return web.get(path, answer)
 
@@ -93,7 +93,7 @@ class DataApi:
         async def read() -> bytes:
             nonlocal view
             try:
-                view = await self._encoded(("view", run), lambda: self._reader.view(run))
+                view = await self._once(("view", run), lambda: msgspec.json.encode(self._reader.view(run)))
             except HttpRefusal:  # once begun, a stream says nothing until it can
                 if not view:
                     raise
@@ -107,12 +107,12 @@ class DataApi:
         with contextlib.suppress(TimeoutError):  # a longer read of the chain is shown at a later request
             async with asyncio.timeout(5.0):
                 await self._boards.get("board", lambda: self._in_thread(self._reader.read_board))
-        return _json(await self._encoded(("board", run), lambda: self._reader.leaderboard(run)))
+        return await self._json(("board", run), lambda: self._reader.leaderboard(run))
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         _asked(request, Nothing)
         health = await self._once("health", lambda: overall(self._reader.watched(), time.time()))
-        return _json(msgspec.json.encode(health), 200 if health.healthy else 503)
+        return _response(msgspec.json.encode(health), 200 if health.healthy else 503)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         _asked(request, Nothing)
@@ -126,17 +126,8 @@ class DataApi:
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         return web.Response(body=await self._once("metrics", read), headers=headers)
 
-    async def _encoded(self, question: Hashable, read: Callable[[], object]) -> bytes:
-        """Refused where `read` gives None."""
-
-        def encode() -> bytes:
-            value = read()
-            return b"" if value is None else msgspec.json.encode(value)
-
-        body = await self._once(question, encode)
-        if not body:
-            raise HttpRefusal(404, "there is no such run, or no such group in it any more")
-        return body
+    async def _json(self, question: Hashable, read: Callable[[], object]) -> web.Response:
+        return _response(await self._once(question, lambda: msgspec.json.encode(read())))
 
     async def _once(self, question: Hashable, read: Callable[[], Result]) -> Result:
         try:
@@ -159,5 +150,5 @@ def _asked(request: web.Request, kind: type[Asked]) -> Asked:
         raise HttpRefusal(400, f"this address is not as /api/runs lists them: {error}") from error
 
 
-def _json(body: bytes, status: int = 200) -> web.Response:
+def _response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from codezero.errors import CodeZeroError
+from codezero.errors import CodeZeroError, HttpRefusal
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
 from codezero.monitor.monitor import NODE_FILE
 from codezero.monitor.rollouts_db import read_page, read_rollout
@@ -26,6 +26,7 @@ from codezero.types import Metrics
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 """What a run is called in the API: its path below the base, with ~ between the parts."""
 MAX_RUNS = 200
+NOTHING = "there is no such run, or no such group in it any more"
 ReadView = Callable[[str], RunView]
 """One run's view under its key. Raises UnreadableError."""
 
@@ -66,6 +67,8 @@ def touched(folder: Path) -> float:
 class RunReader:
     """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
+    What takes a run's key raises HttpRefusal when there is no such run.
+
     follow: begins to follow a run's files; what it returns is for one thread at a time. read_board: reads the chain,
     without any own peer; raises CodeZeroError where there is none.
     """
@@ -86,24 +89,20 @@ class RunReader:
     def runs(self) -> Runs:
         return Runs(runs=[_line(key, folder) for key, folder in self._folders().items()])
 
-    def view(self, key: str) -> RunView | None:
-        """None: there is no such run. Raises UnreadableError."""
-        folder = self._folders().get(key)
-        if folder is None:
-            return None
-        turn, read_view = self._followed(folder)
-        with turn:
-            return read_view(key)
+    def view(self, key: str) -> RunView:
+        """Raises UnreadableError."""
+        return self._view(key, self._folder(key))
 
-    def rollouts(self, run: str, **which: Any) -> RolloutPage | None:
-        """which: as read_page takes it. None: there is no such run. Raises UnreadableError."""
-        folder = self._folders().get(run)
-        return folder and read_page(folder, **which)
+    def rollouts(self, run: str, **which: Any) -> RolloutPage:
+        """which: as read_page takes it. Raises UnreadableError."""
+        return read_page(self._folder(run), **which)
 
-    def rollout(self, key: str, number: int) -> Rollout | None:
-        """None: there is no such run or group, or no more. Raises UnreadableError."""
-        folder = self._folders().get(key)
-        return folder and read_rollout(folder, number)
+    def rollout(self, key: str, number: int) -> Rollout:
+        """Raises UnreadableError, and HttpRefusal when there is no such group, or no more."""
+        rollout = read_rollout(self._folder(key), number)
+        if rollout is None:
+            raise HttpRefusal(404, NOTHING)
+        return rollout
 
     def read_board(self) -> None:
         """Read the chain for `leaderboard`. For one thread at a time."""
@@ -114,20 +113,30 @@ class RunReader:
             logger.info("leaderboard: %s", problem)
             self._board = replace(self._board, problem=problem)
 
-    def leaderboard(self, key: str) -> Leaderboard | None:
-        """As last read, with what kept the chain from being read since. None: there is no such run."""
-        folder = self._folders().get(key)
-        if folder is None:
-            return None
-        own = read_process(folder / NODE_FILE).peer_id
+    def leaderboard(self, key: str) -> Leaderboard:
+        """As last read, with what kept the chain from being read since."""
+        own = read_process(self._folder(key) / NODE_FILE).peer_id
         peers = [replace(line, own=line.peer_id == own) for line in self._board.peers]
         return replace(self._board, peers=peers)
 
     def watched(self) -> list[RunView]:
         """The run that wrote last, then others that are running, 16 at most. Raises UnreadableError."""
-        lines = self.runs().runs
-        keys = [line.run for place, line in enumerate(lines) if place == 0 or line.running][:16]
-        return [view for run in keys if (view := self.view(run)) is not None]
+        folders = self._folders()
+        first = next(iter(folders), None)
+        keys = [key for key, folder in folders.items() if key == first or read_process(folder / NODE_FILE).alive]
+        return [self._view(key, folders[key]) for key in keys[:16]]
+
+    def _view(self, key: str, folder: Path) -> RunView:
+        turn, read_view = self._followed(folder)
+        with turn:
+            return read_view(key)
+
+    def _folder(self, key: str) -> Path:
+        """Raises HttpRefusal."""
+        folder = self._folders().get(key)
+        if folder is None:
+            raise HttpRefusal(404, NOTHING)
+        return folder
 
     def _folders(self) -> dict[str, Path]:
         """By key, the one written last first; looked up once a second."""

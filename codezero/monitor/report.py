@@ -10,7 +10,7 @@ from pathlib import Path
 
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult, Series
-from codezero.monitor.summaries import RunState, audit_line, code_of, proposal_lines
+from codezero.monitor.summaries import RunState, audit_line, best_and_worst, code_of, proposal_lines
 from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
 from codezero.system.files import replacing, write_atomic
 
@@ -178,10 +178,10 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     if state.problem is None:
         return
     yield "\n## The last problem, its best and its worst attempt\n"
-    yield _fenced(" ".join(state.problem.question.split()), "text", lines=False)
-    for which, attempt in (("Best", state.problem.best), ("Worst", state.problem.worst)):
-        why = _inline("; ".join(attempt.reasons[:8]), 300)
-        yield f"\n{which}, reward {attempt.reward:.2f}{f': `{why}`' if why else ''}\n"
+    yield _fenced(" ".join(state.problem.group.problem.question[:4_000].split()), "text", lines=False)
+    for which, (attempt, verdict) in zip(("Best", "Worst"), best_and_worst(state.problem), strict=True):
+        why = _inline("; ".join(verdict.reasons[:8]), 300)
+        yield f"\n{which}, reward {verdict.reward:.2f}{f': `{why}`' if why else ''}\n"
         yield _fenced(code_of(attempt.text), "python", lines=True)
 
 

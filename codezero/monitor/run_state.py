@@ -78,17 +78,12 @@ _decoder = msgspec.json.Decoder(cast("type[NamedFields]", _row))
 
 @dataclass(slots=True)
 class Played:
-    """Counts of one round."""
+    """What became of one round."""
 
-    number: int
     began: float
     """Seconds since 1970."""
     iterations: int = 0
     rewards: Averaged = field(default_factory=Averaged)
-
-    @property
-    def reward(self) -> float | None:
-        return self.rewards.mean
 
 
 @dataclass(slots=True)
@@ -99,7 +94,7 @@ class Fold:
     exams: list[ExamResult] = field(default_factory=list[ExamResult])
     """Oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest."""
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])
-    """The newest, oldest first."""
+    """By number; the newest, oldest first."""
     shares: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """By peer id, the most recent last: its groups that were judged, and those of them that entered an update."""
     survived: dict[str, int] = field(default_factory=dict[str, int])
@@ -182,7 +177,7 @@ class Fold:
         played = self.rounds.get(round_number)
         if played is None:
             began = max(0.0, (row.time or 0.0) - (row.seconds or 0.0))
-            played = self.rounds[round_number] = Played(round_number, began)
+            played = self.rounds[round_number] = Played(began)
             if len(self.rounds) > MAX_ROUNDS:
                 del self.rounds[next(iter(self.rounds))]
         played.iterations += 1

@@ -1,5 +1,7 @@
 """A curve of any length in a fixed size."""
 
+import functools
+
 from codezero.monitor.metrics_file import LARGEST
 from codezero.monitor.run_types import MAX_POINTS, Series
 
@@ -11,13 +13,10 @@ class Averaged:
     """
 
     def __init__(self) -> None:
-        self._points: Series = []
+        self._sums: list[tuple[float, float, int]] = []
+        """Of the x and y of the values in each point, and their number: `_stride`, or fewer in the last."""
         self._stride: int = 1
-        """Values in a point; a power of two."""
-        self._x, self._y, self._count = 0.0, 0.0, 0
-        """Sums over the values that do not fill a point yet, and their number."""
-        self._total, self._values = 0.0, 0
-        """Sum and number of all values."""
+        """A power of two."""
         self.first: float | None = None
         self.highest: float | None = None
         self.newest: float | None = None
@@ -29,23 +28,25 @@ class Averaged:
         self.newest = y
         self.first = y if self.first is None else self.first
         self.highest = y if self.highest is None else max(self.highest, y)
-        self._total, self._values = self._total + y, self._values + 1
-        self._x, self._y, self._count = self._x + x, self._y + y, self._count + 1
-        if self._count == self._stride:
-            self._points.append((self._x / self._count, self._y / self._count))
-            self._x, self._y, self._count = 0.0, 0.0, 0
-            if len(self._points) >= MAX_POINTS:
-                pairs = zip(self._points[::2], self._points[1::2], strict=True)
-                self._points = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
-                self._stride *= 2
+        if self._sums and self._sums[-1][2] < self._stride:
+            self._sums[-1] = _together(self._sums[-1], (x, y, 1))
+        else:
+            self._sums.append((x, y, 1))
+        if len(self._sums) == MAX_POINTS and self._sums[-1][2] == self._stride:
+            self._sums = [*map(_together, self._sums[::2], self._sums[1::2])]
+            self._stride *= 2
 
     @property
     def mean(self) -> float | None:
         """Of all values."""
-        return self._total / self._values if self._values else None
+        _, total, values = functools.reduce(_together, self._sums, (0.0, 0.0, 0))
+        return total / values if values else None
 
     @property
     def points(self) -> Series:
         """At most MAX_POINTS; the last one may be of fewer values than the others."""
-        rest = [(self._x / self._count, self._y / self._count)] if self._count else []
-        return [(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in (*self._points, *rest)]
+        return [(float(f"{x / values:.6g}"), float(f"{y / values:.6g}")) for x, y, values in self._sums]
+
+
+def _together(point: tuple[float, float, int], other: tuple[float, float, int]) -> tuple[float, float, int]:
+    return point[0] + other[0], point[1] + other[1], point[2] + other[2]

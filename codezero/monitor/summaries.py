@@ -3,39 +3,20 @@
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult
 from codezero.monitor.text import clean, count, duration, measured, percent, print_flushed
-from codezero.types import Metrics, ScoredGroup
+from codezero.types import Completion, Metrics, ScoredGroup, Verdict
 
 FENCED = re.compile(r"```(?:[^\S\n]*(?:\w+[^\S\n]*)?\n)?(.*?)(?:```|\Z)", re.DOTALL)
 MAX_SHOWN = 4_000
-"""Characters of a question or a completion."""
+"""Characters of a completion."""
 PAUSE_SECONDS = 10.0
 """Least time between two lines that tell of no exam."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownAttempt:
-    """A completion and the reasons for its reward. Foreign text, as sampled."""
-
-    text: str
-    reward: float
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShownProblem:
-    """The most telling problem of an iteration, with its best and its worst completion."""
-
-    question: str
-    level: int | None
-    best: ShownAttempt
-    worst: ShownAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +44,8 @@ class RunState:
     trouble: str = ""
     """What is wrong with the judge now."""
     audit: str = ""
-    problem: ShownProblem | None = None
+    problem: ScoredGroup | None = None
+    """The last one, of which some attempts could be judged."""
     busy: str = ""
     """What takes time now, beside the iterations."""
 
@@ -145,21 +127,24 @@ class PlainView:
         """Nothing to give back."""
 
 
-def most_telling(scored: Sequence[ScoredGroup]) -> ShownProblem | None:
-    """The problem whose completions differ most in reward, or None when none could be judged."""
-    shown: list[ShownProblem] = []
-    for group in scored:
-        pairs = zip(group.group.completions, group.verdicts, strict=True)
-        judged = sorted((pair for pair in pairs if pair[1].trainable), key=lambda pair: pair[1].reward)
-        if judged:
-            worst, best = (ShownAttempt(c.text[:MAX_SHOWN], v.reward, v.reasons) for c, v in (judged[0], judged[-1]))
-            problem = group.group.problem
-            shown.append(ShownProblem(problem.question[:MAX_SHOWN], problem.level, best, worst))
-    return max(shown, key=lambda problem: problem.best.reward - problem.worst.reward, default=None)
+def most_telling(scored: Sequence[ScoredGroup]) -> ScoredGroup | None:
+    """The group whose rewards differ most, or None when nothing could be judged."""
+    rewards = ([verdict.reward for verdict in group.trainable] for group in scored)
+    spreads = {place: max(judged) - min(judged) for place, judged in enumerate(rewards) if judged}
+    return scored[max(spreads, key=spreads.__getitem__)] if spreads else None
+
+
+def best_and_worst(scored: ScoredGroup) -> Iterator[tuple[Completion, Verdict]]:
+    """Of the attempts that could be judged, of which there is one at least."""
+    pairs = zip(scored.group.completions, scored.verdicts, strict=True)
+    judged = sorted((pair for pair in pairs if pair[1].trainable), key=lambda pair: pair[1].reward)
+    yield judged[-1]
+    yield judged[0]
 
 
 def code_of(text: str) -> str:
     """The first fenced block of a completion, for display only; without a fence the text as it is."""
+    text = text[:MAX_SHOWN]
     fenced = FENCED.search(text)
     return (fenced[1] if fenced else text).strip("\n")
 

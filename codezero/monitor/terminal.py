@@ -21,8 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from codezero.monitor.run_types import ExamResult
-from codezero.monitor.summaries import RunState, ShownAttempt, ShownProblem, code_of
+from codezero.monitor.summaries import RunState, best_and_worst, code_of
 from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
+from codezero.types import ScoredGroup, Verdict
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
 FIXED_ROWS = 17
@@ -148,35 +149,35 @@ def _trust(exam: ExamResult | None) -> str:
     return line if exam.auroc is None else f"{line}, AUROC {exam.auroc:.2f}"
 
 
-def _problem(problem: ShownProblem | None, code_rows: int) -> RenderableType:
-    if problem is None:
+def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
+    if scored is None:
         waiting = Text("The first problem and its attempts appear here.", style="dim")
         return framed(waiting, Text("last problem", style="dim"))
+    problem, attempts = scored.group.problem, list(best_and_worst(scored))
     question = Text(clean(" ".join(problem.question[:1_000].split()), 400), no_wrap=True, overflow="ellipsis")
-    attempts = (problem.best, problem.worst)
     table = _grid()
     table.add_column(ratio=1)
     table.add_column(ratio=1)
-    table.add_row(_verdict("best", problem.best, "green"), _verdict("worst", problem.worst, "red"))
-    table.add_row(*(_code(attempt, code_rows) for attempt in attempts))
-    table.add_row(*(_reasons(attempt) for attempt in attempts))
+    table.add_row(_verdict("best", attempts[0][1], "green"), _verdict("worst", attempts[1][1], "red"))
+    table.add_row(*(_code(attempt.text, code_rows) for attempt, _ in attempts))
+    table.add_row(*(_reasons(verdict) for _, verdict in attempts))
     level = "" if problem.level is None else f" · level {problem.level}"
     return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
 
 
-def _verdict(which: str, attempt: ShownAttempt, style: str) -> Text:
-    return Text.assemble((f"{which} ", style), (f"{attempt.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
+def _verdict(which: str, verdict: Verdict, style: str) -> Text:
+    return Text.assemble((f"{which} ", style), (f"{verdict.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
 
 
-def _code(attempt: ShownAttempt, rows: int) -> RenderableType:
-    lines = clean(code_of(attempt.text), 160 * CODE_ROWS[1], lines=True).split("\n")
+def _code(text: str, rows: int) -> RenderableType:
+    lines = clean(code_of(text), 160 * CODE_ROWS[1], lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
     code = "\n".join(line[:160] for line in shown)
     return Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=False)
 
 
-def _reasons(attempt: ShownAttempt) -> Text:
-    why = clean("; ".join(attempt.reasons[:8]), 300) or "no remarks"
+def _reasons(verdict: Verdict) -> Text:
+    why = clean("; ".join(verdict.reasons[:8]), 300) or "no remarks"
     return Text(f"↳ {why}", style="dim italic", no_wrap=True, overflow="ellipsis")
 
 

@@ -97,7 +97,7 @@ def test_groups_are_kept_and_only_own_ones_are_on_the_screen(tmp_path: Path) -> 
     made.observe(1, row(1), [foreign])
     assert made.state.problem is None
     made.observe(2, row(2), [group("own"), foreign])
-    assert made.state.problem and made.state.problem.question == "own"
+    assert made.state.problem and made.state.problem.group.problem.question == "own"
     made.close("asked to stop")
     assert sorted(line.question for line in read_page(tmp_path, limit=9).rollouts) == [
         *["a question of a peer"] * 2,
