@@ -134,15 +134,12 @@ def _skills(fold: Fold) -> list[LevelSkill]:
 
 
 def _judge(fold: Fold) -> JudgeBelief:
-    shares = (
-        *("auroc", "auroc_low", "false_positive_share", "false_positive_low", "false_positive_high"),
-        "false_negative_share",
-    )
+    shares = "auroc auroc_low false_positive_share false_positive_low false_positive_high false_negative_share"
     return JudgeBelief(
         weight=fold.newest("judge/weight"),
         canaries=whole(fold.last, "judge/canaries"),
         alarm=fold.trouble,
-        **{name: fold.newest(f"judge/canary_{name}") for name in shares},
+        **{name: fold.newest(f"judge/canary_{name}") for name in shares.split()},
     )
 
 

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -24,7 +24,6 @@ logger = logging.getLogger("codezero.login")
 P = TypeVar("P", Passkey, Passphrase)
 
 TOKEN = "node.token"
-METHODS: tuple[Method, ...] = ("passkey", "passphrase")
 
 
 class LoginState(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,15 +56,12 @@ class Accounts(Protocol):
     @property
     def address(self) -> str | None:
         """Checksummed. None: it has none yet, or one that is not to be adopted."""
-        ...
 
     def adopt(self) -> bytes | None:
         """Its key, [32] bytes, which stays where it is. None: there is none to adopt; a new one is made."""
-        ...
 
     def adopted(self) -> None:
         """The key is safe here: forget what opens it in plain. May be called again."""
-        ...
 
 
 class Login:
@@ -76,7 +72,7 @@ class Login:
         directory: Path,
         *,
         announce: Callable[[str], None],
-        accounts: Accounts | None = None,
+        accounts: Accounts,
         chain_id: Callable[[], int | None] = lambda: None,
         days: float = 30.0,
         clock: Callable[[], float] = time.time,
@@ -124,15 +120,11 @@ class Login:
 
     async def claim(self, proof: Proof, opener: bytes) -> str:
         """Claim the node with this proof; a session's token. Raises HttpRefusal, and CodeZeroError by the account."""
-        key = await asyncio.to_thread(self._accounts.adopt) if self._accounts else None
-        key = key or secrets.token_bytes(32)
+        key = await asyncio.to_thread(self._accounts.adopt) or secrets.token_bytes(32)
         owner = self.vault.claim(key, proof, opener)
         self.code.spend()
         self.sessions.end_all()
-        self.vault.unlock(key)
-        logger.info("this node was claimed with a %s; its account is %s", owner.method, owner.account)
-        await asyncio.to_thread(self._forget_plain, owner)
-        return self.sessions.begin()
+        return await self._admit(owner, key, "this node was claimed")
 
     async def enter(self, owner: Owner, opener: bytes, wrong: str, proof: Proof | None = None) -> str:
         """A session's token. proof: as it is from now on. Raises HttpRefusal with the text `wrong`."""
@@ -142,8 +134,12 @@ class Login:
             raise HttpRefusal(403, wrong)
         if proof is not None:
             self.vault.update(owner, proof)
+        return await self._admit(owner, key, "logged in")
+
+    async def _admit(self, owner: Owner, key: bytes, done: str) -> str:
+        """A session's token."""
         self.vault.unlock(key)
-        logger.info("logged in with a %s; the account is %s", owner.method, owner.account)
+        logger.info("%s with a %s; the account is %s", done, owner.method, owner.account)
         await asyncio.to_thread(self._forget_plain, owner)
         return self.sessions.begin()
 
@@ -159,17 +155,14 @@ class Login:
     def state(self, token: str) -> LoginState:
         """As who holds this session's token may know it; empty: no session."""
         owner, expires = self.vault.owner(), self.sessions.expires(token)
-        if owner is None:
-            address = self._accounts.address if self._accounts else None
-        else:
-            address = None if expires is None else owner.account
+        address = owner.account if owner else self._accounts.address
         return LoginState(
             claimed=owner is not None,
-            methods=list(METHODS) if owner is None else [owner.method],
+            methods=[*get_args(Method)] if owner is None else [owner.method],
             method=None if owner is None else owner.method,
             logged_in=expires is not None,
             unlocked=self.vault.unlocked,
-            address=address,
+            address=None if owner and expires is None else address,
             expires=expires,
             chain_id=self.chain_id(),
         )
@@ -177,7 +170,7 @@ class Login:
     def _forget_plain(self, owner: Owner) -> None:
         """What fails here is tried again at the next login."""
         try:
-            if self._accounts is not None and self._accounts.address == owner.account:
+            if self._accounts.address == owner.account:
                 self._accounts.adopted()
         except CodeZeroError as error:
             logger.warning("the account %s can still be opened without you: %s", owner.account, error)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from codezero.errors import HttpRefusal, LoginError
+from codezero.errors import LoginError
 from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
@@ -91,22 +91,19 @@ def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
     """Everything outside /api/ that no other route answers; to be added last."""
 
     async def page(request: web.Request) -> web.Response:
-        return _file(folder, request.match_info["path"])
+        """One of the files that lie in the folder now, by its name there: no name leads elsewhere."""
+        files = {str(file.relative_to(folder)): file for file in folder.rglob("[!.]*.*") if file.suffix in KINDS}
+        name = request.match_info["path"] or "index.html"
+        file = files.get(name)
+        if file is not None and file.is_file() and not file.is_symlink():
+            headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
+            kind = KINDS[file.suffix]
+            return web.Response(body=file.read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+        if name == "index.html":
+            return web.Response(status=503, text=MISSING, content_type="text/html")
+        raise web.HTTPNotFound
 
     return [web.get("/{path:(?!api/).*}", page)]
-
-
-def _file(folder: Path, path: str) -> web.Response:
-    """One of the files that lie in the folder now, by its name there: no name leads elsewhere. Raises HttpRefusal."""
-    files = {str(file.relative_to(folder)): file for file in folder.rglob("[!.]*.*") if file.suffix in KINDS}
-    name = path or "index.html"
-    file = files.get(name)
-    if file is not None and file.is_file() and not file.is_symlink():
-        headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
-        return web.Response(body=file.read_bytes(), content_type=KINDS[file.suffix], charset="utf-8", headers=headers)
-    if name == "index.html":
-        return web.Response(status=503, text=MISSING, content_type="text/html")
-    raise HttpRefusal(404, "there is nothing at this address")
 
 
 MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from codezero.errors import ConfigError, EndpointError
 from codezero.monitor.metrics_file import number
@@ -34,13 +35,10 @@ TENSORBOARD_FOLDER = "tensorboard"
 """In the run folder; `tensorboard --logdir runs` reads it."""
 
 
-class Sink(Protocol):
-    """Lives in its own thread; whatever it raises ends it and nothing else."""
-
-    def observe(self, row: Metrics, seconds: float) -> None:
-        """A row with its `iteration`; `seconds` since 1970."""
-
-    def close(self) -> None: ...
+Observe = Callable[[Metrics, float], None]
+"""Takes a row with its `iteration`, and when it was, in seconds since 1970."""
+Sink = AbstractContextManager[Observe]
+"""Lives in its own thread, and is left once it has everything; whatever it raises ends it and nothing else."""
 
 
 class BackgroundSink:
@@ -81,10 +79,9 @@ class BackgroundSink:
 
     def _live(self) -> None:
         try:
-            sink = self._make(self._iteration)
-            while (taken := self._rows.get()) is not None:
-                sink.observe(*taken)
-            sink.close()
+            with self._make(self._iteration) as observe:
+                while (taken := self._rows.get()) is not None:
+                    observe(*taken)
         except (Exception, SystemExit) as error:  # two libraries without a base of their errors
             logger.warning("%s: %s: %s; training goes on without it", self.name, type(error).__name__, error)
             logger.info("the trace of %s", self.name, exc_info=error)
@@ -99,74 +96,68 @@ def close_all(sinks: Sequence[BackgroundSink], seconds: float = LEAVING_SECONDS)
         sink.wait(deadline - time.monotonic())
 
 
-class TensorBoardSink:
-    """A scalar for each figure, by iteration."""
+@contextmanager
+def tensorboard_sink(folder: Path, iteration: int) -> Generator[Observe]:
+    """A scalar for each figure, by iteration. Figures after `iteration`, which a crashed run left, are hidden.
 
-    def __init__(self, folder: Path, iteration: int) -> None:
-        """`folder`: the run's. Figures after `iteration`, which a crashed run left, are hidden."""
-        library: Any = importlib.import_module("tensorboardX")  # by name, as types are checked without the extra too
-        self._writer: Any = library.SummaryWriter(
-            str(folder / TENSORBOARD_FOLDER),
-            purge_step=iteration + 1 if iteration else None,
-            flush_secs=10,
-            filename_suffix=f".{os.getpid()}.{iteration}",  # its own names tell only the second and the machine
-        )
+    `folder`: the run's.
+    """
+    library: Any = importlib.import_module("tensorboardX")  # by name, as types are checked without the extra too
+    writer: Any = library.SummaryWriter(
+        str(folder / TENSORBOARD_FOLDER),
+        purge_step=iteration + 1 if iteration else None,
+        flush_secs=10,
+        filename_suffix=f".{os.getpid()}.{iteration}",  # its own names tell only the second and the machine
+    )
 
-    def observe(self, row: Metrics, seconds: float) -> None:
+    def observe(row: Metrics, seconds: float) -> None:
         for key, value in figures(row).items():
-            self._writer.add_scalar(key, value, int(row["iteration"] or 0), walltime=seconds)
+            writer.add_scalar(key, value, int(row["iteration"] or 0), walltime=seconds)
 
-    def close(self) -> None:
-        self._writer.close()
+    yield observe
+    writer.close()
 
 
-class WandbSink:
-    """Weights & Biases, in a process of its own. Each method raises EndpointError when that is gone.
+@contextmanager
+def wandb_sink(project: str, facts: Mapping[str, str], folder: Path, logs: Path) -> Generator[Observe]:
+    """Weights & Biases, in a process of its own. Raises EndpointError when that is gone.
+
+    `project`: PROJECT or ENTITY/PROJECT; `facts`: the peer id and the models; `folder`: the run's.
 
     wandb waits for its server at the start, at the end and in its exit hook, for minutes if that is dead; nodes must
     not. The key comes from WANDB_API_KEY alone; without one, and with WANDB_MODE=offline, everything stays below
     logs/wandb. Sent are the figures, the run's name, the peer id, the models, and the versions of Python, wandb and the
     kind of system; no settings, paths, source or host name.
     """
+    logs.mkdir(parents=True, exist_ok=True)
+    path, identity = logs / "wandb.log", folder / "wandb.id"
+    if not identity.is_file():  # a resumed run keeps its id, a new one in a folder of the same name gets another
+        identity.write_text(secrets.token_hex(8) + "\n")
+    with set_aside(path).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "codezero.monitor.sinks"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the node, at whose end its input ends
+        )
+    assert process.stdin is not None
 
-    def __init__(self, project: str, facts: Mapping[str, str], folder: Path, logs: Path) -> None:
-        """`project`: PROJECT or ENTITY/PROJECT; `facts`: the peer id and the models; `folder`: the run's."""
-        logs.mkdir(parents=True, exist_ok=True)
-        self._log, identity = logs / "wandb.log", folder / "wandb.id"
-        if not identity.is_file():  # a resumed run keeps its id, a new one in a folder of the same name gets another
-            identity.write_text(secrets.token_hex(8) + "\n")
-        with set_aside(self._log).open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "codezero.monitor.sinks"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for the node, at whose end its input ends
-            )
-        entity, _, name = project.rpartition("/")
-        run = {"entity": entity or None, "project": name, "name": folder.name, "id": identity.read_text().strip()}
-        self._send(run | {"config": dict(facts), "dir": str(logs)})
-
-    def observe(self, row: Metrics, seconds: float) -> None:
-        self._send([int(row["iteration"] or 0), figures(row)])
-
-    def close(self) -> None:
-        """The process sends what is left and ends by itself, if need be after this one."""
-        self._process.communicate()
-        if self._process.returncode:
-            raise self._gone()
-
-    def _send(self, message: object) -> None:
+    def send(message: object) -> None:
         """A line of JSON: arguments of wandb's init, then [step, figures] for each row."""
-        assert self._process.stdin is not None
-        try:
-            print(json.dumps(message), file=self._process.stdin, flush=True)
-        except BrokenPipeError as error:
-            raise self._gone() from error
+        print(json.dumps(message), file=process.stdin, flush=True)
 
-    def _gone(self) -> EndpointError:
-        return EndpointError(f"its process ended with {self._process.wait()}; see {self._log}")
+    entity, _, name = project.rpartition("/")
+    run = {"entity": entity or None, "project": name, "name": folder.name, "id": identity.read_text().strip()}
+    try:
+        send(run | {"config": dict(facts), "dir": str(logs)})
+        yield lambda row, _: send([int(row["iteration"] or 0), figures(row)])
+        process.communicate()  # it sends what is left and ends by itself, if need be after this one
+        if process.returncode:
+            raise BrokenPipeError
+    except BrokenPipeError as error:
+        raise EndpointError(f"its process ended with {process.wait()}; see {path}") from error
 
 
 def figures(row: Metrics) -> dict[str, float]:
@@ -184,7 +175,7 @@ def need(library: str, package: str, key: str) -> None:
 
 
 def main() -> None:
-    """The process of WandbSink. Raises whatever wandb raises."""
+    """The process of wandb_sink. Raises whatever wandb raises."""
     library: Any = importlib.import_module("wandb")
     online = bool(os.environ.get("WANDB_API_KEY")) and os.environ.get("WANDB_MODE") != "offline"
     settings = library.Settings(

@@ -19,7 +19,7 @@ from codezero.config_learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import Secrets, known_secrets, setup_logging
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.sinks import BackgroundSink, TensorBoardSink, WandbSink, need
+from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb_sink
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
@@ -265,7 +265,7 @@ def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMon
     sinks: list[BackgroundSink] = []  # their libraries load in their own threads
     if project:
         about = {"peer": peer, **facts}
-        sinks.append(BackgroundSink("Weights & Biases", lambda _: WandbSink(project, about, path, logs)))
+        sinks.append(BackgroundSink("Weights & Biases", lambda _: wandb_sink(project, about, path, logs)))
     if config.monitor.tensorboard:
-        sinks.append(BackgroundSink("TensorBoard", lambda iteration: TensorBoardSink(path, iteration)))
+        sinks.append(BackgroundSink("TensorBoard", lambda iteration: tensorboard_sink(path, iteration)))
     return RunMonitor(folder=path, view=view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks)

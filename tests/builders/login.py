@@ -125,11 +125,24 @@ class Page:
         )
 
 
+class NoAccount:
+    """The node has none before a claim."""
+
+    address: str | None = None
+
+    def adopt(self) -> bytes | None: ...
+
+    def adopted(self) -> None: ...
+
+
+NO_ACCOUNT = NoAccount()
+
+
 @contextlib.contextmanager
 def page(
     folder: Path,
     *routes: Routes,
-    accounts: Accounts | None = None,
+    accounts: Accounts = NO_ACCOUNT,
     clock: Clock | None = None,
     cookie: str = "",
     entry: Entry | None = None,

@@ -3,6 +3,8 @@
 import contextlib
 from pathlib import Path
 
+from builders.login import NO_ACCOUNT
+
 from codezero.config import NodeConfig
 from codezero.login.guard import ACCESS, Access
 from codezero.login.login import Login
@@ -22,7 +24,8 @@ def test_each_route_has_the_access_it_is_meant_to_have(tmp_path: Path) -> None:
     config = NodeConfig()
     config.login.directory, config.run.directory = str(tmp_path / "login"), str(tmp_path / "runs")
     (tmp_path / "runs").mkdir()
-    app = build_page(config, None, Login(tmp_path / "login", announce=lambda _: None), contextlib.ExitStack())
+    login = Login(tmp_path / "login", announce=lambda _: None, accounts=NO_ACCOUNT)
+    app = build_page(config, None, login, contextlib.ExitStack())
     routes = {f"/api/{path}": access for access, paths in ROUTES.items() for path in paths.split()}
     assert dict(app[ACCESS]) == routes | {
         "/healthz": Access.PROBE, "/metrics": Access.PROBE, "/{path}": Access.OPEN,

@@ -44,9 +44,10 @@ def test_it_is_reached_at_both_addresses_and_at_no_other(tmp_path: Path) -> None
 SERVE = """
 import asyncio, sys
 from pathlib import Path
+from builders.login import NO_ACCOUNT
 from codezero.login.login import Login
 from codezero.login.server import build_app, serve
-login = Login(Path(sys.argv[1]), announce=lambda code: print(code, flush=True))
+login = Login(Path(sys.argv[1]), announce=lambda code: print(code, flush=True), accounts=NO_ACCOUNT)
 asyncio.run(serve(build_app(login), int(sys.argv[2])))
 """
 

@@ -3,6 +3,7 @@
 Does not show that the services at the other end take what is sent.
 """
 
+import contextlib
 import importlib
 import logging
 import os
@@ -21,10 +22,11 @@ from codezero.monitor.sinks import (
     MOST_WAITING,
     TENSORBOARD_FOLDER,
     BackgroundSink,
+    Observe,
     Sink,
-    TensorBoardSink,
-    WandbSink,
     close_all,
+    tensorboard_sink,
+    wandb_sink,
 )
 from codezero.types import Metrics
 from codezero.wiring.node import check_sinks
@@ -33,16 +35,19 @@ FACTS = {"peer": "QmPeer", "solver": "nano"}
 ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}
 
 
-class Kept:
+class Kept(contextlib.AbstractContextManager[Observe]):
     def __init__(self) -> None:
         self.rows: list[Metrics] = []
         self.closed = False
 
+    def __enter__(self) -> Observe:
+        return self.observe
+
     def observe(self, row: Metrics, seconds: float) -> None:
         self.rows.append(row)
 
-    def close(self) -> None:
-        self.closed = True
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.closed = kind is None
 
 
 def monitored(folder: Path, *sinks: BackgroundSink) -> RunMonitor:
@@ -79,8 +84,8 @@ def test_a_sink_that_fails_is_one_warning_and_costs_nothing_else(
             if when == "observe":
                 raise error
 
-        def close(self) -> None:
-            if when == "close":
+        def __exit__(self, kind: object, *_: object) -> None:
+            if when == "close" and kind is None:
                 raise error
 
     def make(_: int) -> Sink:
@@ -124,9 +129,8 @@ def test_a_sink_that_hangs_drops_rows_and_delays_nothing(caplog: pytest.LogCaptu
 def test_tensorboard_files_can_be_read_back(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="the extra `tensorboard` is not installed")
     for began in (0, 3):  # a run, and the same one going on
-        sink = TensorBoardSink(tmp_path, began)
-        sink.observe(ROW | {"iteration": began + 1}, 1_700_000_000.5)
-        sink.close()
+        with tensorboard_sink(tmp_path, began) as observe:
+            observe(ROW | {"iteration": began + 1}, 1_700_000_000.5)
     events = [event for path in sorted((tmp_path / TENSORBOARD_FOLDER).iterdir()) for event in events_in(path)]
     told = {(value.tag, event.step, value.simple_value) for event in events for value in event.summary.value}
     assert ("reward/mean", 1, 0.5) in told and ("reward/mean", 4, 0.5) in told
@@ -153,7 +157,7 @@ def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, mo
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "mine"
     folder.mkdir()
-    sink = BackgroundSink("W&B", lambda _: WandbSink("team/project", FACTS, folder, tmp_path / "logs"))
+    sink = BackgroundSink("W&B", lambda _: wandb_sink("team/project", FACTS, folder, tmp_path / "logs"))
     sink.start(0)
     sink.observe(ROW)
     close_all([sink], 300.0)
@@ -170,7 +174,7 @@ def test_a_wandb_process_that_dies_is_one_warning(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "wandb.py").write_text("raise SystemExit('no wandb today')")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'broken'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    sink = BackgroundSink("W&B", lambda _: WandbSink("project", FACTS, tmp_path, tmp_path / "logs"))
+    sink = BackgroundSink("W&B", lambda _: wandb_sink("project", FACTS, tmp_path, tmp_path / "logs"))
     sink.start(0)
     for _ in range(100):
         sink.observe(ROW)
