@@ -53,7 +53,7 @@ def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, 
     path = folder / f"{name}.pem"
     identity = Identity.load_or_create(path)
     config = SwarmConfig(
-        kind="hivemind", name=SWARM, identity=str(path), port=port, bootstrap=list(bootstrap), poll_seconds=0.2
+        kind="hivemind", name=SWARM, identity=str(path), port=port, bootstrap=list(bootstrap), poll_seconds=0.1
     )
     return HivemindSwarm(config, identity, TOKENIZER)
 
