@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from codezero.config import SwarmConfig
-from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import SEEN_GROUPS, ProposalStore, SwarmState
@@ -49,29 +48,20 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
     `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
     """
 
-    def __init__(
-        self,
-        config: SwarmConfig,
-        identity: Identity,
-        tokenizer_digest: str = UNKNOWN_TOKENIZER,
-        *,
-        state: Path | None = None,
-    ) -> None:
-        """`state`: folder for the network process's trust, peers and status; None: not kept. Raises ConfigError."""
-        self.peer_id = identity.peer_id
+    def __init__(self, config: SwarmConfig, state: Path, tokenizer_digest: str = UNKNOWN_TOKENIZER) -> None:
+        """`state`: folder for the network process's trust, peers and status. Raises ConfigError and IdentityError."""
+        settings = network_settings(config)
+        self.peer_id = Identity.load(Path(settings.identity)).peer_id
         self.tokenizer_digest = tokenizer_digest
-        self._identity_path = Path(config.identity).resolve()
-        self._network = NetworkProcess(network_settings(config), state)
+        self._network = NetworkProcess(settings, state)
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
-        self._kept = ProposalStore(identity.peer_id)
+        self._kept = ProposalStore(self.peer_id)
         self._seen = Newest[bytes, None](SEEN_GROUPS)
         self._last_received: dict[str, float] = {}
         self._counts: Counter[str] = Counter()
 
     def start(self) -> None:
         """Start the network process and return; `addresses` waits until it is ready. Raises IdentityError."""
-        if Identity.load(self._identity_path).peer_id != self.peer_id:
-            raise IdentityError(f"{self._identity_path} holds another identity than the one this node was given")
         self._network.start()
 
     @property

@@ -7,14 +7,14 @@ Unary calls only: hivemind buffers a stream of any announced length, which would
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import BytesValue
 from hivemind.dht.node import DHTNode
 from hivemind.dht.routing import DHTID
 from hivemind.dht.storage import DictionaryDHTValue
-from hivemind.p2p import P2PContext, PeerID, ServicerBase
+from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
 from codezero.errors import UnreachableError
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS
@@ -30,6 +30,21 @@ CONFIRM_SECONDS = 3.0
 WIDE_WORKERS = 4
 WITNESSES = 3
 """Nodes that are asked for a record that was just stored, until one has it."""
+
+
+async def serve(servicer: ServicerBase, daemon: P2P, swarm: str) -> None:
+    """Begin to answer with the methods of `servicer`."""
+    await within(SERVE_SECONDS, servicer.add_p2p_handlers(daemon, namespace=swarm))
+
+
+async def call_peer(method: Callable[..., Awaitable[BytesValue]], request: bytes, seconds: float) -> bytes:
+    """The answer of a stub's method. Raises UnreachableError, and WireRefusal for a malformed answer."""
+    try:
+        return (await method(BytesValue(value=request), timeout=seconds)).value
+    except DecodeError as error:
+        raise WireRefusal("format", "an answer that is none") from error
+    except NETWORK_ERRORS as error:
+        raise UnreachableError(f"a peer did not answer: {error}") from error
 
 
 class GossipServicer(ServicerBase):
@@ -53,8 +68,7 @@ class HivemindTransport:
         self.me = node.peer_id.to_base58()
 
     async def serve(self, answer: Answer) -> None:
-        servicer = GossipServicer(answer)
-        await within(SERVE_SECONDS, servicer.add_p2p_handlers(self._node.p2p, namespace=self._swarm))
+        await serve(GossipServicer(answer), self._node.p2p, self._swarm)
 
     async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
         return await self._store(place, header, expiry) and (not confirm or await self._is_elsewhere(place))
@@ -68,14 +82,7 @@ class HivemindTransport:
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)
-        try:
-            method = stub.rpc_chunk if call == "chunk" else stub.rpc_feedback
-            answer = await within(ASK_SECONDS, method(BytesValue(value=request), timeout=ASK_SECONDS))
-        except DecodeError as error:
-            raise WireRefusal("format", "an answer that is none") from error
-        except NETWORK_ERRORS as error:
-            raise UnreachableError(f"{peer} did not answer: {error}") from error
-        return answer.value
+        return await call_peer(stub.rpc_chunk if call == "chunk" else stub.rpc_feedback, request, ASK_SECONDS)
 
     async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
         return await self._store(BodyPlace(self._swarm, digest), body, expiry)

@@ -28,9 +28,9 @@ MAX_FILE = 64 << 10
 class IdentityLock:
     """The lock on one identity file, and the note of the own daemon."""
 
-    def __init__(self, identity: Path, folder: Path | None) -> None:
-        """`folder`: where the note survives a kill -9; None: it does not."""
-        self._identity, self._file = identity, folder / FILE if folder else None
+    def __init__(self, identity: Path, folder: Path) -> None:
+        """`folder`: where the note survives a kill -9."""
+        self._identity, self._file = identity, folder / FILE
         self._lock: int | None = None
         self._ready: NetworkReady | None = None
 
@@ -50,16 +50,14 @@ class IdentityLock:
             ) from error
         except OSError as error:  # a file system without locks
             logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
-        if self._file is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._ready = read_json(self._file, NetworkReady, MAX_FILE)
+        with contextlib.suppress(OSError, ValueError):
+            self._ready = read_json(self._file, NetworkReady, MAX_FILE)
         self.clean()
 
     def note(self, ready: NetworkReady) -> None:
         """Note the own daemon."""
         self._ready = ready
-        if self._file is not None:
-            replace_file(self._file, msgspec.json.encode(ready))
+        replace_file(self._file, msgspec.json.encode(ready))
 
     def clean(self) -> None:
         """Kill the daemon of a dead network process and remove its sockets, if they are still there.
@@ -77,9 +75,8 @@ class IdentityLock:
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.lstat(socket).st_mode):
                     os.unlink(socket)
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.unlink()
+        with contextlib.suppress(OSError):
+            self._file.unlink()
 
     def release(self) -> None:
         """Release the identity."""

@@ -22,10 +22,13 @@ from hivemind.dht.node import DHTNode
 from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
 from codezero.config import SwarmConfig
+from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS
+from codezero.swarm.hivemind_transport import call_peer, serve
 from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, write_status
 from codezero.swarm.peer_store import PeerStore
+from codezero.swarm.schema import WireRefusal
 from codezero.swarm.transport import within
 from codezero.swarm.trust import PeerTrust
 
@@ -35,7 +38,6 @@ STATUS_SECONDS = 5.0
 SAVE_SECONDS = 60.0
 REACH_SECONDS = 600.0
 """Between two self-tests with a clear result; STATUS_SECONDS until there is one."""
-SERVE_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 8.0
 WITNESSES = 3
@@ -49,7 +51,7 @@ TRUST, NEIGHBOURS = "trust.json", "neighbours.json"
 
 
 class NetworkMonitor:
-    """`load` before the exchange starts, `tend` beside it, `save` at the end. Without a folder nothing is written."""
+    """`load` before the exchange starts, `tend` beside it, `save` at the end."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class NetworkMonitor:
         peer_store: PeerStore,
         trust: PeerTrust,
         settings: SwarmConfig,
-        folder: Path | None,
+        folder: Path,
     ) -> None:
         self._node, self._exchange, self._peer_store, self._trust = node, exchange, peer_store, trust
         self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
@@ -67,20 +69,17 @@ class NetworkMonitor:
 
     def load(self) -> None:
         """What an earlier process of this node learned."""
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._trust.load(self._folder / TRUST)
-            self._peer_store.recall(self._folder / NEIGHBOURS)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._trust.load(self._folder / TRUST)
+        self._peer_store.recall(self._folder / NEIGHBOURS)
 
     def save(self) -> None:
-        if self._folder is not None:
-            self._trust.save(self._folder / TRUST)
-            self._peer_store.remember(self._folder / NEIGHBOURS)
+        self._trust.save(self._folder / TRUST)
+        self._peer_store.remember(self._folder / NEIGHBOURS)
 
     async def serve(self) -> None:
         """Begin to dial back for others."""
-        servicer = ReachServicer(self._node.p2p, self._trust)
-        await within(SERVE_SECONDS, servicer.add_p2p_handlers(self._node.p2p, namespace=self._swarm))
+        await serve(ReachServicer(self._node.p2p, self._trust), self._node.p2p, self._swarm)
 
     async def tend(self, addresses: Sequence[str], port: int) -> None:
         """Until it is cancelled."""
@@ -115,8 +114,7 @@ class NetworkMonitor:
             reachability=_words(self.reachable, self._wanted, port),
             peers=self._trust.report()[:MAX_PEERS],
         )
-        if self._folder is not None:
-            write_status(self._folder, status)
+        write_status(self._folder, status)
 
 
 def _words(reachable: bool | None, wanted: str, port: int) -> str:
@@ -185,9 +183,6 @@ async def is_reachable(node: DHTNode, swarm: str, port: int) -> bool | None:
 async def _ask(daemon: P2P, swarm: str, peer: PeerID, port: int) -> bytes:
     stub = ReachServicer.get_stub(daemon, peer, namespace=swarm)
     try:
-        answer = await within(
-            ANSWER_SECONDS, stub.rpc_reach(BytesValue(value=_PORT.pack(port)), timeout=ANSWER_SECONDS)
-        )
-    except NETWORK_ERRORS:
+        return await call_peer(stub.rpc_reach, _PORT.pack(port), ANSWER_SECONDS)
+    except (UnreachableError, WireRefusal):
         return b""
-    return answer.value

@@ -63,8 +63,8 @@ class Stopped(Exception):
 def main() -> None:
     """Entry point of the process. The first message: the settings, and the folder for what outlives it."""
     channel = parent_channel()
-    settings, state = channel.receive(tuple[SwarmConfig, str | None])
-    node = NetworkNode(channel, settings, Path(state) if state else None)
+    settings, state = channel.receive(tuple[SwarmConfig, str])
+    node = NetworkNode(channel, settings, Path(state))
     logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(node.pipe)], force=True)
     code = 0
     try:
@@ -101,7 +101,7 @@ class PipeHandler(logging.Handler):
 class NetworkNode:
     """The daemon, the DHT node and the exchange, from start to end."""
 
-    def __init__(self, channel: Channel, settings: SwarmConfig, state: Path | None) -> None:
+    def __init__(self, channel: Channel, settings: SwarmConfig, state: Path) -> None:
         self.pipe = MessagePipe(channel, self._on_message, self._on_trainer_gone)
         self._settings, self._state = settings, state
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -51,8 +51,8 @@ WAITING_FEEDBACK = 256
 class NetworkProcess:
     """The trainer's side of the network process. `start` acts; everything else returns at once."""
 
-    def __init__(self, settings: SwarmConfig, state: Path | None) -> None:
-        """`settings`: of `network_settings`. `state`: folder for what outlives the process; None: nothing does."""
+    def __init__(self, settings: SwarmConfig, state: Path) -> None:
+        """`settings`: of `network_settings`. `state`: folder for what outlives the process."""
         self.counts: Counter[str] = Counter()
         self.neighbours = self.restarts = 0
         self.bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
@@ -60,7 +60,7 @@ class NetworkProcess:
         """Both are for the trainer to empty."""
         self.pid: int | None = None
         """Process id of the network process; None while there is none."""
-        self._settings, self._port, self._state = settings, settings.port, state.resolve() if state else None
+        self._settings, self._port, self._state = settings, settings.port, state.resolve()
         self._identity_lock = IdentityLock(Path(settings.identity), self._state)
         self._playing: OpenRound | None = None
         self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
@@ -130,7 +130,7 @@ class NetworkProcess:
         """One process, from its start to its end."""
         process, channel = spawn([sys.executable, "-m", "codezero.swarm.network_process"])
         with contextlib.suppress(EOFError):
-            channel.send((replace(self._settings, port=self._port), self._state and str(self._state)))
+            channel.send((replace(self._settings, port=self._port), str(self._state)))
         pipe = MessagePipe(channel, self._on_message)
         with self._changed:
             self._pipe, self.pid = pipe, process.pid

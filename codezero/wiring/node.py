@@ -216,7 +216,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack
     Raises IdentityError when a living node is this peer.
     """
     if config.swarm.kind == "local":
-        lock = IdentityLock(Path(config.swarm.identity), None)
+        lock = IdentityLock(Path(config.swarm.identity), folder.path / FOLDER)
         lock.take()
         stack.callback(lock.release)
         return LocalSwarm(identity.peer_id)
@@ -227,7 +227,7 @@ def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack
 
         settings.members = str(folder.path / MEMBERS)
         write_members(folder.path / MEMBERS, [identity.peer_id])
-    swarm = HivemindSwarm(settings, identity, state=folder.path / FOLDER)
+    swarm = HivemindSwarm(settings, folder.path / FOLDER)
     swarm.start()
     return swarm
 

@@ -51,11 +51,11 @@ def fast_identity(seed: int = 0) -> Identity:
 
 def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, ...] = ()) -> HivemindSwarm:
     path = folder / f"{name}.pem"
-    identity = Identity.load_or_create(path)
+    Identity.load_or_create(path)
     config = SwarmConfig(
         kind="hivemind", name=SWARM, identity=str(path), port=port, bootstrap=list(bootstrap), poll_seconds=0.1
     )
-    return HivemindSwarm(config, identity, TOKENIZER)
+    return HivemindSwarm(config, folder / name, TOKENIZER)
 
 
 def free_port() -> int:

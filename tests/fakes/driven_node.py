@@ -15,11 +15,12 @@ from codezero.swarm.identity import Identity
 
 def main(folder: Path, name: str, host: str, port: str, *bootstrap: str) -> None:
     path = folder / f"{name}.pem"
+    Identity.load_or_create(path)
     config = SwarmConfig(
         kind="hivemind", name=SWARM, identity=str(path), host=host, port=int(port), bootstrap=list(bootstrap),
         poll_seconds=0.3,
     )  # fmt: skip
-    swarm = HivemindSwarm(config, Identity.load_or_create(path), TOKENIZER)
+    swarm = HivemindSwarm(config, folder / name, TOKENIZER)
     swarm.start()
     heard: list[str] = []
     told = 0

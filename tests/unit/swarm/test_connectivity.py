@@ -12,6 +12,8 @@ import sys
 import time
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -37,9 +39,9 @@ NUMBERS = count()
 
 def make(folder: Path, name: str, **settings: object) -> HivemindSwarm:
     path = folder / f"{name}.pem"
-    identity = Identity.load_or_create(path)
+    Identity.load_or_create(path)
     config = SwarmConfig(kind="hivemind", name=SWARM, identity=str(path), poll_seconds=0.2, **settings)  # pyright: ignore[reportArgumentType]
-    return HivemindSwarm(config, identity, state=folder / name)
+    return HivemindSwarm(config, folder / name)
 
 
 def talks_to(author: HivemindSwarm, reader: HivemindSwarm, seconds: float = 180.0) -> bool:
@@ -122,6 +124,22 @@ def test_a_port_that_nobody_listens_on_is_told_from_one_that_is_open() -> None:
         assert asyncio.run(opens("127.0.0.1", listening.getsockname()[1]))
         port = listening.getsockname()[1]
     assert not asyncio.run(opens("127.0.0.1", port))
+
+
+def test_a_witness_that_answers_nonsense_says_nothing_and_ends_nothing() -> None:
+    from codezero.swarm.network_monitor import is_reachable
+
+    class Daemon:
+        answer = b"\x0a\x01\x01"
+
+        async def call_protobuf_handler(self, _peer: object, _name: str, _request: object, kind: Any) -> Any:
+            return kind.FromString(self.answer)
+
+    daemon = Daemon()
+    node: Any = SimpleNamespace(p2p=daemon, protocol=SimpleNamespace(routing_table=SimpleNamespace(peer_id_to_uid=[1])))
+    assert asyncio.run(is_reachable(node, SWARM, 1)) is True
+    daemon.answer = b"\xff"  # no message
+    assert asyncio.run(is_reachable(node, SWARM, 1)) is None
 
 
 @pytest.mark.parametrize(

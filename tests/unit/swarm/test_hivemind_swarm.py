@@ -14,12 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders.swarm import Nodes, eventually, fast_identity, group, make_swarm, problem, scored
+from builders.swarm import Nodes, eventually, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, IdentityError, SwarmError
-from codezero.swarm.hivemind_swarm import UNKNOWN_TOKENIZER, HivemindSwarm
-from codezero.swarm.identity import Identity
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.messages import Message, Publish
 from codezero.swarm.wire import decode_body
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
@@ -193,16 +192,11 @@ def test_a_killed_node_leaves_nothing_behind_and_comes_back_as_itself(nodes: Nod
 
 
 def test_the_handle_refuses_settings_that_cannot_work(tmp_path: Path) -> None:
-    identity = fast_identity()
     for change in ({"name": "a/b"}, {"name": ""}, {"host": "localhost"}, {"bootstrap": ["127.0.0.1:80"]}):
         with pytest.raises(ConfigError, match=f"swarm.{next(iter(change))}"):
-            HivemindSwarm(SwarmConfig(**change), identity)  # type: ignore[arg-type]
-    Identity.load_or_create(tmp_path / "swarm.pem")
-    stranger = HivemindSwarm(SwarmConfig(identity=str(tmp_path / "swarm.pem")), identity)
-    assert stranger.tokenizer_digest == UNKNOWN_TOKENIZER
+            HivemindSwarm(SwarmConfig(**change), tmp_path)  # type: ignore[arg-type]
     with pytest.raises(IdentityError):
-        stranger.start()
-    stranger.close()
+        HivemindSwarm(SwarmConfig(identity=str(tmp_path / "swarm.pem")), tmp_path)
 
 
 def test_groups_that_teach_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

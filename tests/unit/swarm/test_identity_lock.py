@@ -27,7 +27,7 @@ def pem(tmp_path: Path) -> Path:
 
 
 def test_a_second_node_with_the_same_identity_is_refused_and_told_what_to_do(pem: Path) -> None:
-    first, second = IdentityLock(pem, None), IdentityLock(pem, None)
+    first, second = IdentityLock(pem, pem.parent), IdentityLock(pem, pem.parent)
     first.take()
     with pytest.raises(IdentityError, match=r"swarm\.identity=FILE"):
         second.take()
@@ -50,7 +50,7 @@ def test_the_identity_is_free_when_its_node_was_killed(pem: Path) -> None:
 import sys, time
 from pathlib import Path
 from codezero.swarm.identity_lock import IdentityLock
-lease = IdentityLock(Path({str(pem)!r}), None)
+lease = IdentityLock(Path({str(pem)!r}), Path({str(pem.parent)!r}))
 lease.take()
 print("held", flush=True)
 time.sleep(600)
@@ -58,9 +58,9 @@ time.sleep(600)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout and holder.stdout.readline() == "held\n"
         with pytest.raises(IdentityError):
-            IdentityLock(pem, None).take()
+            IdentityLock(pem, pem.parent).take()
         holder.kill()
-    lease = IdentityLock(pem, None)
+    lease = IdentityLock(pem, pem.parent)
     lease.take()
     lease.release()
 
