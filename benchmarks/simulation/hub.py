@@ -47,7 +47,7 @@ class HubSwarm(LocalSwarm):
                 proposer._receive_feedback(self.peer_id, encode_feedback([scored], round_number=round_number))
 
     def _receive(self, body: bytes) -> None:
-        groups = decode_body(body)
+        _, _, groups = decode_body(body)
         self._counts["bytes_in"] += len(body)
         self._peers.add(groups[0].peer_id)
         self._inbox.extend(groups)

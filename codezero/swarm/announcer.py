@@ -13,16 +13,9 @@ from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, RecordPlace, shard_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind
 from codezero.swarm.serving import BodyServer
 from codezero.swarm.transport import UNANSWERED, Transport
-from codezero.swarm.wire import (
-    body_digest,
-    decode_body,
-    decode_proposals,
-    encode_body,
-    encode_header,
-    encode_proposals,
-    largest,
-)
+from codezero.swarm.wire import DECODE, ENCODE, body_digest, encode_header, largest
 from codezero.system.signals import Backoff
+from codezero.types import mean
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts to store a record that nobody was seen to have."""
@@ -34,7 +27,6 @@ class QueuedItem(NamedTuple):
     """One group or problem, and what its announcement says of it."""
 
     content: Any
-    problem_id: str
     reward: float | None
     tokenizer: bytes
 
@@ -79,12 +71,9 @@ class Announcer:
         queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             queued.clear()
-        if message.kind == GROUPS:
-            for group, reward in zip(decode_body(message.body), message.rewards, strict=True):
-                queued.append(QueuedItem(group, group.problem.id, reward, message.tokenizer))
-        else:
-            problems = decode_proposals(message.body)[2]
-            queued.extend(QueuedItem(problem, problem.id, None, message.tokenizer) for problem in problems)
+        items = DECODE[message.kind](message.body)[2]
+        rewards = message.rewards if message.kind == GROUPS else [None] * len(items)
+        queued.extend(QueuedItem(*item, message.tokenizer) for item in zip(items, rewards, strict=True))
 
     def forget(self, *, before: int) -> None:
         """Drop what belongs to rounds that nobody reads any more."""
@@ -98,13 +87,11 @@ class Announcer:
         if round_number is None:
             return None
         newest_first = list(reversed(self._queued.pop((kind, round_number))))
-        encode = functools.partial(
-            encode_body if kind == GROUPS else encode_proposals, peer=self._transport.me, round_number=round_number
-        )
+        encode = functools.partial(ENCODE[kind], peer=self._transport.me, round_number=round_number)
         items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
         if not items:
             return None
-        rewards = [item.reward for item in items if item.reward is not None]
+        problems = [item.content.problem if kind == GROUPS else item.content for item in items[:16]]
         header = Header(
             v=VERSION,
             kind=kind,
@@ -114,8 +101,8 @@ class Announcer:
             codec="zlib",
             tokenizer=items[0].tokenizer,
             count=len(items),
-            problems=[bytes.fromhex(item.problem_id)[:16] for item in items[:16]],
-            reward=sum(rewards) / len(rewards) if rewards else None,
+            problems=[bytes.fromhex(problem.id)[:16] for problem in problems],
+            reward=mean(item.reward for item in items if item.reward is not None),
             time=0.0,
         )
         return header, body

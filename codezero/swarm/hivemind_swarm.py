@@ -20,14 +20,7 @@ from codezero.swarm.messages import OpenRound, Publish, SendFeedback, network_se
 from codezero.swarm.proposals import SEEN_GROUPS, ProposalStore, SwarmState
 from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Newest
 from codezero.swarm.supervisor import NetworkProcess
-from codezero.swarm.wire import (
-    decode_body,
-    decode_proposals,
-    encode_body,
-    encode_feedback,
-    encode_proposals,
-    largest,
-)
+from codezero.swarm.wire import DECODE, encode_body, encode_feedback, encode_proposals, largest
 from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
@@ -163,10 +156,11 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         """Take everything that the network process received."""
         for message in _taken(self._network.bodies):
             self._last_received[message.peer] = time.monotonic()
+            _, _, items = DECODE[message.kind](message.body)
             if message.kind == PROPOSALS:
-                self._kept.keep(decode_proposals(message.body)[2])
+                self._kept.keep(items)
             else:
-                self._arrived.extend(self._distrusted(group, message.tokenizer) for group in decode_body(message.body))
+                self._arrived.extend(self._distrusted(group, message.tokenizer) for group in items)
 
     def _distrusted(self, group: RolloutGroup, tokenizer: bytes) -> RolloutGroup:
         """A stranger's group without what is not proven."""

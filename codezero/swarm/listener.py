@@ -18,14 +18,7 @@ from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
-from codezero.swarm.wire import (
-    body_digest,
-    decode_body,
-    decode_header,
-    decode_proposals,
-    encode_body,
-    encode_proposals,
-)
+from codezero.swarm.wire import DECODE, ENCODE, body_digest, decode_header
 
 PULLS_AT_ONCE = 4
 PULL_SECONDS = 5.0
@@ -229,17 +222,11 @@ class Listener:
         """The body, encoded anew by our own encoder. Raises WireRefusal."""
         if body_digest(body) != header.digest:
             raise WireRefusal("digest")
-        if header.kind == GROUPS:
-            groups = decode_body(body)
-            claims = (groups[0].peer_id, groups[0].round, len(groups))
-            again = encode_body(groups[:wanted], peer=peer, round_number=header.round) if claims[0] == peer else b""
-        else:
-            author, round_number, problems = decode_proposals(body)
-            claims = (author, round_number, len(problems))
-            again = encode_proposals(problems, peer=peer, round_number=header.round)
-        if claims != (peer, header.round, header.count):
+        author, round_number, items = DECODE[header.kind](body)
+        if (author, round_number, len(items)) != (peer, header.round, header.count):
             raise WireRefusal("header", "the body is another's, of another round or size")
-        return ReceivedBody(kind=header.kind, peer=peer, round=header.round, body=again, tokenizer=header.tokenizer)
+        again = ENCODE[header.kind](items[:wanted], peer=peer, round_number=round_number)
+        return ReceivedBody(kind=header.kind, peer=peer, round=round_number, body=again, tokenizer=header.tokenizer)
 
     def _begin(self, peer: str, digest: bytes) -> None:
         self._attempts[peer, digest] = self._attempts.get((peer, digest), 0) + 1

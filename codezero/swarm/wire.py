@@ -30,6 +30,7 @@ from codezero.swarm.schema import (
     FeedbackBody,
     GroupsBody,
     Header,
+    Kind,
     ProblemOutcome,
     ProposalsBody,
     Versioned,
@@ -63,10 +64,10 @@ def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int)
     return _deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
 
 
-def decode_body(data: bytes) -> tuple[RolloutGroup, ...]:
-    """The groups of a served body; `peer_id` and `round` are the body's. Raises WireRefusal."""
+def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
+    """Peer, round, and that peer's groups of that round. Raises WireRefusal."""
     body = _decode(_inflate(data), GroupsBody)
-    return tuple(
+    groups = tuple(
         RolloutGroup(
             problem=_problem(group.problem),
             completions=tuple(_completion(completion) for completion in group.completions),
@@ -76,6 +77,7 @@ def decode_body(data: bytes) -> tuple[RolloutGroup, ...]:
         )
         for group in body.groups
     )
+    return body.peer, body.round, groups
 
 
 def encode_proposals(problems: Sequence[Problem], *, peer: str, round_number: int) -> bytes:
@@ -90,6 +92,14 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises WireRefusal."""
     body = _decode(_inflate(data), ProposalsBody)
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
+
+
+ENCODE: dict[Kind, Callable[..., bytes]] = {GROUPS: encode_body, PROPOSALS: encode_proposals}
+DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
+    GROUPS: decode_body,
+    PROPOSALS: decode_proposals,
+}
+"""Peer, round, and the groups or problems."""
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:

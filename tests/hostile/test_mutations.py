@@ -84,10 +84,10 @@ def squeezed(raw: bytes, random: Random) -> bytes:
 
 
 def body(random: Random) -> None:
-    groups = decode_body(squeezed(RAW["body_inflated"], random))
+    peer, round_number, groups = decode_body(squeezed(RAW["body_inflated"], random))
     assert 1 <= len(groups) <= MAX_ITEMS
-    again = encode_body(groups, peer=groups[0].peer_id, round_number=groups[0].round)
-    assert decode_body(again) == groups
+    again = encode_body(groups, peer=peer, round_number=round_number)
+    assert decode_body(again) == (peer, round_number, groups)
 
 
 def proposals(random: Random) -> None:

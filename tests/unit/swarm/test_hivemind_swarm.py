@@ -207,6 +207,6 @@ def test_groups_that_teach_come_first(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(swarm._network, "send", sent.append)
     swarm.publish(equal + teaching, 1)
     (message,) = (one for one in sent if isinstance(one, Publish))
-    questions = [one.problem.question for one in decode_body(message.body)]
+    questions = [one.problem.question for one in decode_body(message.body)[2]]
     assert questions[:3] == ["teaching 0", "teaching 1", "teaching 2"]
     assert len(questions) == 32

@@ -37,7 +37,7 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     identity = Identity(ed25519.Ed25519PrivateKey.from_private_bytes(raw["identity_seed"]))
     assert (identity.peer_id, identity.public_key_bytes) == (vectors["peer"], raw["public_key"])
 
-    (one,) = decode_body(raw["body"])
+    _, _, (one,) = decode_body(raw["body"])
     assert (one.peer_id, one.round, one.problem.id) == (vectors["peer"], 7, vectors["problem_id"])
     assert zlib.decompress(encode_body([one], peer=identity.peer_id, round_number=7)) == raw["body_inflated"]
     assert (
