@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 import msgspec
 
-from codezero.swarm.records import LIFETIME, RecordPlace, shard_of
+from codezero.swarm.records import LIFETIME, DHTRecord, RecordPlace, shard_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, VERSION, Header, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Call
 from codezero.swarm.wire import body_digest, decode_header, encode_body, encode_header
-from simulation.memory_transport import Record, signed
+from simulation.memory_transport import signed
 from simulation.storage import key_of
 from simulation.swarm import SWARM, TOKENIZER, SimulatedNode, Swarm, attempts
 
@@ -172,7 +172,7 @@ class Forger(Attacker):
         payload = encode_header(header(self.swarm.round, body_digest(body), len(body)))
         expiry = self.swarm.loop.clock() + LIFETIME
         mine = signed(place, self.node.peer, payload, expiry, self.node.validator)
-        forged = Record(mine.key, msgspec.msgpack.encode(victim.peer), mine.value, expiry)
+        forged = DHTRecord(mine.key, msgspec.msgpack.encode(victim.peer), mine.value, expiry)
         for holder in self.node.dht.table.nearest(key_of(forged), 5):
             self.node.dht.call_store(holder, [forged], lambda _: None)
 

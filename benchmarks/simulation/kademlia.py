@@ -16,9 +16,8 @@ from random import Random
 
 import base58
 
-from codezero.swarm.records import PeerRecordValidator
+from codezero.swarm.records import DHTRecord, PeerRecordValidator
 from codezero.swarm.transport import BEAM, Answer, Call
-from simulation.memory_transport import Record
 from simulation.network import Network, Port
 from simulation.routing import BUCKET_SIZE, RoutingTable, Search
 from simulation.storage import Storage, key_of, record_bytes
@@ -35,7 +34,7 @@ BAN_SECONDS = 5.0
 KEY_BYTES, NEIGHBOUR_BYTES = 26, 56
 """On the wire: a key and its part of an answer; a node's id and peer id."""
 
-Found = tuple[Sequence[Record], Sequence[int]]
+Found = tuple[Sequence[DHTRecord], Sequence[int]]
 """The records kept under a key, and the nearest nodes known."""
 
 
@@ -85,7 +84,7 @@ class DHTNode:
         self.meet(caller)
         return (records, near), len(near) * NEIGHBOUR_BYTES + sum(map(record_bytes, records))
 
-    def on_store(self, caller: int, records: Sequence[Record]) -> tuple[bool, int]:
+    def on_store(self, caller: int, records: Sequence[DHTRecord]) -> tuple[bool, int]:
         """Was each record valid and new?"""
         self.meet(caller)
         kept = [self._validator.validate(record) and self.storage.store(record) for record in records]
@@ -117,10 +116,10 @@ class DHTNode:
     def forgive(self, node: int) -> None:
         self._bans.pop(node, None)
 
-    def _due(self, node: int) -> list[Record]:
+    def _due(self, node: int) -> list[DHTRecord]:
         """What a newcomer should keep, the smallest places first and not too much at once."""
         places = [self.storage.read(key) for key in self.storage.places() if self._should_hand_over(node, key)]
-        due: list[Record] = []
+        due: list[DHTRecord] = []
         left = HANDED_BYTES
         for records in sorted(places, key=lambda records: sum(map(record_bytes, records))):
             left -= sum(map(record_bytes, records))
@@ -152,7 +151,7 @@ class DHTNode:
 
         self._network.call(self.port, node, KEY_BYTES, lambda host: host.on_ping(self.id), answered, CALL_SECONDS)
 
-    def call_store(self, node: int, records: Sequence[Record], done: Callable[[bool | None], None]) -> None:
+    def call_store(self, node: int, records: Sequence[DHTRecord], done: Callable[[bool | None], None]) -> None:
         """`done` gets None when it did not answer."""
 
         def answered(stored: bool | None) -> None:
@@ -181,14 +180,14 @@ class DHTNode:
         doubtful = set(self.table.strangers(near)[NAMED_NODES:])
         return [node for node in near if node not in doubtful] if doubtful else near
 
-    def _valid(self, records: Iterable[Record]) -> list[Record]:
+    def _valid(self, records: Iterable[DHTRecord]) -> list[DHTRecord]:
         return [record for record in records if self._validator.validate(record)]
 
     # ---------------------------------------------------------------- searches
 
     async def read(
         self, key: int, *, workers: int, beam: int, thorough: bool, seconds: float
-    ) -> Sequence[Record] | None:
+    ) -> Sequence[DHTRecord] | None:
         """The records of the first holder found, one for each owner; of all that the search meets when `thorough`.
 
         None when the search takes longer than `seconds`.
@@ -197,7 +196,7 @@ class DHTNode:
         if merged and not thorough:
             return list(merged.values())
 
-        def heard(records: Iterable[Record]) -> bool:
+        def heard(records: Iterable[DHTRecord]) -> bool:
             for record in records:
                 before = merged.get(record.subkey)
                 if before is None or record.expiration_time > before.expiration_time:
@@ -207,7 +206,7 @@ class DHTNode:
         ended = await self._search(key, workers, beam, heard, seconds)
         return None if ended is None else list(merged.values())
 
-    async def store(self, record: Record) -> bool:
+    async def store(self, record: DHTRecord) -> bool:
         """Keep it at the REPLICAS nearest nodes that answer, this one among them if it is. Did the last one agree?"""
         key = key_of(record)
         near = await self._search(key, WORKERS, BEAM, lambda _records: False, None)
@@ -239,7 +238,7 @@ class DHTNode:
         return await end
 
     async def _search(
-        self, key: int, workers: int, beam: int, heard: Callable[[Iterable[Record]], bool], seconds: float | None
+        self, key: int, workers: int, beam: int, heard: Callable[[Iterable[DHTRecord]], bool], seconds: float | None
     ) -> Sequence[int] | None:
         """The nearest nodes to a key; None when that takes longer than `seconds`.
 

@@ -7,20 +7,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from codezero.errors import UnreachableError
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
+from codezero.swarm.records import BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace
 from codezero.swarm.transport import Answer, Call, Records
 
 pack = msgspec.msgpack.encode
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """As hivemind keeps it; implements `records.DHTRecord`."""
-
-    key: bytes
-    subkey: bytes
-    value: bytes
-    expiration_time: float
 
 
 @dataclass(slots=True)
@@ -28,12 +18,12 @@ class Board:
     """What all nodes of a process share: the records, and who answers."""
 
     clock: Callable[[], float] = time.time
-    records: dict[bytes, dict[bytes, Record]] = field(default_factory=dict[bytes, dict[bytes, Record]])
+    records: dict[bytes, dict[bytes, DHTRecord]] = field(default_factory=dict[bytes, dict[bytes, DHTRecord]])
     """By key and subkey."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """By peer id."""
 
-    def store(self, record: Record, validator: PeerRecordValidator) -> bool:
+    def store(self, record: DHTRecord, validator: PeerRecordValidator) -> bool:
         """As a holder with this validator would: a later expiry replaces an earlier one."""
         place = self.records.setdefault(record.key, {})
         before = place.get(record.subkey)
@@ -51,14 +41,16 @@ class Board:
         return dict(opened(record, validator) for record in place.values() if validator.validate(record))
 
 
-def signed(place: RecordPlace | BodyPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator) -> Record:
+def signed(
+    place: RecordPlace | BodyPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator
+) -> DHTRecord:
     """The record that `by` would store."""
     by.declare(place)
-    bare = Record(place.id, pack(peer), pack(payload), expiry)
-    return Record(bare.key, bare.subkey, by.sign_value(bare), expiry)
+    bare = DHTRecord(place.id, pack(peer), pack(payload), expiry)
+    return DHTRecord(bare.key, bare.subkey, by.sign_value(bare), expiry)
 
 
-def opened(record: Record, validator: PeerRecordValidator) -> tuple[str, bytes]:
+def opened(record: DHTRecord, validator: PeerRecordValidator) -> tuple[str, bytes]:
     """Peer and payload of a validated record."""
     payload = msgspec.msgpack.decode(validator.strip_value(record), type=bytes)
     return msgspec.msgpack.decode(record.subkey, type=str), payload

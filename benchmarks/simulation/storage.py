@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from simulation.memory_transport import Record
+from codezero.swarm.records import DHTRecord
 
 STORED_KEYS = 1024
 PLACE_BYTES = 512 << 10
@@ -17,11 +17,11 @@ RSA_BYTES = 458
 """By which a record of a real node is larger than one signed with the quicker keys that simulated nodes have."""
 
 
-def key_of(record: Record) -> int:
+def key_of(record: DHTRecord) -> int:
     return int.from_bytes(record.key, "big")
 
 
-def record_bytes(record: Record) -> int:
+def record_bytes(record: DHTRecord) -> int:
     """Of an entry as a real node sends it."""
     return ENTRY_BYTES + len(record.subkey) + len(record.value) + RSA_BYTES
 
@@ -31,7 +31,7 @@ class Storage:
 
     def __init__(self, clock: Callable[[], float], random: Random) -> None:
         self._clock, self._random = clock, random
-        self._records: dict[int, dict[bytes, Record]] = {}
+        self._records: dict[int, dict[bytes, DHTRecord]] = {}
         self._ends: dict[int, float] = {}
         self._queue: list[tuple[float, int]] = []
 
@@ -44,7 +44,7 @@ class Storage:
         self._drop_expired()
         return list(self._records)
 
-    def read(self, key: int) -> list[Record]:
+    def read(self, key: int) -> list[DHTRecord]:
         self._drop_expired()
         now = self._clock()
         kept = self._records.get(key, {})
@@ -52,7 +52,7 @@ class Storage:
             del kept[owner]
         return list(kept.values())
 
-    def store(self, record: Record) -> bool:
+    def store(self, record: DHTRecord) -> bool:
         """False when a record of the same owner that lives as long is kept already."""
         self._drop_expired()
         key, end = key_of(record), record.expiration_time
@@ -70,7 +70,7 @@ class Storage:
             self._shrink(kept, record.subkey)
         return True
 
-    def _shrink(self, kept: dict[bytes, Record], keep: bytes) -> None:
+    def _shrink(self, kept: dict[bytes, DHTRecord], keep: bytes) -> None:
         size = sum(map(record_bytes, kept.values()))
         while size > PLACE_BYTES:
             lost = self._random.choice([owner for owner in kept if owner != keep])

@@ -8,7 +8,6 @@ import msgspec
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import BodyPlace, DHTRecord, Envelope, PeerRecordValidator, RecordPlace, parse_key
 from codezero.swarm.schema import WireRefusal
-from simulation.memory_transport import Record
 
 ACCEPTED = 1 << 16
 """Records remembered."""
@@ -18,7 +17,7 @@ class Accepted:
     """Records that some node's validator accepted, and where each lies. Only what all nodes agree on is remembered."""
 
     def __init__(self) -> None:
-        self.places: OrderedDict[Record, tuple[RecordPlace | BodyPlace, str]] = OrderedDict()
+        self.places: OrderedDict[DHTRecord, tuple[RecordPlace | BodyPlace, str]] = OrderedDict()
 
 
 class SharedValidator(PeerRecordValidator):
@@ -33,11 +32,10 @@ class SharedValidator(PeerRecordValidator):
         self._accepted = accepted.places
 
     def _check(self, record: DHTRecord) -> None:
-        known = self._accepted.get(record) if isinstance(record, Record) else None
+        known = self._accepted.get(record)
         if known is None:
             super()._check(record)
-            if isinstance(record, Record):
-                self._remember(record)
+            self._remember(record)
             return
         place, peer = known
         self._check_expiry(record.expiration_time)
@@ -48,7 +46,7 @@ class SharedValidator(PeerRecordValidator):
         else:
             self._check_quota(peer, place.digest, record.expiration_time)
 
-    def _remember(self, record: Record) -> None:
+    def _remember(self, record: DHTRecord) -> None:
         envelope = msgspec.msgpack.decode(msgspec.msgpack.decode(record.value, type=bytes), type=Envelope)
         self._accepted[record] = parse_key(envelope.key), msgspec.msgpack.decode(record.subkey, type=str)
         while len(self._accepted) > ACCEPTED:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from msgspec import structs
-
 from codezero.swarm.messages import Publish
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, RecordPlace, shard_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind
@@ -80,14 +78,14 @@ class Announcer:
         self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
         self._queued = {key: items for key, items in self._queued.items() if key[1] >= before}
 
-    def pack(self, kind: Kind, *, most: int = MAX_BODY) -> tuple[Header, bytes] | None:
-        """Header (its time still open) and a body of at most `most` bytes: the newest items of the oldest round that
-        waits. None when nothing waits or fits."""
+    def pack(self, kind: Kind) -> tuple[Header, bytes] | None:
+        """Header and body of the newest items of the oldest round that waits. None when nothing waits or fits."""
         round_number = min((key[1] for key in self._queued if key[0] == kind), default=None)
         if round_number is None:
             return None
         newest_first = list(reversed(self._queued.pop((kind, round_number))))
         encode = functools.partial(ENCODE[kind], peer=self._transport.me, round_number=round_number)
+        most = MAX_BODY if self.reachable else MAX_DEPOSIT
         items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
         if not items:
             return None
@@ -103,7 +101,7 @@ class Announcer:
             count=len(items),
             problems=[bytes.fromhex(problem.id)[:16] for problem in problems],
             reward=mean(item.reward for item in items if item.reward is not None),
-            time=0.0,
+            time=self._clock(),
         )
         return header, body
 
@@ -111,8 +109,7 @@ class Announcer:
         """Announce what is new, and again what is about to expire."""
         for kind in (GROUPS, PROPOSALS):
             due = self.reachable or self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS
-            packed = self.pack(kind, most=MAX_BODY if self.reachable else MAX_DEPOSIT) if due else None
-            if packed is not None:
+            if due and (packed := self.pack(kind)):
                 await self._keep(*packed)
         for announcement in list(self._announced.values()):
             if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
@@ -120,7 +117,7 @@ class Announcer:
 
     async def _keep(self, header: Header, body: bytes) -> None:
         """Serve a body; if nobody can pull it, leave it in the DHT. Its header takes the place of the one before."""
-        self._server.keep(body)
+        self._server.bodies[header.digest] = body
         if not self.reachable:
             self._deposited[header.kind] = self._clock()
             try:
@@ -128,7 +125,6 @@ class Announcer:
             except UNANSWERED:
                 kept = False
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        encoded = encode_header(structs.replace(header, time=self._clock()))
         tries = Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock)
         if before := self._announced.get((header.kind, header.round)):
             place, confirm = before.place, before.confirm
@@ -136,7 +132,7 @@ class Announcer:
             shards, confirm = self._shards(), True
             shard = shard_of(header.round, self._transport.me, shards)
             place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
-        self._announced[header.kind, header.round] = Announcement(place, encoded, tries, confirm)
+        self._announced[header.kind, header.round] = Announcement(place, encode_header(header), tries, confirm)
 
     async def _store(self, announcement: Announcement) -> None:
         expiry = self._clock() + LIFETIME

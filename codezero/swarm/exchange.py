@@ -75,7 +75,7 @@ class Exchange:
 
     def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
         """Implements `transport.Answer`."""
-        return self.feedback.take(peer, request) if call == "feedback" else self.server.answer(call, peer, request)
+        return self.feedback.take(peer, request) if call == "feedback" else self.server.answer(peer, request)
 
     def take_counts(self) -> dict[str, int]:
         """Everything counted since the last call, the validator's refusals included."""

@@ -18,7 +18,6 @@ from hivemind.dht.node import DHTNode
 from hivemind.dht.protocol import DHTProtocol
 from hivemind.dht.routing import DHTID
 from hivemind.dht.storage import DHTLocalStorage, DictionaryDHTValue
-from hivemind.dht.validation import DHTRecord
 from hivemind.p2p import P2P, P2PContext, P2PDaemonError, P2PHandlerError, PeerID
 from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
 from hivemind.proto import dht_pb2
@@ -26,7 +25,7 @@ from hivemind.utils.multiaddr import Multiaddr
 from hivemind.utils.timed_storage import ValueWithExpiration
 
 from codezero.config import SwarmConfig
-from codezero.swarm.records import MAX_VALUE, PeerRecordValidator
+from codezero.swarm.records import MAX_VALUE, DHTRecord, PeerRecordValidator
 from codezero.swarm.transport import within
 
 START_SECONDS = 30.0

@@ -56,10 +56,6 @@ LAST_SECONDS = 2.0
 LOGGED_MESSAGES = 200
 
 
-class Stopped(Exception):
-    """The trainer asked for the end, or is gone."""
-
-
 def main() -> None:
     """Entry point of the process. The first message: the settings, and the folder for what outlives it."""
     channel = parent_channel()
@@ -68,11 +64,10 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(node.pipe)], force=True)
     code = 0
     try:
-        asyncio.run(node.run())
-    except* Stopped:
-        pass
-    except* Exception as errors:  # noqa: BLE001 - the process ends; the supervisor reports and restarts
-        node.pipe.send(Failed(_innermost(errors)))
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(node.run())
+    except Exception as error:  # noqa: BLE001 - the process ends; the supervisor reports and restarts
+        node.pipe.send(Failed(_innermost(error)))
         code = 1
     node.pipe.flush(LAST_SECONDS)
     sys.stdout.flush()
@@ -105,18 +100,16 @@ class NetworkNode:
         self.pipe = MessagePipe(channel, self._on_message, self._on_trainer_gone)
         self._settings, self._state = settings, state
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop = asyncio.Event()
         self._messages: asyncio.Queue[Message] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Raises `Stopped`, in an exception group with what else went wrong."""
+        """Raises CancelledError at SIGTERM: the trainer asked for the end, or is gone."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        living = self._loop.create_task(self._live())
+        self._loop.add_signal_handler(signal.SIGTERM, lambda: living.cancelling() or living.cancel())
         self.pipe.start()
         _load_hivemind()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._until_stopped())
-            tasks.create_task(self._live())
+        await living
 
     def _on_message(self, message: Message) -> None:
         """Called in the reading thread."""
@@ -128,10 +121,6 @@ class NetworkNode:
         """Called in the reading thread: end in good order if there is time, and end in any case."""
         threading.Timer(LAST_SECONDS, os._exit, (1,)).start()
         os.kill(os.getpid(), signal.SIGTERM)
-
-    async def _until_stopped(self) -> None:
-        await self._stop.wait()
-        raise Stopped
 
     async def _live(self) -> None:
         from codezero.swarm.hivemind_dht import start_daemon

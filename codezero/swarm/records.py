@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -45,17 +45,14 @@ NO_SUBKEY = (b"", b"\xc0")
 """How hivemind marks a whole dictionary and a plain value: a record of nobody."""
 
 
-class DHTRecord(Protocol):
-    """What hivemind shows of a record."""
+@dataclass(frozen=True, slots=True)
+class DHTRecord:
+    """A record with the fields of hivemind's class of this name."""
 
-    @property
-    def key(self) -> bytes: ...
-    @property
-    def subkey(self) -> bytes: ...
-    @property
-    def value(self) -> bytes: ...
-    @property
-    def expiration_time(self) -> float: ...
+    key: bytes
+    subkey: bytes
+    value: bytes
+    expiration_time: float
 
 
 class Place:

@@ -14,9 +14,9 @@ from msgspec import Meta
 
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
 from codezero.swarm.schema import MAX_BODY, Digest, Newest, WireRefusal
-from codezero.swarm.transport import UNANSWERED, Call, Transport, within
+from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
-from codezero.swarm.wire import UNDECODABLE, body_digest, decode_feedback
+from codezero.swarm.wire import UNDECODABLE, decode_feedback
 
 CHUNK = 1 << 20
 """Most bytes in one answer."""
@@ -31,20 +31,15 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class BodyServer:
-    """The bodies this node announced, by digest."""
+    """Serves the newest bodies that this node announced."""
 
     def __init__(self, trust: PeerTrust) -> None:
         self.bodies = Newest[bytes, bytes](KEPT_BODIES)
+        """By digest."""
         self.counts: Counter[str] = Counter()
         self._trust = trust
 
-    def keep(self, body: bytes) -> bytes:
-        """Serve `body` until KEPT_BODIES newer ones came. Returns its digest."""
-        digest = body_digest(body)
-        self.bodies[digest] = body
-        return digest
-
-    def answer(self, call: Call, peer: str, request: bytes) -> bytes:
+    def answer(self, peer: str, request: bytes) -> bytes:
         """At most CHUNK bytes of a body; nothing for a peer that is refused or asks too much."""
         if self._trust.refusal(peer):
             self.counts["refused_peer"] += 1

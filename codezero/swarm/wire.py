@@ -121,9 +121,7 @@ def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> byte
 
 def decode_feedback(data: bytes) -> FeedbackBody:
     """Raises WireRefusal."""
-    if len(data) > MAX_FEEDBACK:
-        raise WireRefusal("size", f"feedback of {len(data)} bytes")
-    return _decode(data, FeedbackBody)
+    return _decode(data, FeedbackBody, MAX_FEEDBACK)
 
 
 def largest(
@@ -166,9 +164,7 @@ def encode_header(header: Header) -> bytes:
 
 def decode_header(data: bytes) -> Header:
     """Raises WireRefusal."""
-    if len(data) > MAX_HEADER:
-        raise WireRefusal("size", f"a header of {len(data)} bytes")
-    return _decode(data, Header)
+    return _decode(data, Header, MAX_HEADER)
 
 
 def body_digest(data: bytes) -> bytes:
@@ -176,8 +172,10 @@ def body_digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _decode(data: bytes, schema: type[Schema]) -> Schema:
+def _decode(data: bytes, schema: type[Schema], most: int = MAX_INFLATED) -> Schema:
     """Check the version first: a newer peer is refused as newer, not as malformed."""
+    if len(data) > most:
+        raise WireRefusal("size", f"{len(data)} bytes, above {most}")
     try:
         version = msgspec.msgpack.decode(data, type=Versioned).v
         if version != VERSION:

@@ -30,14 +30,14 @@ from hivemind.dht.routing import DHTID  # noqa: E402
 from hivemind.dht.storage import DictionaryDHTValue  # noqa: E402
 from hivemind.p2p import P2P, PeerID  # noqa: E402
 from hivemind.proto import dht_pb2  # noqa: E402
-from simulation.memory_transport import Record, signed  # noqa: E402
+from simulation.memory_transport import signed  # noqa: E402
 
 from codezero.config import SwarmConfig  # noqa: E402
 from codezero.errors import UnreachableError  # noqa: E402
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
 from codezero.swarm.identity import Identity  # noqa: E402
-from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, PeerRecordValidator, RecordPlace  # noqa: E402
+from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace  # noqa: E402
 from codezero.swarm.schema import Header  # noqa: E402
 from codezero.swarm.serving import ChunkRequest  # noqa: E402
 from codezero.swarm.wire import body_digest, encode_body, encode_header  # noqa: E402
@@ -55,7 +55,7 @@ class Peer:
         self.lie = ""
         """How this holder answers who looks for a record; empty: truthfully."""
 
-    async def store(self, victim: PeerID, *records: Record, in_cache: bool = False) -> list[bool]:
+    async def store(self, victim: PeerID, *records: DHTRecord, in_cache: bool = False) -> list[bool]:
         """One raw rpc_store: what was kept? Nothing when the victim called the whole request an error."""
         request = dht_pb2.StoreRequest(
             keys=[record.key for record in records], subkeys=[record.subkey for record in records],
@@ -122,7 +122,7 @@ async def leave(names: Iterable[str]) -> None:
         await peers.pop(name).leave()
 
 
-def own(identity: Identity, place: RecordPlace | BodyPlace, payload: bytes, lifetime: float = 890.0) -> Record:
+def own(identity: Identity, place: RecordPlace | BodyPlace, payload: bytes, lifetime: float = 890.0) -> DHTRecord:
     """A record that breaks no rule of form."""
     signer = PeerRecordValidator(identity, SWARM)
     return signed(place, identity.peer_id, payload, time.time() + lifetime, signer)
@@ -267,11 +267,11 @@ async def replay(author: str) -> dict[str, list[bool]]:
     for victim in victims:
         value, expiry = (await she.held_by(victim, here())).data[author]
         attempts = {
-            "next round": Record(here(1).id, pack(author), value, expiry),
-            "later": Record(here().id, pack(author), value, expiry + 60),
-            "my name": Record(here().id, pack(she.identity.peer_id), value, expiry),
-            "plain": Record(here(1).id, pack(None), value, expiry + 60),
-            "as it was": Record(here().id, pack(author), value, expiry),
+            "next round": DHTRecord(here(1).id, pack(author), value, expiry),
+            "later": DHTRecord(here().id, pack(author), value, expiry + 60),
+            "my name": DHTRecord(here().id, pack(she.identity.peer_id), value, expiry),
+            "plain": DHTRecord(here(1).id, pack(None), value, expiry + 60),
+            "as it was": DHTRecord(here().id, pack(author), value, expiry),
         }
         for name, record in attempts.items():
             results[name] = results.get(name, []) + await she.store(victim, record)

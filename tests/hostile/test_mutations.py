@@ -9,7 +9,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,7 +32,7 @@ from codezero.swarm.messages import (
     Publish,
     ReceivedBody,
 )
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace, parse_key
+from codezero.swarm.records import BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace, parse_key
 from codezero.swarm.schema import MAX_ITEMS, WireRefusal
 from codezero.swarm.serving import CHUNK, BodyServer, ChunkRequest
 from codezero.swarm.trust import Limits, PeerTrust
@@ -54,21 +54,13 @@ SLOWEST = 5.0
 """Seconds of processor time that no single message may take, with room for any machine."""
 
 
-@dataclass(frozen=True)
-class Stored:
-    key: bytes
-    subkey: bytes
-    value: bytes
-    expiration_time: float
-
-
-VECTOR = Stored(RAW["record_id"], RAW["subkey"], RAW["value"], VECTORS["expiration_time"])
+VECTOR = DHTRecord(RAW["record_id"], RAW["subkey"], RAW["value"], VECTORS["expiration_time"])
 IDENTITY = Identity(ed25519.Ed25519PrivateKey.from_private_bytes(RAW["identity_seed"]))
 VALIDATOR = PeerRecordValidator(IDENTITY, "codezero", clock=lambda: NOW)
 SERVER = BodyServer(
     PeerTrust(lambda _: True, limits=Limits(requests_per_second=1e9, requests_burst=1e12, bytes_burst=1e15))
 )
-SERVER.keep(RAW["body"])
+SERVER.bodies[RAW["digest"]] = RAW["body"]
 REQUEST = pack(ChunkRequest(RAW["digest"], 100))
 MESSAGES: list[Message] = [
     OpenRound(7), Publish("h", 7, RAW["body"], [0.5, None], bytes(32)), Logged(30, "text"),
@@ -127,7 +119,7 @@ def key(random: Random) -> None:
 
 
 def request(random: Random) -> None:
-    piece = SERVER.answer("chunk", VECTORS["peer"], mutant(REQUEST, random))
+    piece = SERVER.answer(VECTORS["peer"], mutant(REQUEST, random))
     assert piece in RAW["body"] and len(piece) <= CHUNK
 
 
@@ -206,7 +198,7 @@ def test_any_message_at_all(tree: Any) -> None:
     outcome(decode_header, raw)
     for decode in (decode_body, decode_proposals):
         outcome(decode, zlib.compress(raw))
-    assert SERVER.answer("chunk", VECTORS["peer"], raw) in RAW["body"]
+    assert SERVER.answer(VECTORS["peer"], raw) in RAW["body"]
     assert not VALIDATOR.validate(replace(VECTOR, value=raw))
     assert not VALIDATOR.validate(replace(VECTOR, value=pack(raw)))
 
@@ -248,7 +240,7 @@ def one(raw):
     t.outcome(t.decode_body, zlib.compress(raw, 1))
     t.outcome(t.decode_proposals, zlib.compress(raw, 1))
     t.outcome(t.parse_key, raw.decode("utf-8", "replace"))
-    t.SERVER.answer("chunk", t.VECTORS["peer"], raw)
+    t.SERVER.answer(t.VECTORS["peer"], raw)
     stored = replace(t.VECTOR, value=t.pack(raw))
     assert not t.VALIDATOR.validate(stored) or t.VALIDATOR.strip_value(stored) == t.pack(t.RAW["header"])
 

@@ -1,7 +1,7 @@
 """Attacks on the DHT's records, each against the validator that every node runs. No network here."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from codezero.errors import WireError
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import Envelope, PeerRecordValidator, RecordPlace, parse_key, shard_of, signed_message
+from codezero.swarm.records import (
+    DHTRecord,
+    Envelope,
+    PeerRecordValidator,
+    RecordPlace,
+    parse_key,
+    shard_of,
+    signed_message,
+)
 
 NOW = 1_700_000_000.0
 ROUND = 12
 PLACE = RecordPlace(SWARM, "h", ROUND)
 ALICE, MALLORY = fast_identity(), fast_identity()
 pack = msgspec.msgpack.encode
-
-
-@dataclass(frozen=True)
-class Record:
-    key: bytes
-    subkey: bytes
-    value: bytes
-    expiration_time: float
 
 
 def validator(round_number: int | None = ROUND, identity: Identity = ALICE) -> PeerRecordValidator:
@@ -37,20 +37,20 @@ def validator(round_number: int | None = ROUND, identity: Identity = ALICE) -> P
 
 def record(
     identity: Identity = ALICE, payload: bytes = b"header", place: RecordPlace = PLACE, expiry: float = NOW + 300
-) -> Record:
+) -> DHTRecord:
     """What an honest `identity` stores."""
-    bare = Record(place.id, pack(identity.peer_id), pack(payload), expiry)
+    bare = DHTRecord(place.id, pack(identity.peer_id), pack(payload), expiry)
     signer = PeerRecordValidator(identity, place.swarm, clock=lambda: NOW)
     signer.declare(place)
     return replace(bare, value=signer.sign_value(bare))
 
 
-def envelope(forged: Record, key: str, owner: Identity, signer: Identity, payload: bytes = b"FORGED") -> bytes:
+def envelope(forged: DHTRecord, key: str, owner: Identity, signer: Identity, payload: bytes = b"FORGED") -> bytes:
     message = signed_message(SWARM, key, forged, payload)
     return pack(pack(Envelope(key, owner.public_key_bytes, signer.sign(message), payload)))
 
 
-def refusal(attack: Record, **change: object) -> str:
+def refusal(attack: DHTRecord, **change: object) -> str:
     node = validator(**change)  # type: ignore[arg-type]
     assert not node.validate(attack)
     ((reason, count),) = node.refused.items()
@@ -94,7 +94,7 @@ def test_an_invented_subkey() -> None:
 def test_a_long_spelling_of_the_own_name() -> None:
     """Holders keep the name and not its spelling, so the signature would fail for their readers."""
     name = MALLORY.peer_id.encode()
-    forged = Record(PLACE.id, b"\xda" + len(name).to_bytes(2, "big") + name, b"", NOW + 300)
+    forged = DHTRecord(PLACE.id, b"\xda" + len(name).to_bytes(2, "big") + name, b"", NOW + 300)
     assert refusal(replace(forged, value=envelope(forged, PLACE.key, MALLORY, MALLORY))) == "subkey"
 
 
@@ -178,7 +178,7 @@ def test_no_mutated_record_is_believed(data: st.DataObject) -> None:
 @given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=200), st.floats())
 def test_foreign_bytes_are_refused_and_raise_nothing(key: bytes, subkey: bytes, value: bytes, expiry: float) -> None:
     node = validator()
-    assert not node.validate(Record(key, subkey, value, expiry))
+    assert not node.validate(DHTRecord(key, subkey, value, expiry))
     assert node.refused.total() == 1
 
 

@@ -2,14 +2,14 @@
 
 import json
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import PeerRecordValidator, parse_key, shard_of, signed_message
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, shard_of, signed_message
 from codezero.swarm.wire import (
     body_digest,
     decode_body,
@@ -19,14 +19,6 @@ from codezero.swarm.wire import (
     encode_header,
     encode_proposals,
 )
-
-
-@dataclass(frozen=True)
-class Stored:
-    key: bytes
-    subkey: bytes
-    value: bytes
-    expiration_time: float
 
 
 def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
@@ -55,7 +47,7 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
 
     place = parse_key(vectors["key"])
     assert (place.id, place.shard) == (raw["record_id"], shard_of(7, identity.peer_id, place.shards))
-    stored = Stored(place.id, raw["subkey"], raw["value"], vectors["expiration_time"])
+    stored = DHTRecord(place.id, raw["subkey"], raw["value"], vectors["expiration_time"])
     assert signed_message("codezero", place.key, stored, raw["header"]) == raw["signed_message"]
     validator = PeerRecordValidator(identity, "codezero", clock=lambda: header.time)
     validator.declare(place)
