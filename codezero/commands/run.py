@@ -147,8 +147,8 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 
 def swarm_peers(options: argparse.Namespace) -> int:
-    from codezero.inspection.peers import newest_status, print_peers
+    from codezero.inspection.status import newest_network, print_peers
 
     config = composed(options)
-    status = newest_status(Path(config.run.directory), config.run.name)
+    status = newest_network(Path(config.run.directory), config.run.name)
     return answer(options, status, lambda: print_peers(status))

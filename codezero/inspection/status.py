@@ -1,4 +1,4 @@
-"""`codezero status`: a page about a run, read from its files alone. What could not be read is unknown, never zero."""
+"""`codezero status` and `swarm peers`, from the files of a run alone. What could not be read is unknown, never zero."""
 
 import contextlib
 import signal
@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import msgspec
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -23,11 +24,15 @@ from codezero.monitor.summaries import proposal_lines
 from codezero.monitor.terminal import live_console
 from codezero.monitor.text import clean, count, duration, measured, print_flushed, readable_name
 from codezero.solver.hub_push import HubState, read_state
+from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus
+from codezero.swarm.network_status import read_status as read_network
 from codezero.system.files import full
 from codezero.system.signals import Stop
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
+STALE_SECONDS = 30.0
+"""Older than this, a network's file is of a node that does not run any more."""
 MAX_SHOWN = 500
 """Characters of a line's value."""
 LEAST_SECONDS, MOST_SECONDS = 0.2, 3600.0
@@ -79,6 +84,15 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in for sources of problems that give nothing now, and why; empty: nothing."""
     hub: HubState | None
     """None: this run pushes nothing."""
+
+
+def newest_network(base: Path, name: str) -> NetworkStatus:
+    """Of the run `name` below `base`, or of the one that wrote last. Raises SwarmError, and ConfigError without one."""
+    folders = [base / name] if name else find_runs(base).values()
+    for folder in folders:
+        if name or (folder / FOLDER / FILE).is_file():
+            return read_network(folder / FOLDER)
+    raise ConfigError(f"no run below {base} has a network; start one with `codezero run network=peer`")
 
 
 def newest_run(base: Path, name: str) -> Path:
@@ -228,3 +242,29 @@ def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
                 print_flushed(msgspec.json.encode(status).decode() if as_lines else line)
             stop.wait(seconds)
     return stop.received is signal.SIGINT
+
+
+def print_peers(status: NetworkStatus) -> None:
+    """A line about this node, then a row for each peer."""
+    console = Console(file=sys.stdout)
+    age = time.time() - status.time
+    state = "" if age < STALE_SECONDS else f" · {duration(age)} ago, the node is not running now"
+    console.print(Text(f"{readable_name(status.me)} · {status.me}{state}", "bold"))
+    spread = "" if status.shards == 1 else f" · announcements spread over {status.shards} places"
+    console.print(Text(f"{count(status.neighbours, 'neighbour')}{spread} · {clean(status.reachability, 300)}", "dim"))
+    for address in status.addresses:
+        console.print(Text(f"  {clean(address, 200)}", "dim"), soft_wrap=True)
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for column in ("peer", "heard", "bodies", "groups", "KiB", "failures", "state"):
+        table.add_column(column, justify="right" if column in ("heard", "bodies", "groups", "KiB") else "left")
+    for peer in status.peers:
+        table.add_row(
+            Text(readable_name(peer.peer)),
+            f"{duration(peer.heard_seconds_ago)} ago",
+            str(peer.bodies),
+            str(peer.groups),
+            f"{peer.size / 1024:.0f}",
+            Text(", ".join(f"{clean(name, 20)} {times}" for name, times in peer.failures.items())),
+            Text(clean(peer.reason, 200), "red") if peer.reason else Text("ok", "green"),
+        )
+    console.print(table if status.peers else "no peer was heard yet")

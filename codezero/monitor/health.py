@@ -7,10 +7,8 @@ from codezero.system.signals import FAILED
 
 LEAST_LIMIT = 120.0
 """Seconds without a step that are never a stall."""
-STEPS = 10
-"""Medians of a step."""
-EXAMS = 3
-"""Of the last exam's time, added: an exam is sat between two steps."""
+STEPS, EXAMS = 10, 3
+"""Medians of a step, and times of the last exam, which is sat between two steps, that are no stall."""
 AHEAD = 5.0
 """Seconds that a moment may lie in the future, for clocks that are being corrected."""
 START_SECONDS = 1_800.0

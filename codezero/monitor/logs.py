@@ -26,7 +26,7 @@ MAX_BYTES, BACKUPS = 10 << 20, 3
 MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000
 """Characters."""
 MARK = "codezero"
-"""Name of the handlers set up here, by which a second call finds them."""
+"""Name of the handlers set up here."""
 HIDDEN = "[hidden]"
 NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)$", re.IGNORECASE)
 """Of variables whose values are secret."""
@@ -98,9 +98,9 @@ class JsonFormatter(CleanFormatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         entry: dict[str, str | int] = {
-            "time": f"{moment.isoformat(timespec='milliseconds')}Z",
+            "time": moment.replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": clean(record.name),
             "message": clean(self._secrets.hide(record.getMessage()), MAX_MESSAGE),
@@ -165,9 +165,9 @@ def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = No
 
 
 def quiet_libraries() -> None:
-    """Send libraries that write to the terminal by themselves (hivemind, transformers) through `setup_logging`'s files.
+    """Send what imported libraries (hivemind, transformers) write to the terminal through `setup_logging`'s handlers.
 
-    Does nothing when `setup_logging` was not called. Libraries imported later are not covered.
+    Does nothing before `setup_logging`.
     """
     root = logging.getLogger()
     if not any(handler.get_name() == MARK for handler in root.handlers):

@@ -142,7 +142,7 @@ def parse(line: bytes) -> Metrics | None:
 
 
 PROOF = 256
-"""Bytes before the place that was read to; where they have changed, the file was written anew."""
+"""Bytes before the place that was read to; where they have changed or are gone, the file was written anew."""
 
 
 class Tail:
@@ -154,32 +154,25 @@ class Tail:
     def __init__(self, path: Path, *, budget: int | None = None) -> None:
         self.path = path
         self._budget = budget
-        self._file: tuple[int, int] = (0, 0)
         self._place: int = 0
         """The first byte that was not given out."""
         self._proof = b""
 
     def look(self) -> tuple[bool, Iterator[bytes]]:
-        """Whether the file is another than before, and its new lines, without newline; use them up at once.
+        """Whether the file was written anew since, and its new lines, without newline; use them up at once.
 
         No file is an empty one. Raises OSError.
         """
         try:
             stream = self.path.open("rb")
         except FileNotFoundError:
-            anew = self._place > 0
-            self._file, self._place, self._proof = (0, 0), 0, b""
+            anew, self._place, self._proof = self._place > 0, 0, b""
             return anew, iter(())
-        status = os.fstat(stream.fileno())
-        file = (status.st_dev, status.st_ino)
-        anew = file != self._file or status.st_size < self._place or not self._proven(stream)
-        if anew:
-            self._file, self._place, self._proof = file, 0, b""
-        return anew, self._lines(stream, status.st_size)
-
-    def _proven(self, stream: BinaryIO) -> bool:
         stream.seek(self._place - len(self._proof))
-        return stream.read(len(self._proof)) == self._proof
+        anew = stream.read(len(self._proof)) != self._proof
+        if anew:
+            self._place, self._proof = 0, b""
+        return anew, self._lines(stream, os.fstat(stream.fileno()).st_size)
 
     def _lines(self, stream: BinaryIO, size: int) -> Iterator[bytes]:
         with stream:

@@ -21,10 +21,7 @@ TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
 
 
 def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, picture: bool = True) -> Path:
-    """Write `report.md` and `curve.png` (unless `picture` is False) into `folder`, atomically each; returns the page.
-
-    fold: of all rows.
-    """
+    """Write `report.md` and, for a `picture`, `curve.png` into `folder`, atomically each; returns the page."""
     curve = folder / CURVE
     if picture:
         draw_curve(curve, fold.exams, fold.series["reward"].points)

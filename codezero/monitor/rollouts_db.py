@@ -93,13 +93,10 @@ class RolloutStore:
 
     def close(self) -> None:
         """The file is whole by itself afterwards, without the log of the last writes."""
-        with self._surviving():
-            self._close()
-
-    def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            with self._surviving():
+                connection.close()
 
     def _write(self, connection: sqlite3.Connection, iteration: int, chosen: Sequence[ScoredGroup]) -> None:
         rows: list[tuple[int, str, bool, int, bytes, bytes]] = []
@@ -141,8 +138,7 @@ class RolloutStore:
         except (sqlite3.Error, OSError) as error:
             logger.warning("attempts are not kept in %s for %g s: %s", self.path, REST_SECONDS, error)
             self._since = self._clock() + REST_SECONDS
-            with contextlib.suppress(sqlite3.Error):
-                self._close()
+            self.close()
 
 
 def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:

@@ -66,7 +66,7 @@ class BackgroundSink:
                 logger.warning("%s is too slow: rows are dropped for it (metrics.jsonl has them all)", self.name)
 
     def end(self) -> None:
-        """Once what is waiting is sent."""
+        """End once what is waiting is sent."""
         with contextlib.suppress(queue.Full):  # `wait` is in vain then
             self._rows.put_nowait(None)
 

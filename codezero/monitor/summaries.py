@@ -1,7 +1,6 @@
 """What a person is shown of a run: its state, in lines, its last problem, the judge's audit and the proposals."""
 
 import re
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +36,7 @@ class RunState:
     reward: float | None = None
     tokens_per_second: float | None = None
     seconds_per_iteration: float | None = None
-    """Mean of the last ten iterations of this process."""
+    """Median of the last ones, without exams."""
     rewards: Sequence[float] = ()
     exams: Sequence[ExamResult] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -56,8 +55,6 @@ class RunState:
 
     def after(self, fold: Fold, scored: Sequence[ScoredGroup] = ()) -> "RunState":
         """The state after the fold's rows. Without a judged group in `scored` the last problem stays."""
-        own = (row for row in fold.recent if (number(row, "time") or self.began) >= self.began)
-        seconds = [value for row in own if (value := number(row, "seconds")) is not None][-10:]
         return replace(
             self,
             busy="",
@@ -68,7 +65,7 @@ class RunState:
             external_share=fold.series["external_share"].newest,
             reward=fold.series["reward"].newest,
             tokens_per_second=fold.series["tokens"].newest,
-            seconds_per_iteration=statistics.fmean(seconds) if seconds else None,
+            seconds_per_iteration=fold.step_seconds,
             rewards=[value for _, value in fold.series["reward"].points],
             exams=list(fold.exams),
             tolerated=dict(fold.survived),

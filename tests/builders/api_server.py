@@ -17,8 +17,7 @@ from builders.monitor import PEER, exam_row, group, row
 from codezero.errors import ChainError, HttpRefusal
 from codezero.inspection.run_files import RunFiles
 from codezero.login.guard import error as refused
-from codezero.monitor.api import DataApi
-from codezero.monitor.api_streams import Streams
+from codezero.monitor.api import DataApi, Streams
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.reader import RunReader
 from codezero.monitor.run_types import Leaderboard

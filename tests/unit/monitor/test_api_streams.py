@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from builders.api_server import Served, full_row, played, served
 
-from codezero.monitor import api_streams as events
-from codezero.monitor.api_streams import MAX_STREAMS
+from codezero.monitor import api as events
+from codezero.monitor.api import MAX_STREAMS
 
 
 class Stream:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from codezero.monitor import run_state as history
 from codezero.monitor.metrics_file import FILE_NAME, MAX_LINE, MetricsFile, Tail, parse
-from codezero.monitor.run_state import History
+from codezero.monitor.run_state import Averaged, History
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS
-from codezero.monitor.series import Averaged
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
