@@ -189,7 +189,7 @@ class DataApi:
     async def _health(self, request: web.Request) -> web.StreamResponse:
         _asked(request, Nothing)
         health = await self._once("health", lambda: overall(self._reader.watched(), time.time()))
-        return _response(msgspec.json.encode(health), 200 if health.healthy else 503)
+        return web.json_response(body=msgspec.json.encode(health), status=200 if health.healthy else 503)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         _asked(request, Nothing)
@@ -204,7 +204,7 @@ class DataApi:
         return web.Response(body=await self._once("metrics", read), headers=headers)
 
     async def _json(self, question: Hashable, read: Callable[[], object]) -> web.Response:
-        return _response(await self._once(question, lambda: msgspec.json.encode(read())))
+        return web.json_response(body=await self._once(question, lambda: msgspec.json.encode(read())))
 
     async def _once(self, question: Hashable, read: Callable[[], Result]) -> Result:
         try:
@@ -225,7 +225,3 @@ def _asked(request: web.Request, kind: type[Asked]) -> Asked:
         return msgspec.convert(dict(pairs), kind, strict=False)
     except msgspec.ValidationError as error:
         raise HttpRefusal(400, f"this address is not as /api/runs lists them: {error}") from error
-
-
-def _response(body: bytes, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=body, content_type="application/json")

@@ -40,7 +40,7 @@ def choose_view(view: str) -> LiveView | PlainView:
 
 
 class RunMonitor:
-    """Implements `protocols.Monitor` for one run folder."""
+    """Of one run folder."""
 
     def __init__(
         self,

@@ -67,10 +67,8 @@ def touched(folder: Path) -> float:
 class RunReader:
     """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
-    What takes a run's key raises HttpRefusal when there is no such run.
-
-    follow: begins to follow a run's files; what it returns is for one thread at a time. read_board: reads the chain,
-    without any own peer; raises CodeZeroError where there is none.
+    What takes a run's key raises HttpRefusal when there is no such run. follow: begins to follow a run's files; what it
+    returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
     """
 
     def __init__(self, base: Path, follow: Callable[[Path], ReadView], read_board: Callable[[], Leaderboard]) -> None:

@@ -195,10 +195,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 def read_page(
     folder: Path, *, before: int | None = None, limit: int = 50, peer: str | None = None, own: bool | None = None
 ) -> RolloutPage:
-    """The newest groups with an id below `before`, of one peer or of one side only. No file: an empty page.
-
-    Raises UnreadableError.
-    """
+    """The newest groups with an id below `before`, of one peer or side; none without a file. Raises UnreadableError."""
     conditions = {"id < ?": before, "peer = ?": peer, "mine = ?": own}
     given = {condition: value for condition, value in conditions.items() if value is not None}
     where = f"WHERE {' AND '.join(given)}" if given else ""

@@ -98,10 +98,7 @@ def close_all(sinks: Sequence[BackgroundSink], seconds: float = LEAVING_SECONDS)
 
 @contextmanager
 def tensorboard_sink(folder: Path, iteration: int) -> Generator[Observe]:
-    """A scalar for each figure, by iteration. Figures after `iteration`, which a crashed run left, are hidden.
-
-    `folder`: the run's.
-    """
+    """A scalar for each figure, by iteration, in the run's `folder`; what a crash left after `iteration` is hidden."""
     library: Any = importlib.import_module("tensorboardX")  # by name, as types are checked without the extra too
     writer: Any = library.SummaryWriter(
         str(folder / TENSORBOARD_FOLDER),
@@ -123,7 +120,6 @@ def wandb_sink(project: str, facts: Mapping[str, str], folder: Path, logs: Path)
     """Weights & Biases, in a process of its own. Raises EndpointError when that is gone.
 
     `project`: PROJECT or ENTITY/PROJECT; `facts`: the peer id and the models; `folder`: the run's.
-
     wandb waits for its server at the start, at the end and in its exit hook, for minutes if that is dead; nodes must
     not. The key comes from WANDB_API_KEY alone; without one, and with WANDB_MODE=offline, everything stays below
     logs/wandb. Sent are the figures, the run's name, the peer id, the models, and the versions of Python, wandb and the

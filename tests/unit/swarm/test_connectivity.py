@@ -21,6 +21,7 @@ from builders.swarm import SWARM, eventually, group, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, SwarmError
+from codezero.monitor.metrics_file import LABEL
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import network_settings
@@ -184,6 +185,7 @@ def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.C
     assert main(["swarm", "peers", f"run.directory={tmp_path}"]) == 2
     assert "network=peer" in capsys.readouterr().err
     (tmp_path / "one" / FOLDER).mkdir(parents=True)
+    (tmp_path / "one" / LABEL).write_text("{}")
     write_status(tmp_path / "one" / FOLDER, status(neighbours=4, reachability="\x1b[31m others reach TCP port 1"))
     assert main(["swarm", "peers", f"run.directory={tmp_path}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["neighbours"] == 4
