@@ -6,7 +6,6 @@ in peers (swarm/) and the outbox. One process owns it at a time; the lock goes w
 """
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -27,7 +26,7 @@ from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import clean, percent
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
-from codezero.system.files import write_atomic
+from codezero.system.files import take_lock, write_atomic
 
 ORIGIN = "forked_from"
 """In the label of a run that began with another's checkpoint."""
@@ -208,12 +207,10 @@ def _lock(path: Path, choices: Mapping[str, Any]) -> RunFolder | None:
         lock = (path / ".lock").open("w")
     except OSError as error:
         raise ConfigError(f"run.directory: {path} cannot be written ({error.strerror}); choose another") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return RunFolder(path, lock, choices)
+    if take_lock(lock):
+        return RunFolder(path, lock, choices)
+    lock.close()
+    return None
 
 
 def _new(base: Path, choices: Mapping[str, Any]) -> RunFolder:

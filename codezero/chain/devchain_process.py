@@ -8,7 +8,6 @@ A process that was started so ends when nobody holds `users.lock` any more. Lock
     chain.log       stderr of a process that a node started
 """
 
-import fcntl
 import http.client
 import os
 import subprocess
@@ -22,7 +21,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import ChainError, ConfigError
-from codezero.system.files import read_json, set_aside
+from codezero.system.files import read_json, set_aside, take_lock
 
 DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
@@ -82,11 +81,7 @@ class Lock:
 
     def take(self, shared: bool = False) -> bool:
         """Is it ours now? A shared lock goes together with other shared ones. False once closed."""
-        try:
-            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except (BlockingIOError, ValueError):
-            return False
-        return True
+        return self._file >= 0 and take_lock(self._file, shared=shared)
 
     def close(self) -> None:
         """Give it back. May be called again."""

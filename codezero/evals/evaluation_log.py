@@ -4,7 +4,6 @@ JSON lines, a file for each choice of set, model and sampling. A batch of attemp
 graded; a last line that is cut off is dropped. Sandbox and judge grade the same attempts.
 """
 
-import fcntl
 import hashlib
 import os
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import ConfigError
+from codezero.system.files import take_lock
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,10 +110,8 @@ class EvaluationLog:
         os.fsync(self._file.fileno())
 
     def _read(self, choices: Choices) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"{self.path} is in use by another eval; wait, or choose another --into") from error
+        if not take_lock(self._file):
+            raise ConfigError(f"{self.path} is in use by another eval; wait, or choose another --into")
         self._file.seek(0)
         end = 0
         for number, line in enumerate(self._file, 1):

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Generator
@@ -14,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from codezero.errors import LoginError
-from codezero.system.files import read_private, write_atomic, write_new
+from codezero.system.files import read_private, take_lock, write_atomic, write_new
 
 T = TypeVar("T")
 
@@ -78,13 +77,10 @@ class Folder:
         with _named_errors(f"{path} cannot be opened"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor):
-            while time.monotonic() < deadline:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
+            while not take_lock(descriptor):
+                if time.monotonic() >= deadline:
+                    raise LoginError(f"another process holds {path}; end it, then try again")
                 time.sleep(0.01)
-            else:
-                raise LoginError(f"another process holds {path}; end it, then try again")
             yield
 
     @contextlib.contextmanager

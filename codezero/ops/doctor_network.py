@@ -5,9 +5,11 @@ import http.client
 import ipaddress
 import re
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Generator
 from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -36,6 +38,7 @@ FRESH_SECONDS = 60.0
 """A network process writes its status every few seconds; an older one is of an earlier run."""
 DATA_SETS = ("mbpp", "code_contests")
 """Sources whose problems come from the hub."""
+_OWN_PORT = threading.Lock()
 _DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|$)")
 
 
@@ -82,13 +85,13 @@ def p2p_port(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
         return warn("swarm.port=0: any free port, which others may not find later", "choose one: --p2p-port 38331")
     port = f"TCP port {config.port}"
     try:
-        _listen(config).close()
+        with _listening(config):
+            return ok(f"{port} of {config.host} is free")
     except OSError as error:
         if network and any(f"/tcp/{config.port}/" in address for address in network.addresses):
             return ok(f"{port} is used by this node, which is running")
         mend = "end what uses it, or choose another swarm.port or swarm.host"
         return fail(f"{port} of {config.host} cannot be listened at ({error.strerror})", mend)
-    return ok(f"{port} of {config.host} is free")
 
 
 def ways_in(config: SwarmConfig) -> Finding:
@@ -123,12 +126,11 @@ def reach(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
 def _announced(config: SwarmConfig) -> Finding:
     """Listen at the own port, and dial the own announced addresses."""
     try:
-        listener = _listen(config)
+        with _listening(config) as listener:
+            listener.settimeout(DIAL_SECONDS)
+            missed = ", ".join(address for address in config.announce if not _is_open(address, listener))
     except OSError as error:
         return unknown(f"TCP port {config.port} is in use ({error.strerror}), and no node of this folder uses it")
-    with listener:
-        listener.settimeout(DIAL_SECONDS)
-        missed = ", ".join(address for address in config.announce if not _is_open(address, listener))
     if not missed:
         return ok(f"own announced addresses lead back here: {', '.join(config.announce)}")
     return unknown(
@@ -163,10 +165,12 @@ def _is_open(address: str, listener: socket.socket | None = None) -> bool:
     return False
 
 
-def _listen(config: SwarmConfig) -> socket.socket:
-    """Raises OSError."""
+@contextlib.contextmanager
+def _listening(config: SwarmConfig) -> Generator[socket.socket]:
+    """At the own port, one check after the other. Raises OSError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    return socket.create_server((config.host, config.port), family=family)
+    with _OWN_PORT, socket.create_server((config.host, config.port), family=family) as listener:
+        yield listener
 
 
 def chain(config: ChainConfig) -> Finding:

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -93,8 +93,7 @@ class CheckpointStore:
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint and return its iteration; 0 when there is none.
 
-        One warning says why each newer one cannot be used. Raises ConfigError when there are checkpoints but `resume`
-        is off, CheckpointError when none can be used.
+        Raises ConfigError when there are checkpoints but `resume` is off, CheckpointError when none can be used.
         """
         folders = checkpoints_in(self.directory)
         if folders and not self.resume:
@@ -103,23 +102,20 @@ class CheckpointStore:
             )
         for stale in self.directory.glob(f"{UNFINISHED}*"):
             _remove(stale)
-        refused: list[str] = []
+        if not folders:
+            return 0
         whole = self.also | dict(parts)
-        for folder in folders:
-            try:
-                check(folder, whole, self.fingerprint)
-                for name, part in whole.items():
-                    part.load(folder / name)
-            except CheckpointError as error:
-                refused.append(f"{folder.name} ({error})")
-            else:
-                if refused:
-                    logger.warning("going on from checkpoint %s; refused: %s", folder.name, "; ".join(refused))
-                self.latest = int(folder.name)
-                return self.latest
-        if folders:
-            raise CheckpointError(f"no checkpoint in {self.directory} can be used: {'; '.join(refused)}. {REMEDY}")
-        return 0
+
+        def load(folder: Path) -> None:
+            check(folder, whole, self.fingerprint)
+            for name, part in whole.items():
+                part.load(folder / name)
+
+        try:
+            self.latest = int(newest(self.directory, load).name)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}. {REMEDY}") from error
+        return self.latest
 
     def _prune(self, iteration: int) -> None:
         folders = checkpoints_in(self.directory)
@@ -137,29 +133,43 @@ def checkpoints_in(directory: Path) -> list[Path]:
     return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
-def copy_newest(source: Path, target: Path) -> str:
-    """Copy the newest whole checkpoint in `source` to `target`, and return its name; `source` is only read.
+def newest(directory: Path, use: Callable[[Path], object]) -> Path:
+    """The newest checkpoint that `use` does not refuse by a CheckpointError; one warning says why each newer one was.
 
-    Its owner may be writing there: one that goes or changes while it is copied is passed over. Raises CheckpointError
-    when there is none, or none that is whole and of this format.
+    Raises CheckpointError when there is none.
     """
     refused: list[str] = []
-    for folder in checkpoints_in(source):
-        copy = target / folder.name
+    for folder in checkpoints_in(directory):
+        try:
+            use(folder)
+        except CheckpointError as error:
+            refused.append(f"{folder.name} ({error})")
+        else:
+            if refused:
+                logger.warning("going on from checkpoint %s; refused: %s", folder.name, "; ".join(refused))
+            return folder
+    raise CheckpointError(f"no checkpoint in {directory} can be used: {'; '.join(refused) or 'there is none'}")
+
+
+def copy_newest(source: Path, target: Path) -> str:
+    """Copy the newest whole checkpoint of this format to `target`, which is empty; its name. `source` is only read.
+
+    Its owner may be writing there: one that goes or changes while it is copied is passed over. Raises CheckpointError.
+    """
+
+    def copy(folder: Path) -> None:
         try:
             manifest = read_manifest(folder)
             check_files(folder, manifest)
-            shutil.copytree(folder, copy, symlinks=True)
-            check_files(copy, manifest)
+            shutil.copytree(folder, target / folder.name, symlinks=True)
+            check_files(target / folder.name, manifest)
         except (CheckpointError, OSError) as error:
-            refused.append(f"{folder.name} ({error})")
-            _remove(copy)
-        else:
-            _flush(copy)
-            _flush_one(target)
-            return folder.name
-    why = f"none in {source} can be used: {'; '.join(refused)}" if refused else f"there is none in {source}"
-    raise CheckpointError(f"no checkpoint to begin with: {why}")
+            _remove(target / folder.name)
+            raise CheckpointError(str(error)) from error
+
+    name = newest(source, copy).name
+    _flush(target)
+    return name
 
 
 def _remove(path: Path) -> None:

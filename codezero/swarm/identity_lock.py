@@ -5,7 +5,6 @@ that the next start needs.
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import signal
@@ -17,7 +16,7 @@ import msgspec
 from codezero.errors import IdentityError
 from codezero.swarm.messages import NetworkReady
 from codezero.swarm.network_status import replace_file
-from codezero.system.files import read_json
+from codezero.system.files import read_json, take_lock
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +40,12 @@ class IdentityLock:
         """
         try:
             self._lock = os.open(self._identity, os.O_RDONLY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise IdentityError(
-                f"{self._identity} is in use: another node on this machine is this peer. Stop it, or give this one an "
-                "identity of its own: swarm.identity=FILE"
-            ) from error
+            if not take_lock(self._lock):
+                self.release()
+                raise IdentityError(
+                    f"{self._identity} is in use: another node on this machine is this peer. Stop it, or give this "
+                    "one an identity of its own: swarm.identity=FILE"
+                )
         except OSError as error:  # a file system without locks
             logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
         with contextlib.suppress(OSError, ValueError):

@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -110,6 +111,14 @@ def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletEr
     if len(content) > limit:
         raise refusal(f"{path} is longer than the {limit} bytes it may have")
     return content
+
+
+def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
+    """Is the flock(2) on this open file taken now? Never waits; kill -9 gives it back too. Raises OSError."""
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def set_aside(path: Path, most: int = 10 << 20) -> Path:

@@ -12,6 +12,8 @@ from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
 from codezero.nano import NANO, weights_directory
 from codezero.runs import CHECKPOINTS
+from codezero.solver.checkpoint import newest
+from codezero.solver.manifest import check_files, read_manifest
 from codezero.wiring.models import Say, load
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
 
     for path in (Path(config.run.directory) / name, Path(name).expanduser()):
         if name and (path / CHECKPOINTS).is_dir():
-            return _in_checkpoint(_newest(path / CHECKPOINTS), path)
+            whole = newest(path / CHECKPOINTS, lambda folder: check_files(folder, read_manifest(folder)))
+            return _in_checkpoint(whole, path)
         if name and (path / SOLVER).is_dir():
             run = path.parent.parent if path.parent.name == CHECKPOINTS else None
             return _in_checkpoint(path, run)
@@ -80,21 +83,6 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
         raise CheckpointError(f"the adapter in {policy.adapter} cannot be used: {error}") from error
     adapted.model.requires_grad_(False).train(False)
     return adapted
-
-
-def _newest(directory: Path) -> Path:
-    """That is whole. Raises CheckpointError."""
-    from codezero.solver.checkpoint import checkpoints_in
-    from codezero.solver.manifest import check_files, read_manifest
-
-    refused: list[str] = []
-    for folder in checkpoints_in(directory):
-        try:
-            check_files(folder, read_manifest(folder))
-            return folder
-        except CheckpointError as error:
-            refused.append(f"{folder.name} ({error})")
-    raise CheckpointError(f"no checkpoint in {directory} can be used: {'; '.join(refused) or 'there is none'}")
 
 
 def _in_checkpoint(folder: Path, run: Path | None) -> Policy:

@@ -165,7 +165,7 @@ def test_what_cannot_be_forked_is_said_in_one_line(tmp_path: Path) -> None:
     refused: list[tuple[NodeConfig, str, type[Exception], str]] = [
         (config(tmp_path, "new"), "nobody", ConfigError, "--fork=nobody: there is no such run below"),
         (config(tmp_path, "new"), "", ConfigError, "--fork=: there is no such run below"),
-        (config(tmp_path, "new"), "empty", CheckpointError, "--fork=empty: no checkpoint to begin with: there is none"),
+        (config(tmp_path, "new"), "empty", CheckpointError, "can be used: there is none"),
         (config(tmp_path, "new"), "broken", CheckpointError, r"00000001 \(part/value.json"),
         (config(tmp_path, "mine"), "mine", ConfigError, "mine is there already; choose another run.name"),
         (config(tmp_path, "new", solver="other"), "mine", ConfigError, "model.solver=other, but .*mine was begun with"),

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,22 @@ def test_reachability_is_proven_asked_or_not_claimed() -> None:
     assert found.state is CheckState.UNKNOWN and f"port {port}" in found.mend
     for reachable, state in ((True, CheckState.OK), (False, CheckState.WARN), (None, CheckState.UNKNOWN)):
         assert network.reach(config, network_of(reachable, "as neighbours say")).state is state
+
+
+def test_checks_that_listen_at_the_own_port_at_once_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    dial = network._is_open  # pyright: ignore[reportPrivateUsage]
+
+    def slowly(address: str, listener: socket.socket | None = None) -> bool:
+        time.sleep(0.2)
+        return dial(address, listener)
+
+    monkeypatch.setattr(network, "_is_open", slowly)
+    with listening() as held:
+        port = held.getsockname()[1]
+    config = SwarmConfig(kind="hivemind", port=port, announce=[f"/ip4/127.0.0.1/tcp/{port}"])
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(check, config, None) for check in (network.reach, network.p2p_port) * 2]
+    assert {call.result().state for call in calls} == {CheckState.OK}
 
 
 @pytest.mark.parametrize(
