@@ -82,8 +82,7 @@ class SwarmConfig:
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """TCP port of the peer-to-peer daemon; 0: any free one."""
     members: str = ""
-    """File with the peer ids of a private swarm, one a line, read again when it changes; `registry`: those registered
-    on the chain; empty: whoever comes."""
+    """Who may come: a file with a peer id a line, read again when it changes; `registry`: the chain's; empty: all."""
     announce: list[str] = field(default_factory=list[str])
     """Multiaddresses for others, such as [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty: those seen."""
     reachable: Annotated[str, one_of("auto", "yes", "no")] = "auto"
@@ -187,8 +186,7 @@ class MonitorConfig:
     log_format: Annotated[str, one_of("text", "json")] = "text"
     """Of logs/swarm.log. json: one object a line, with time, level, logger, message and the kind of error."""
     wandb: str = ""
-    """Weights & Biases: PROJECT or ENTITY/PROJECT; empty: none. Without WANDB_API_KEY all stays in logs/wandb. Needs
-    the extra `wandb`."""
+    """[ENTITY/]PROJECT of Weights & Biases; empty: none. Without WANDB_API_KEY: to logs/wandb. Needs extra `wandb`."""
     tensorboard: bool = False
     """Event files for TensorBoard in the run's folder? Needs the extra `tensorboard`."""
 

@@ -132,8 +132,7 @@ class SolverConfig:
     replay: Annotated[float, Field(ge=0, le=4)] = 0.0
     """Rows of earlier iterations in an update for each fresh one, with the importance weights of `stale`."""
     stale: Annotated[str, one_of("tis", "m2po")] = "tis"
-    """Importance weights of an earlier policy's tokens. tis: the probability ratio, at most 2. m2po: the ratio, without
-    the tokens that drifted furthest."""
+    """Importance weights of earlier policies' tokens. tis: the ratio, at most 2. m2po: without those furthest off."""
 
 
 @dataclass(kw_only=True)
@@ -246,8 +245,8 @@ class ProposerConfig:
     attempts: Annotated[int, Field(ge=1, le=16)] = 2
     """Tries for one problem before it is left out this time; with `train` one."""
     vetting: Annotated[int, Field(ge=0, le=64)] = 4
-    """The solver's attempts at an own problem before it is offered: it is dropped when the judge, or execution with
-    reward.mode=rlvr, finds its tests contradicted. 0: offered unseen. A judge that is never shown tests cannot tell."""
+    """The solver's attempts at an own problem before it is offered; it is dropped when the judge that is shown tests,
+    or execution with reward.mode=rlvr, finds its tests contradicted. 0: offered unseen."""
     structured: Annotated[str, one_of("auto", "off")] = "auto"
     """auto: a model is held to the form of a proposal where its tokenizer or endpoint allows that. off: what is written
     is only parsed. A model that learns (`train`) is never held to a form: what it draws has to be its own."""

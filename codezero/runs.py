@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
@@ -26,7 +24,7 @@ from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import clean, percent
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
-from codezero.system.files import take_lock, write_atomic
+from codezero.system.files import read_json, take_lock, write_atomic
 
 ORIGIN = "forked_from"
 """In the label of a run that began with another's checkpoint."""
@@ -36,7 +34,7 @@ AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
 STAGING = ".fork"
 """Where a forked run is put together before it gets its name."""
 MAX_BYTES = 1 << 20
-"""Read of the metrics, half from their beginning and half from their end."""
+"""Read of the label, and of the metrics, half from their beginning and half from their end."""
 
 
 @dataclass
@@ -54,8 +52,7 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         return self.path / CHECKPOINTS
 
     def record_start(self) -> None:
-        """Write run.json if it is missing, and mark the folder as the newest. A start that failed leaves no choices
-        behind that would bind the next one. Raises OSError."""
+        """Write run.json if it is missing, and mark the folder as the newest. Raises OSError."""
         label = self.path / LABEL
         if not label.exists():
             _write_label(self.path, self.choices)
@@ -90,9 +87,7 @@ def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, s
 
 
 def open_run_folder(config: NodeConfig) -> RunFolder:
-    """The named folder, or without a name the newest free one made with the same choices, or a new one.
-
-    A run that somebody named goes on under its name alone.
+    """The named folder, or the newest free one of those without a name that has the same choices, or a new one.
 
     Raises ConfigError when the named one is in use or was made with other choices.
     """
@@ -128,10 +123,7 @@ def _open_fresh(config: NodeConfig) -> tuple[RunFolder, str]:
 
 
 def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
-    """A new run that begins with a checkpoint of `run`, a name or a folder, and a line about it.
-
-    The new run appears at once or not at all.
-    """
+    """A new run, whole or not at all, that begins with a checkpoint of `run`, a name or a folder; a line about it."""
     if not config.run.resume:
         raise ConfigError("--fork goes on from a checkpoint and run.resume=False does not; give one of them")
     base, choices = Path(config.run.directory), _choices(config)
@@ -181,10 +173,10 @@ def _choices(config: NodeConfig) -> dict[str, Any]:
 
 def _read_label(path: Path) -> dict[str, Any] | None:
     try:
-        label = msgspec.json.decode((path / LABEL).read_bytes(), type=dict[str, Any])
+        label = read_json(path / LABEL, dict[str, Any], MAX_BYTES)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path / LABEL} cannot be read ({error}); remove it or choose another run.name") from error
     return {"role": "node"} | label  # labels of earlier versions name no role
 

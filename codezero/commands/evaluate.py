@@ -52,8 +52,7 @@ def evaluate(
     """Each line of `file` (`-`: stdin) with its verdicts, and how far the judge can be believed.
 
     audit: execute every attempt, beside the verdict and never in it. Raises ConfigError for a file that cannot be
-    opened, ProblemError for a line that cannot be used, EvaluatorError, SandboxError, and what building the evaluator
-    raises.
+    opened, ProblemError for a line that cannot be used, SandboxError, and what `build_evaluator` raises.
     """
     with contextlib.ExitStack() as stack:
         groups = read_groups(file)

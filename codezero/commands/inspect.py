@@ -92,10 +92,7 @@ def data_list(options: argparse.Namespace) -> int:
 
 
 def data_show(options: argparse.Namespace) -> int:
-    """The first problems of a source that a run with this seed would see, of whatever length. FAILED without any.
-
-    Raises ProblemError for an unknown source.
-    """
+    """The first problems that a run with this seed would see, of any length. FAILED without. Raises ProblemError."""
     from codezero.config_learning import DataConfig
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import DataSource

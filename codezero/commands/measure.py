@@ -2,13 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
 
 from codezero.commands.common import (
     DONE,
-    FAILED,
     OVERRIDES,
     Arguments,
     Commands,
@@ -119,7 +119,7 @@ def judge_attempts(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Run the file as `python FILE` does, its folder first on the path."""
+    """Become `python FILE`."""
     from codezero.settings import beside_package
 
     folder = beside_package("benchmarks")
@@ -131,15 +131,7 @@ def bench(options: argparse.Namespace) -> int:
         return DONE
     if options.name not in benchmarks:
         raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
-    import runpy
-
-    sys.argv = [str(benchmarks[options.name]), *options.rest]
-    sys.path.insert(0, str(folder))
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else FAILED if end.code else DONE
-    return DONE
+    os.execv(sys.executable, [sys.executable, str(benchmarks[options.name]), *options.rest])
 
 
 def nano_build(options: argparse.Namespace) -> int:

@@ -116,8 +116,7 @@ def swarm_join(options: argparse.Namespace) -> int:
 def swarm_bootnode(options: argparse.Namespace) -> int:
     """Hold records and name neighbours, publish nothing, until SIGINT or SIGTERM; print a line a minute.
 
-    Its network process comes back by itself with the same identity. Raises ConfigError, IdentityError and SwarmError
-    (it never came up).
+    Raises ConfigError, IdentityError and SwarmError (it never came up).
     """
     config = composed(options, "network=peer")
     from codezero.monitor.text import count, print_flushed

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from codezero.errors import LoginError
-from codezero.system.files import read_private, take_lock, write_atomic, write_new
+from codezero.system.files import flush, read_private, take_lock, write_atomic, write_new
 
 T = TypeVar("T")
 
@@ -88,11 +88,7 @@ class Folder:
         """What happens in the block is on the disk afterwards."""
         with _named_errors(f"{self.path / name} cannot be {done}"):
             yield
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            flush(self.path)
 
 
 @contextlib.contextmanager

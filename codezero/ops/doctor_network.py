@@ -25,6 +25,7 @@ from codezero.login.server import open_sockets
 from codezero.monitor.text import readable_name
 from codezero.nano import NANO
 from codezero.ops.doctor import Finding, fail, ok, unknown, warn
+from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus, outward_address
 
@@ -36,8 +37,6 @@ MAX_RESPONSE = 1 << 16
 MOST_WAYS_IN = 16
 FRESH_SECONDS = 60.0
 """A network process writes its status every few seconds; an older one is of an earlier run."""
-DATA_SETS = ("mbpp", "code_contests")
-"""Sources whose problems come from the hub."""
 _OWN_PORT = threading.Lock()
 _DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|$)")
 
@@ -226,7 +225,7 @@ def wanted_of_hub(config: NodeConfig) -> tuple[list[str], list[str]]:
     names += [proposer.model] if proposer.kind == "local" else []
     own = (NANO, "off", "auto", *(name for name in names if name[:1] in "/.~" or Path(name).is_dir()))
     models = [name for name in dict.fromkeys(names) if name not in own]
-    return models, [name for name in source_weights(config.data.sources) if name in DATA_SETS]
+    return models, [name for name in source_weights(config.data.sources) if name.partition("@")[0] in SETS]
 
 
 def hub(config: NodeConfig) -> Finding:

@@ -48,6 +48,7 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
         return max((int(path.name) for path in checkpoints_in(folder / CHECKPOINTS)), default=0)
 
     def note(words: str, last: bool) -> None:
+        _print(words)
         with contextlib.suppress(OSError):  # a full disk, which `status` sees by itself
             write_process(folder / SUPERVISOR_FILE, {"time": time.time(), "words": words, "last": last})
 
@@ -62,27 +63,22 @@ def keep_alive(
     most: int,
     leaving_seconds: float = LEAVING_SECONDS,
     obstacle: Callable[[], str] = str,
-    note: Callable[[str, bool], None] = lambda words, last: None,
+    note: Callable[[str, bool], None] = lambda words, last: _print(words),
 ) -> int:
     """The exit code of the last process. `command` of the first and of later ones; `saved`: progress that lasts.
 
     most: `deaths` in a row without progress, with which the node is given up. obstacle: what any start would fail at
-    now; empty: nothing. note: receives what becomes of a node that died, and whether that is the end.
+    now; empty: nothing. note: says what becomes of a node that died, and whether that is the end.
     """
-    stop, running, kept, first = Stop(), list[Child](), saved(), True
-
-    def report(words: str, *, last: bool = False) -> None:
-        _print(words)
-        note(words, last)
-
+    stop, running, kept, first, code = Stop(), list[Child](), saved(), True, DONE
     with stop.on_signals(answer=partial(_answer, running)):
-        while True:
+        while not stop:
             code, first = _run(command(first), stop, leaving_seconds, running), False
             if stop or code in FINAL:
                 break
             ended = how_it_ended(code)
             if why := obstacle():
-                report(f"the node {ended}; {why}")
+                note(f"the node {ended}; {why}", False)
                 while obstacle() and not stop.wait(ROOM_SECONDS):
                     pass
             else:
@@ -91,17 +87,12 @@ def keep_alive(
                     deaths.succeeded()
                 pause = deaths.failed()
                 if deaths.failures >= most:
-                    report(
-                        f"the node {ended}; it is given up after {deaths.failures} deaths in a row without an "
-                        "iteration saved between them (run.max_deaths); see its log",
-                        last=True,
-                    )
+                    lost = f"{deaths.failures} deaths in a row without an iteration saved between them"
+                    note(f"the node {ended}; it is given up after {lost} (run.max_deaths); see its log", True)
                     break
-                report(f"the node {ended}; it is started again in {pause:.1f} s ({deaths.failures} of {most})")
+                note(f"the node {ended}; it is started again in {pause:.1f} s ({deaths.failures} of {most})", False)
                 stop.wait(pause)
-            if stop:
-                code = DONE
-                break
+            code = DONE  # of a request to stop that comes before the next start
     return _exit_code(code, stop)
 
 

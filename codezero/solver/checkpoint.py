@@ -12,7 +12,6 @@ cut loses at most that time, and the manifest shows which checkpoints it damaged
 """
 
 import logging
-import os
 import re
 import shutil
 import time
@@ -23,7 +22,7 @@ from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError
 from codezero.solver.manifest import PolicyFingerprint, check, check_files, read_manifest, write_manifest
-from codezero.system.files import lacks_room
+from codezero.system.files import flush, lacks_room
 from codezero.system.state import Persistent
 
 logger = logging.getLogger(__name__)
@@ -66,13 +65,13 @@ class CheckpointStore:
         unfinished, final = self.directory / f"{UNFINISHED}{iteration:08d}", self.directory / f"{iteration:08d}"
         try:
             self._write(unfinished, iteration, self.also | dict(parts))
-            flush = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
-            if flush:
+            due = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
+            if due:
                 _flush(unfinished)
             _remove(final)  # a refused one
             unfinished.rename(final)
-            if flush:
-                _flush_one(self.directory)
+            if due:
+                flush(self.directory)
                 self.flushed, self.flushed_at = final, time.monotonic()
             self.latest = iteration
             self._prune(iteration)
@@ -134,10 +133,7 @@ def checkpoints_in(directory: Path) -> list[Path]:
 
 
 def newest(directory: Path, use: Callable[[Path], object]) -> Path:
-    """The newest checkpoint that `use` does not refuse by a CheckpointError; one warning says why each newer one was.
-
-    Raises CheckpointError when there is none.
-    """
+    """The newest that `use` does not refuse by a CheckpointError, which is raised when all are; warn of newer ones."""
     refused: list[str] = []
     for folder in checkpoints_in(directory):
         try:
@@ -183,12 +179,4 @@ def _remove(path: Path) -> None:
 def _flush(folder: Path) -> None:
     """What a folder holds before the folder itself."""
     for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
-        _flush_one(path)
-
-
-def _flush_one(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        flush(path)

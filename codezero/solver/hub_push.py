@@ -1,7 +1,6 @@
 """One push of a policy to the Hugging Face Hub: its files, the program that uploads them, and how pushing goes.
 
-A process of its own pushes: the thread pools of huggingface_hub are joined at exit, so a hub that hangs would hold up
-the end of the node.
+A process of its own pushes: huggingface_hub joins its threads at exit, so a hub that hangs would hold up the node.
 """
 
 import json

@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import CheckpointError
+from codezero.system.files import read_json
 
 FORMAT = 3
 """Of the folder as a whole: raised whenever a part begins to write something else. 3: manifest with tokenizer and
@@ -79,9 +80,8 @@ def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerp
 
 def read_manifest(folder: Path) -> Manifest:
     """Of this format and of the iteration that the folder is named after. Raises CheckpointError."""
-    path = folder / MANIFEST
-    raw = _read(path)
     try:
+        raw = read_json(folder / MANIFEST, msgspec.Raw, MOST_MANIFEST_BYTES)
         version = msgspec.json.decode(raw, type=_Version).format
         if version != FORMAT:
             age = "an earlier" if version < FORMAT else "a later"
@@ -89,8 +89,8 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{MANIFEST} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{MANIFEST} cannot be read: {getattr(error, 'strerror', error)}") from error
     if manifest.iteration != int(folder.name):
         raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
     return manifest
@@ -141,26 +141,10 @@ def _difference(manifest: Manifest, fingerprint: PolicyFingerprint) -> str:
     return f"{name[:200]} is {list(there)} there and {list(here)} here"
 
 
-def _read(path: Path) -> bytes:
-    """A plain file of at most MOST_MANIFEST_BYTES. Raises CheckpointError."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise CheckpointError(f"{path.name} is no plain file")
-            raw = file.read(MOST_MANIFEST_BYTES + 1)
-    except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read: {error.strerror}") from error
-    if len(raw) > MOST_MANIFEST_BYTES:
-        raise CheckpointError(f"{path.name} has more than {MOST_MANIFEST_BYTES} bytes")
-    return raw
-
-
 def _held(folder: Path) -> dict[str, Path]:
     """Every file but the manifest, by its path below `folder`, in order.
 
-    Raises CheckpointError for a link, whatever it leads to, for anything else that is neither file nor folder, and
-    for too many or too deep ones.
+    Raises CheckpointError for a link, for what else is neither file nor folder, and for too many or too deep ones.
     """
 
     def unlisted(error: OSError) -> None:

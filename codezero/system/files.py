@@ -65,19 +65,15 @@ def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZ
     """Create a file of this mode, all or nothing; False where there is one already. Raises `refusal`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                os.fchmod(file.fileno(), mode)
-                file.flush()
-                os.fsync(file.fileno())
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
-                os.link(name, path)
+                os.link(file.name, path)
                 return True
-            return False
-        finally:
-            os.unlink(name)
+        return False
     except OSError as error:
         kind = DiskFullError if lacks_room(error) else refusal
         raise kind(f"cannot write {path}: {error.strerror}") from error
@@ -119,6 +115,15 @@ def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         return True
     return False
+
+
+def flush(path: Path) -> None:
+    """Have what was written to a file, or the names in a folder, on the disk. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def set_aside(path: Path, most: int = 10 << 20) -> Path:

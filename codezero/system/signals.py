@@ -99,8 +99,7 @@ class Stop:
 def _answering(answer: Answer) -> Generator[None]:
     """Call `answer` for each signal in a thread of its own.
 
-    The interpreter's C handler writes to a pipe also while the main thread is in a library, where Python's handlers
-    wait.
+    Python's handlers wait while the main thread is in a library; its C handler, which writes to a pipe, does not.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -24,8 +24,7 @@ class Persistent(Protocol):
 class StateFile(Generic[T]):
     """A `Persistent` whose state is one JSON file: `class Part(StateFile[State], file="part.json", schema=State)`.
 
-    optional: earlier versions did not write the file; a missing one reads as `{}`. nested: parts whose files lie in the
-    same folder.
+    optional: a missing file, as of earlier versions, reads as `{}`. nested: parts with files in the same folder.
     """
 
     _file: ClassVar[str]

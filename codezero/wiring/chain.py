@@ -46,10 +46,9 @@ def usual_recursion_limit() -> None:
 def build_chain(
     config: ChainConfig, peer: str, folder: Path, stack: contextlib.ExitStack, members: Path | None = None
 ) -> ChainParts:
-    """The chain that the config names; what holds a process, thread or file is closed by `stack`.
+    """The chain that the config names, closed by `stack`. `members`: file to keep the registered peers in.
 
-    members: file to keep the registered peers in. Raises ConfigError, WalletError, ForeignOwnerError, and ChainError
-    when the embedded chain does not start.
+    Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
     """
     if config.kind == "clock":
         clock = ClockCoordinator(config.round_seconds)

@@ -45,8 +45,7 @@ MAX_TOKEN, MAX_METRICS = 1024, 1 << 20
 class PushedCheckpoints:
     """Implements `protocols.Checkpoints`: every so many rounds what is saved is also pushed, one push at a time.
 
-    A push that fails is tried again with a later checkpoint, after a pause of half a minute to an hour. Raises
-    ConfigError when there is no token.
+    A push that fails is tried again with a later checkpoint, after half a minute to an hour. Raises ConfigError.
     """
 
     def __init__(self, store: Checkpoints, config: NodeConfig, run: Path, known_round: KnownRound) -> None:

@@ -62,7 +62,10 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
         chain_id, contract = coordinator.client.chain_id, coordinator.contract
         path = folder / f"leaderboard-{chain_id}-{contract[2:10].lower()}.json"
         folder.mkdir(parents=True, exist_ok=True)
-        board = _remembered(path, chain_id, contract)
+        board = PointsBoard(chain_id, contract)
+        with contextlib.suppress(OSError, ValueError):  # without a file that can be used all is read again
+            known = read_json(path, PointsBoard, 16 << 20)
+            board = known if (known.chain_id, known.contract) == (chain_id, contract) else board
         first = board.cursor
         try:
             for page in coordinator.history(board.cursor, NAMES):
@@ -114,8 +117,7 @@ def board_page(board: PointsBoard) -> Leaderboard:
 
 
 def _count(board: PointsBoard, name: str, values: Mapping[str, Any]) -> None:
-    """`values` have the types of the contract's ABI. Names that are too long, and new ones beyond MAX_PEERS, are left
-    out."""
+    """`values`: as the ABI has them. Names that are too long, and new ones beyond MAX_PEERS, are left out."""
     if name == "RoundAdvanced":
         board.round = max(board.round, values["newRoundNumber"])
         return
@@ -131,12 +133,3 @@ def _count(board: PointsBoard, name: str, values: Mapping[str, Any]) -> None:
             score.points += values["reward"]
             score.rounds += 1
             score.last_round = max(score.last_round, values["roundNumber"])
-
-
-def _remembered(path: Path, chain_id: int, contract: str) -> PointsBoard:
-    """A file that cannot be used counts as none: everything is read again."""
-    with contextlib.suppress(OSError, ValueError):
-        board = read_json(path, PointsBoard, 16 << 20)
-        if (board.chain_id, board.contract) == (chain_id, contract):
-            return board
-    return PointsBoard(chain_id, contract)

@@ -41,10 +41,7 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
 
 
 def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solver") -> "LoadedModel":
-    """A model that learns (`name` empty: the solver), with its adapter where only that does.
-
-    Raises ModelError and ConfigError.
-    """
+    """A model that learns (`name` empty: the solver), or its adapter. Raises ModelError and ConfigError."""
     model = config.model
     if model.backend == "vllm":
         from codezero.models.vllm_engine import require_vllm
@@ -109,10 +106,7 @@ def threads_of(size: int) -> int:
 def build_learner(
     config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None, *, group: "RankGroup | None" = None
 ) -> "TrlLearner":
-    """`training`: how; None: as the solver. On rank 0 of a group: waits until every worker has loaded its model.
-
-    Raises RankError.
-    """
+    """`training`: None: the solver's. Rank 0 of a group waits until every worker has its model. Raises RankError."""
     from codezero.solver.learner import TrlLearner
 
     again = recomputes(config, policy.model.num_parameters())

@@ -99,18 +99,15 @@ def start_chain(
 ) -> PartsLater:
     """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
 
-    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain, and may
-    have an owner by then.
+    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain.
     """
     members = folder.path / MEMBERS if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(ExitStack())
 
     def build() -> ChainParts:
-        if config.chain.kind == "clock":
-            return build_chain(config.chain, peer_id, folder.path, parts)
-        importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
-        place = with_login(config).chain
-        return build_chain(place, peer_id, folder.path, parts, members)
+        if config.chain.kind != "clock":
+            importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
+        return build_chain(with_login(config).chain, peer_id, folder.path, parts, members)
 
     if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
         late = LateChain(build, known_round)
@@ -259,13 +256,11 @@ def check_sinks(config: MonitorConfig) -> None:
 
 def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
     facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
-    path, project, logs = folder.path, config.monitor.wandb, Path(config.run.logs)
-
-    view, peer, kind = config.monitor.view, swarm.peer_id, config.swarm.kind
+    settings, path, peer, kind = config.monitor, folder.path, swarm.peer_id, config.swarm.kind
     sinks: list[BackgroundSink] = []  # their libraries load in their own threads
-    if project:
-        about = {"peer": peer, **facts}
-        sinks.append(BackgroundSink("Weights & Biases", lambda _: wandb_sink(project, about, path, logs)))
-    if config.monitor.tensorboard:
+    if settings.wandb:
+        about, logs = {"peer": peer, **facts}, Path(config.run.logs)
+        sinks.append(BackgroundSink("Weights & Biases", lambda _: wandb_sink(settings.wandb, about, path, logs)))
+    if settings.tensorboard:
         sinks.append(BackgroundSink("TensorBoard", lambda iteration: tensorboard_sink(path, iteration)))
-    return RunMonitor(folder=path, view=view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks)
+    return RunMonitor(folder=path, view=settings.view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks)

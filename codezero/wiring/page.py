@@ -152,7 +152,5 @@ class NodeWallet:
 
 def _chain_id(chain: ChainConfig) -> int | None:
     """As far as it is known without asking."""
-    if chain.chain_id or chain.kind != "embedded":
-        return chain.chain_id or None
-    endpoint = ChainEndpoint.of(Path(chain.directory))
-    return None if endpoint is None else endpoint.chain_id
+    endpoint = ChainEndpoint.of(Path(chain.directory)) if chain.kind == "embedded" else None
+    return chain.chain_id or (endpoint.chain_id if endpoint else None)

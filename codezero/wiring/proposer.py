@@ -116,8 +116,7 @@ def build_proposer_node(
 def vetted(
     config: NodeConfig, proposer: Proposer, sampler: GroupSampler, evaluator: Evaluator, peer_id: str, stack: ExitStack
 ) -> Proposer:
-    """`proposer` as far as its problems stand up to the solver's attempts; where anything is executed, wrong expected
-    values are counted. Raises SandboxError."""
+    """Let attempts test what `proposer` writes, and execution count its wrong values. Raises SandboxError."""
     from codezero.problems.synthetic.programs import parse_question, render
     from codezero.proposer import vetting
     from codezero.solver.solver import solver_prompt
