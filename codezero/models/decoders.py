@@ -10,7 +10,6 @@ general decoder's time. It computes what `transformers`' Qwen2 computes; a test 
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +20,13 @@ from transformers import DynamicCache, PreTrainedModel
 from codezero.models.chat import pad
 from codezero.models.load import TINY_PARAMETERS
 from codezero.models.lora import has_adapter
+
+
+def heads_of(config: Any) -> tuple[int, int, int]:
+    """Attention heads, key-value heads, and the size of each."""
+    heads = config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return heads, getattr(config, "num_key_value_heads", None) or heads, size
 
 
 class CachedDecoder:
@@ -78,17 +84,19 @@ def is_lean(model: PreTrainedModel) -> bool:
     )
 
 
-@dataclass(frozen=True)
 class Layer:
     """One decoder layer's parameters; query, key and value packed, gate and up packed."""
 
-    norm: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor
-    out: Tensor
-    mlp_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
+    def __init__(self, layer: Any):
+        attention, mlp = layer.self_attn, layer.mlp
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        self.norm: Tensor = layer.input_layernorm.weight.detach()
+        self.qkv = torch.cat([projection.weight for projection in projections])
+        self.qkv_bias = torch.cat([projection.bias for projection in projections])
+        self.out: Tensor = attention.o_proj.weight.detach()
+        self.mlp_norm: Tensor = layer.post_attention_layernorm.weight.detach()
+        self.gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+        self.down: Tensor = mlp.down_proj.weight.detach()
 
 
 class LeanDecoder:
@@ -97,13 +105,11 @@ class LeanDecoder:
     def __init__(self, model: PreTrainedModel, pad_id: int):
         config: Any = model.config
         self.pad_id = pad_id
-        self.heads: int = config.num_attention_heads
-        self.kv_heads: int = config.num_key_value_heads
-        self.head_size: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.heads, self.kv_heads, self.head_size = heads_of(config)
         self.eps: float = config.rms_norm_eps
         self.rope_theta: float = config.rope_parameters["rope_theta"]
         with torch.no_grad():
-            self.layers = [_pack(layer) for layer in model.model.layers]
+            self.layers = [Layer(layer) for layer in model.model.layers]
         self.embedding: Tensor = model.model.embed_tokens.weight.detach()
         self.norm: Tensor = model.model.norm.weight.detach()
         self.head: Tensor = model.lm_head.weight.detach()
@@ -183,20 +189,6 @@ class LeanDecoder:
         buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
         buffer[:, :, : states.shape[2]] = states.repeat_interleave(repeats, 0)
         return buffer
-
-
-def _pack(layer: Any) -> Layer:
-    attention, mlp = layer.self_attn, layer.mlp
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    return Layer(
-        norm=layer.input_layernorm.weight.detach(),
-        qkv=torch.cat([projection.weight for projection in projections]),
-        qkv_bias=torch.cat([projection.bias for projection in projections]),
-        out=attention.o_proj.weight.detach(),
-        mlp_norm=layer.post_attention_layernorm.weight.detach(),
-        gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
-        down=mlp.down_proj.weight.detach(),
-    )
 
 
 def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

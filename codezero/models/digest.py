@@ -28,7 +28,7 @@ def weights_digest(name: str) -> str:
 
     sha256 of the lines `NAME sha256-of-content`, sorted by name. Raises ModelError.
     """
-    folder = _folder(name)
+    folder = _folder(place_of(name))
     files = sorted({path for pattern in (*DECIDING, WEIGHTS) for path in folder.glob(pattern)})
     if not any(path.suffix == ".safetensors" for path in files):
         raise ModelChoiceError(f"{name} has no weights as safetensors; give a directory written by save_pretrained")
@@ -39,10 +39,15 @@ def weights_digest(name: str) -> str:
     return digest.hexdigest()
 
 
-def _folder(name: str) -> Path:
+def place_of(name: str) -> str:
+    """The path of a directory, without `~`; anything else is a hub id and stays."""
     path = Path(name).expanduser()
-    if path.is_dir():
-        return path
+    return str(path) if path.is_dir() else name
+
+
+def _folder(name: str) -> Path:
+    if Path(name).is_dir():
+        return Path(name)
     from huggingface_hub import snapshot_download  # slow to import
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -61,8 +61,10 @@ class RankGroup:
         """`folder`: where the ranks meet; `backend`: nccl or gloo; `failure`: explains what a collective raised."""
         self.rank, self.size = rank, size
         self._failure = failure or (lambda error: RankError(f"another rank: {error}"))
-        self._warnings = BufferingHandler(sys.maxsize)
+        self._warnings = BufferingHandler(sys.maxsize)  # a worker's; rank 0 logs them
         self._warnings.setLevel(logging.WARNING)
+        if rank:
+            logging.getLogger().addHandler(self._warnings)
         # transformers warns that TRL's trainer, which is only a library here, takes no part in the group
         logging.getLogger("transformers.training_args").setLevel(logging.ERROR)
         loopback = "lo0" if sys.platform == "darwin" else "lo"
@@ -110,10 +112,6 @@ class RankGroup:
         while True:
             command, body = self.receive()
             self.reply(handlers[command](body))
-
-    def forward_warnings(self) -> None:
-        """A worker: log warnings through rank 0."""
-        logging.getLogger().addHandler(self._warnings)
 
     def sum_gradients(self, parameters: Sequence[Tensor], *figures: float) -> list[float]:
         """Add up the gradients of all ranks in place, the same to the bit everywhere; returns the sums of `figures`."""

@@ -9,7 +9,6 @@ not fit the cache budget. A prompt is read once for all its repeats.
 import gc
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from codezero.models.chat import encode_prompts
-from codezero.models.decoders import CachedDecoder, LeanDecoder, is_lean
+from codezero.models.decoders import CachedDecoder, LeanDecoder, heads_of, is_lean
 from codezero.models.load import LoadedModel
 from codezero.types import Completion
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 Drawn = tuple[list[int], list[float]]
 """Ids of one completion, EOS included, and their log-probabilities in nats."""
+Part = tuple[list[int], int]
+"""One batched decode: these prompts (indices), each so many times."""
 
 
 class Backend(Protocol):
@@ -46,18 +47,6 @@ DROP_SHARE = 4
 """Finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One batched decode: these prompts (indices), each so many times."""
-
-    prompts: tuple[int, ...]
-    repeats: int
-
-    @property
-    def rows(self) -> int:
-        return len(self.prompts) * self.repeats
 
 
 class OwnLoop:
@@ -90,24 +79,22 @@ class OwnLoop:
         try:
             waiting = self._parts(prompts, range(len(prompts)), repeats, max_new_tokens)
             while waiting:
-                part = waiting.pop(0)
+                part, times = waiting[0]
                 begun = generator.get_state()
-                own = [prompts[i] for i in part.prompts]
                 try:
-                    rows = self._loop(own, part.repeats, max_new_tokens, temperature, generator)
+                    rows = self._loop([prompts[i] for i in part], times, max_new_tokens, temperature, generator)
                 except torch.OutOfMemoryError:
-                    if part.rows == 1:
+                    if len(part) * times == 1:
                         raise
                     rows = None
                 if rows is None:  # outside the handler: while the error lives, so do the tensors of the loop's frame
-                    self._halve(part.rows)
+                    self._halve(len(part) * times)
                     generator.set_state(begun)
-                    larger = [part, *waiting]
-                    parts = (self._parts(prompts, big.prompts, big.repeats, max_new_tokens) for big in larger)
-                    waiting = list(chain(*parts))
+                    waiting = list(chain(*(self._parts(prompts, *larger, max_new_tokens) for larger in waiting)))
                     continue
-                for at, i in enumerate(part.prompts):
-                    drawn[i] += rows[at * part.repeats : (at + 1) * part.repeats]
+                for at, i in enumerate(part):
+                    drawn[i] += rows[at * times : (at + 1) * times]
+                waiting.pop(0)
         finally:
             model.train(training)
         return [row for group in drawn for row in group]
@@ -161,23 +148,19 @@ class OwnLoop:
         most = self.most_rows or len(indices) * repeats
         if most < repeats:  # a group in several decodes, each of which reads the prompt
             sizes = [min(most, repeats - start) for start in range(0, repeats, most)]
-            return [Part((i,), size) for i in sorted(indices, key=lambda i: len(prompts[i])) for size in sizes]
-        per_token = repeats * self._cache_bytes_per_token()
+            return [([i], size) for i in sorted(indices, key=lambda i: len(prompts[i])) for size in sizes]
+        config = self.loaded.model.config
+        _, heads, size = heads_of(config)
+        per_token = repeats * 2 * config.num_hidden_layers * heads * size * self.loaded.model.dtype.itemsize
         parts: list[Part] = []
         chunk: list[int] = []
         for i in sorted(indices, key=lambda i: len(prompts[i])):
             grown = len(chunk) + 1
             if chunk and (grown * repeats > most or grown * (len(prompts[i]) + room) * per_token > CACHE_BUDGET):
-                parts.append(Part(tuple(chunk), repeats))
+                parts.append((chunk, repeats))
                 chunk = []
             chunk.append(i)
-        return [*parts, Part(tuple(chunk), repeats)] if chunk else parts
-
-    def _cache_bytes_per_token(self) -> int:
-        config = self.loaded.model.config
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        return 2 * config.num_hidden_layers * heads * size * self.loaded.model.dtype.itemsize
+        return [*parts, (chunk, repeats)] if chunk else parts
 
 
 class Sampler:

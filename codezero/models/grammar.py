@@ -8,6 +8,7 @@ not from the model alone, so its log-probabilities are no basis for learning.
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -31,16 +32,14 @@ class Structure:
     """A grammar for one model's tokenizer. Raises ModelError for a tokenizer that cannot be constrained."""
 
     def __init__(self, loaded: LoadedModel, grammar: Grammar) -> None:
-        tokenizer = loaded.tokenizer
-        if not isinstance(tokenizer, PreTrainedTokenizerFast):
-            raise ModelError(f"{loaded.name}: its tokenizer is not of the tokenizers library; nothing is constrained")
+        tokenizer = cast(PreTrainedTokenizerFast, loaded.tokenizer)  # no other is taken
         self._loaded, self._grammar = loaded, grammar
         self._stops = list(loaded.stop_ids)
         self._vocabulary = int(loaded.model.config.vocab_size)
         try:
             self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=self._vocabulary, eos_token=self._stops)
         except (ValueError, TypeError) as error:
-            raise ModelError(f"{loaded.name}: its tokenizer cannot be constrained: {error}") from error
+            raise ModelError(f"{loaded.name}: its tokenizer is unfit, so nothing is constrained: {error}") from error
         self._known: dict[int, str] = {}
 
     def begin(self, count: int, max_new_tokens: int) -> "Constraint | None":

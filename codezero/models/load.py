@@ -21,7 +21,7 @@ from transformers.utils import logging as hf_logging
 
 from codezero.errors import ModelChoiceError, ModelError
 from codezero.models.device import choose_device, choose_precision, prove_device
-from codezero.models.digest import Base
+from codezero.models.digest import Base, place_of
 
 TINY_PARAMETERS = 20_000_000
 PROBE = "def f(x): return x"
@@ -115,9 +115,9 @@ def _check_directory(name: str, role: str) -> None:
 
 def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(_source(name), trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(place_of(name), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(_why(name, role, "tokenizer", error)) from error
+        raise cannot_load(name, role, "tokenizer", error) from error
     if not tokenizer(PROBE, add_special_tokens=False)["input_ids"]:  # files missing: some classes then know no words
         raise ModelChoiceError(f"{role}: {name} has no tokenizer; add its tokenizer.json")
     if not tokenizer.chat_template:
@@ -133,24 +133,22 @@ def _load_weights(name: str, role: str, dtype: torch.dtype) -> PreTrainedModel:
     hf_logging.disable_progress_bar()  # of reading shards; downloads still show theirs
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            _source(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
+            place_of(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise ModelError(_why(name, role, "model", error)) from error
+        raise cannot_load(name, role, "model", error) from error
     return cast(PreTrainedModel, model)
 
 
-def _source(name: str) -> str:
-    path = Path(name).expanduser()
-    return str(path) if path.is_dir() else name
+def first_line(error: Exception) -> str:
+    """Of a library's message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
 
 
-def _why(name: str, role: str, what: str, error: Exception) -> str:
-    """The first line of the library's message, and the remedy."""
-    reason = str(error).strip() or type(error).__name__
-    first = reason.splitlines()[0][:200].rstrip(".")
+def cannot_load(name: str, role: str, what: str, error: Exception) -> ModelError:
+    """With the first line of the library's message, and the remedy."""
     if Path(name).expanduser().is_dir():
         remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"
     else:
         remedy = "check the id and the network, or give a local directory"
-    return f"{role}: cannot load the {what} of {name}: {first}; {remedy}"
+    return ModelError(f"{role}: cannot load the {what} of {name}: {first_line(error)}; {remedy}")

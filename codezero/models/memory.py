@@ -26,7 +26,6 @@ experts are counted as if every expert were used.
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,8 +33,10 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
-from codezero.errors import ModelError
+from codezero.models.decoders import heads_of
+from codezero.models.digest import place_of
 from codezero.models.generation import CACHE_BUDGET
+from codezero.models.load import cannot_load
 from codezero.models.prefix_cache import LOGIT_BUDGET, TOKENS_PER_BATCH
 
 GIB = 2**30
@@ -158,17 +159,21 @@ def node_need(
 
 def _resident(shape: ModelShape, training: Training, number: int) -> float:
     """Weights, moments and leash."""
-    if training.adapter:
-        return shape.parameters * number + 12.0 * training.adapter
-    return shape.parameters * (4.0 + 8.0 + 4.0 * training.leash)
+    whole = shape.parameters * (4.0 + 8.0 + 4.0 * training.leash)
+    return shape.parameters * number + 12.0 * training.adapter if training.adapter else whole
 
 
 def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device: str, number: int) -> float:
     """The forward and backward pass of one micro-batch."""
-    trained = training.adapter or shape.parameters
-    gradients = trained * (4.0 + (number if number < 4 else 0))
-    tokens = training.rows * texts.row
-    return gradients + tokens * _token_bytes(shape, training, number) + _logits(shape, training, texts, device, number)
+    gradients = (training.adapter or shape.parameters) * (4.0 + (number if number < 4 else 0))
+    activations = training.rows * texts.row * _token_bytes(shape, training, number)
+    if device == "cuda":
+        pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
+    else:
+        pieces = PIECE_COPIES * 4.0 * min(training.rows * texts.completion * shape.vocabulary, PIECE)
+    # of a head that learns, before it is added to the embedding's
+    of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden
+    return gradients + activations + (pieces + of_head)
 
 
 def _token_bytes(shape: ModelShape, training: Training, number: int) -> float:
@@ -182,16 +187,6 @@ def _token_bytes(shape: ModelShape, training: Training, number: int) -> float:
         passing = 2.0 * sum(out for _, _, out in shape.linear) / shape.layers * number
     kept = 4.0 * shape.hidden if training.checkpointing else layer
     return shape.layers * kept + (2 if training.checkpointing else 1) * layer + passing
-
-
-def _logits(shape: ModelShape, training: Training, texts: Texts, device: str, number: int) -> float:
-    """Pieces of the logits and, where the head learns, its gradient before it is added to the embedding's."""
-    tokens = training.rows * texts.completion
-    if device == "cuda":
-        pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
-    else:
-        pieces = PIECE_COPIES * 4.0 * min(tokens * shape.vocabulary, PIECE)
-    return pieces + (0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden)
 
 
 def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
@@ -237,11 +232,7 @@ def shape_of(name: str, role: str) -> ModelShape:
     try:
         return shape_of_config(_config(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
-        raise ModelError(
-            f"{role}: cannot read the configuration of {name}: {reason}; check the id and the network, or give a "
-            "directory written by save_pretrained"
-        ) from error
+        raise cannot_load(name, role, "configuration", error) from error
 
 
 def _config(name: str) -> Any:
@@ -249,8 +240,7 @@ def _config(name: str) -> Any:
         return Qwen2Config(
             vocab_size=151_936, num_key_value_heads=2, tie_word_embeddings=True, bos_token_id=None, **KNOWN[name]
         )
-    path = Path(name).expanduser()
-    return AutoConfig.from_pretrained(str(path) if path.is_dir() else name, trust_remote_code=False)
+    return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
 
 
 def shape_of_config(config: Any) -> ModelShape:
@@ -258,15 +248,14 @@ def shape_of_config(config: Any) -> ModelShape:
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config)
     text = config.get_text_config()
-    heads = text.num_attention_heads
-    size = getattr(text, "head_dim", None) or text.hidden_size // heads
+    heads, pairs, size = heads_of(text)
     head = model.get_output_embeddings()
     return ModelShape(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         layers=text.num_hidden_layers,
         hidden=text.hidden_size,
         attention=heads * size,
-        keys=(getattr(text, "num_key_value_heads", None) or heads) * size,
+        keys=pairs * size,
         intermediate=text.intermediate_size,
         vocabulary=text.vocab_size,
         linear=tuple(

@@ -15,7 +15,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -94,7 +94,9 @@ class PrefixReader:
         for i in which:
             owners.setdefault(rows[i].head, []).append(i)
         for heads in self._batches(owners, len, lambda heads: (max(map(len, heads)), 1)):
-            past, _ = self._extend(_start(self._model, len(heads)), [head[:-1] for head in heads], keep=1)
+            nothing = torch.ones(len(heads), 0, dtype=torch.bool, device=self._model.device)
+            start = _Past(DynamicCache(config=self._model.config), nothing)
+            past, _ = self._extend(start, [head[:-1] for head in heads], keep=1)
             place = {i: at for at, head in enumerate(heads) for i in owners[head]}
             yield from self._bodies(rows, past, place, end, choices)
 
@@ -149,7 +151,7 @@ class PrefixReader:
             position_ids=past.real.sum(-1, keepdim=True) + place,
             past_key_values=past.cache,
             use_cache=True,
-            **({"logits_to_keep": kept} if self._keeps else {}),
+            **self._only(kept),
         ).logits
         return logits if self._keeps else logits[:, kept]
 
@@ -189,7 +191,7 @@ class PrefixReader:
             starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
             yield from zip(keys, score(logits, starts, [texts[key].answer for key in keys], choices), strict=True)
 
-    def _only(self, keep: int) -> dict[str, int]:
+    def _only(self, keep: int | Tensor) -> dict[str, Any]:
         """Logits of every position would be gigabytes for a large vocabulary."""
         return {"logits_to_keep": keep} if self._keeps else {}
 
@@ -239,10 +241,6 @@ class _Past:
         cache.layers = [copy.copy(layer) for layer in self.cache.layers]
         cache.batch_select_indices(which)
         return _Past(cache, self.real[which])
-
-
-def _start(model: PreTrainedModel, rows: int) -> _Past:
-    return _Past(DynamicCache(config=model.config), torch.ones(rows, 0, dtype=torch.bool, device=model.device))
 
 
 def _why_not(model: PreTrainedModel) -> str:

@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +18,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from codezero.errors import ConfigError
 from codezero.models.device import memory_of
+from codezero.models.digest import place_of
 from codezero.models.generation import Drawn
-from codezero.models.load import LoadedModel
+from codezero.models.load import LoadedModel, first_line
 from codezero.models.lora import plain_weights
 
 COLDEST = 0.01
@@ -162,9 +162,7 @@ def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]
 
 def _engine(loaded: LoadedModel, memory_share: float) -> Any:
     """Raises ConfigError with the first line of vLLM's own error."""
-    os.environ.update(ENVIRONMENT)
-    for name, value in DEFAULTS.items():
-        os.environ.setdefault(name, value)
+    os.environ |= {**DEFAULTS, **os.environ, **ENVIRONMENT}
     from vllm import LLM
     from vllm.platforms import current_platform
 
@@ -173,10 +171,9 @@ def _engine(loaded: LoadedModel, memory_share: float) -> Any:
             f"model.backend=vllm: this vLLM is built for {current_platform.device_type or 'no device here'} and the "
             f"solver is on {loaded.device.type}; set model.backend=own, or install the vLLM for it"
         )
-    path = Path(loaded.name).expanduser()
     try:
         return LLM(
-            model=str(path) if path.is_dir() else loaded.name,
+            model=place_of(loaded.name),
             dtype=str(loaded.model.dtype).removeprefix("torch."),
             load_format="safetensors",
             trust_remote_code=False,
@@ -190,8 +187,7 @@ def _engine(loaded: LoadedModel, memory_share: float) -> Any:
             disable_log_stats=True,
         )
     except (ValueError, RuntimeError, NotImplementedError, OSError, ImportError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ConfigError(
-            f"model.backend=vllm: vLLM cannot run {loaded.name}: {reason[:300].rstrip('.')}; set model.backend=own, or "
+            f"model.backend=vllm: vLLM cannot run {loaded.name}: {first_line(error)}; set model.backend=own, or "
             "change model.backend_share where memory is what it lacks"
         ) from error

@@ -35,7 +35,6 @@ def serve(rank: int, size: int, folder: Path, backend: str) -> None:
     from codezero.wiring.models import build_learner, load_policy
 
     group = RankGroup(rank, size, folder, backend)
-    group.forward_warnings()
     config = decode(group.receive()[1], type=NodeConfig)
     policy = load_policy(config, lambda _: None)
     keep_to_share(policy.device, config.model.memory_share)
