@@ -47,25 +47,17 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`3`, or what must stand on stdout."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryCalls:
-    """What the tests of a problem call."""
-
-    entry_point: str
-    calls: tuple[EntryCall, ...]
-
-
-def parse_cases(tests: Sequence[str]) -> tuple[Example, ...]:
+def parse_cases(tests: Sequence[str], longest: int = MAX_CASE) -> tuple[Example, ...]:
     """The stdin/stdout pairs in `tests`, JSON texts `{"input": .., "output": ..}`.
 
-    Raises ProblemError when there is none, too many, or one is too long or not of that form.
+    Raises ProblemError when there is none, too many, or one has more than `longest` characters or is not of that form.
     """
     if not 0 < len(tests) <= MAX_TESTS:
         raise ProblemError(f"{len(tests)} tests, not 1 to {MAX_TESTS}")
     cases: list[Example] = []
     for number, test in enumerate(tests, 1):
-        if len(test) > MAX_CASE:
-            raise ProblemError(f"test {number}: more than {MAX_CASE} characters")
+        if len(test) > longest:
+            raise ProblemError(f"test {number}: more than {longest} characters")
         try:
             cases.append(msgspec.json.decode(test.encode(), type=Example))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -77,7 +69,7 @@ def parse_cases(tests: Sequence[str]) -> tuple[Example, ...]:
 def calls_of(tests: tuple[str, ...], entry_point: str) -> tuple[EntryCall, ...]:
     """As `parse_tests`; nothing when the tests cannot be read: that is the problem's fault, not the solution's."""
     try:
-        return parse_tests(tests, entry_point).calls
+        return parse_tests(tests, entry_point)[1]
     except ProblemError:
         return ()
 
@@ -107,8 +99,10 @@ def examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, ...]:
     return tuple(dict.fromkeys(short))[:MAX_EXAMPLES]
 
 
-def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference: str = "") -> EntryCalls:
-    """The calls in `tests`; without `entry_point` it is the undefined function named most often.
+def parse_tests(
+    tests: Sequence[str], entry_point: str | None = None, reference: str = ""
+) -> tuple[str, tuple[EntryCall, ...]]:
+    """The entry point of `tests` and its calls; if not given it is the undefined function named most often.
 
     Where there is none it may be a builtin that `reference` defines anew (`sum(2, 3)`).
 
@@ -128,7 +122,7 @@ def parse_tests(tests: Sequence[str], entry_point: str | None = None, reference:
     calls = tuple(call for tree in trees for call in _calls(tree, name)) if name else ()
     if not calls:
         raise ProblemError(f"no test calls {name or 'a function'}")
-    return EntryCalls(name, calls)
+    return name, calls
 
 
 def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:
@@ -209,8 +203,7 @@ def _equal(left: ast.expr, right: ast.expr, name: str, *, exact: bool) -> Iterat
 
 @functools.lru_cache(maxsize=64)
 def names_used_by(tests: tuple[str, ...]) -> set[str]:
-    trees = (parse(test)[0] for test in tests)
-    return {name for tree in trees if tree is not None for name in names_loaded(tree)}
+    return names_loaded(*(tree for test in tests if (tree := parse(test)[0]) is not None))
 
 
 @functools.lru_cache(maxsize=64)

@@ -189,11 +189,8 @@ def _sets_whole_number(statement: ast.stmt) -> bool:
 
 def _is_idle(statement: ast.stmt) -> bool:
     """`x = x`."""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=same)):
-            return name == same
-        case _:
-            return False
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    return isinstance(value, ast.Name) and names(*_targets(statement)) == {value.id}
 
 
 def _inner(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 BUILTINS = frozenset(dir(builtins))
+UNPARSEABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^[ \t]*```", re.MULTILINE)
 
@@ -54,18 +55,23 @@ MAX_NODES = 4_000
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+def parse_quietly(source: str) -> ast.Module:
+    """Without warnings: an invalid escape is the author's business. Raises UNPARSEABLE."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
 def parse(source: str) -> tuple[ast.Module | None, str]:
     """The syntax tree, or None and the reason in a few words."""
     oversize = _oversize(source)
     if oversize:
         return None, oversize
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is the author's business
-            tree = ast.parse(source)
+        tree = parse_quietly(source)
     except SyntaxError as error:
         return None, f"syntax error in line {error.lineno}" if error.lineno else "syntax error"
-    except (ValueError, RecursionError, MemoryError) as error:
+    except UNPARSEABLE as error:
         return None, f"cannot be parsed ({type(error).__name__})"
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         return None, f"more than {MAX_NODES} syntax nodes"

@@ -5,7 +5,6 @@ the judge (quarantine), and milder flaws. Reads untrusted text: call it through 
 """
 
 import ast
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,8 +49,7 @@ class StaticReport:
     """Loops and recursions without an end."""
     undefined_names: tuple[str, ...] = ()
     banned: tuple[str, ...] = ()
-    """Imports and calls that reach outside a pure function."""
-    dunder: tuple[str, ...] = ()
+    """Imports, calls and attributes that reach outside a pure function."""
     toplevel: tuple[str, ...] = ()
     """Kinds of statement that act when the module is loaded."""
     unused_params: tuple[str, ...] = ()
@@ -68,8 +66,6 @@ class StaticReport:
     examples: tuple[Example, ...] = ()
     """The tests whose input and output are literals; bounded in number and length."""
     canonical: str | None = None
-    digest: str = ""
-    """sha256 of `canonical`."""
 
     @property
     def certain_failure(self) -> bool:
@@ -103,8 +99,7 @@ def _inspect(
         closed=closed,
         parses=True,
         undefined_names=_undefined_names(tree),
-        banned=tuple(sorted(reaches(tree, nodes, program=not entry))),
-        dunder=tuple(sorted(dunders(nodes))),
+        banned=(*sorted(reaches(tree, nodes, program=not entry)), *sorted(dunders(nodes))),
         hardcode_ratio=copied.ratio,
         quarantine=(*hidden, *attacks(tree, nodes, code, tests, entry, copied, request.question)),
         examples=examples(tests, entry),
@@ -113,9 +108,7 @@ def _inspect(
     further = _function_findings(tree, request, stated) if entry else {}
     reduce(tree, entry, parameters=stated)
     further |= {} if entry else _program_findings(tree, cases_of(tests))
-    text = spell(tree)
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return replace(findings, **further, canonical=text, digest=digest)
+    return replace(findings, **further, canonical=spell(tree))
 
 
 def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def read_group(line: bytes) -> RolloutGroup:
     tests = tuple(read.tests)
     if read.entry_point == "":
         parse_cases(tests)
-    entry = parse_tests(tests, read.entry_point).entry_point if read.entry_point != "" else ""
+    entry = parse_tests(tests, read.entry_point)[0] if read.entry_point != "" else ""
     source = Source.MBPP if entry else Source.CODE_CONTESTS
     problem = Problem(problem_id(read.question, tests), read.question, tests, entry, source, level=read.level)
     completions = tuple(Completion(text, (), (), finished=True) for text in read.completions)

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Meta
 
 from codezero.code.assertions import parse_tests
+from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError
 from codezero.evals.program_sets import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
 from codezero.evals.rows import find_files, read_rows
 from codezero.evals.task import EvalTask
-from codezero.sandbox.assertions import UNPARSEABLE, parse_quietly
 
 MAX_TEXT = 1 << 20
 """Characters of one text. HumanEval's longest test has less than 100,000."""
@@ -81,7 +81,7 @@ def mbpp(row: MbppRow) -> EvalTask | None:
         raise ProblemError("the question (text or prompt) is empty")
     setup = "\n".join(filter(None, (row.test_setup_code, *row.test_imports)))
     tests = tuple(f"{setup}\n{test}" if setup else test for test in row.test_list)
-    entry = parse_tests(tests, reference=row.code).entry_point
+    entry = parse_tests(tests, reference=row.code)[0]
     shown = "\n".join(row.test_list)
     return EvalTask(
         name=f"mbpp/{row.task_id}",

@@ -101,7 +101,7 @@ def structure(report: StaticReport) -> float:
         report.returns_value,
         not report.stub and not report.degenerate,
         not report.undefined_names,
-        not report.banned and not report.dunder,
+        not report.banned,
     )
     return sum(checks) / len(checks)
 
@@ -130,7 +130,7 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
         (not report.returns_value, "returns no value"),
         (report.degenerate, ", ".join(report.degenerate)),
         (report.undefined_names, f"undefined: {', '.join(report.undefined_names[:3])}"),
-        (report.banned or report.dunder, f"reaches outside: {', '.join((*report.banned, *report.dunder)[:3])}"),
+        (report.banned, f"reaches outside: {', '.join(report.banned[:3])}"),
         (report.unused_params, f"ignores {', '.join(report.unused_params[:3])}"),
         (not report.signature_as_stated, "parameters are not called as asked"),
         (report.toplevel, "acts when loaded"),

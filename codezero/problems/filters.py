@@ -152,7 +152,7 @@ def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
             yield FilterRefusal(FilterReason.LEAK, f"test {number} defines {entry}")
         if not _asserts(tree, entry):
             yield FilterRefusal(FilterReason.UNCALLED, f"test {number}: no assertion about a call of {entry}")
-    yield from _contradictions(parse_tests(problem.tests, entry).calls)
+    yield from _contradictions(parse_tests(problem.tests, entry)[1])
 
 
 def _asserts(tree: ast.Module, entry: str) -> bool:

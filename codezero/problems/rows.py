@@ -47,7 +47,7 @@ class _Mbpp(msgspec.Struct, frozen=True):
         question = (self.text or self.prompt).strip()
         if not question:
             raise ProblemError("the question (text or prompt) is empty")
-        entry = parse_tests(tests, reference=self.code).entry_point
+        entry = parse_tests(tests, reference=self.code)[0]
         problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=self.code)
         return Worked(problem, (self.code,))
 
@@ -106,7 +106,7 @@ class _Proposed(msgspec.Struct, frozen=True):
 
     def worked(self) -> Worked:
         tests, question = tuple(self.tests), self.question.strip()
-        entry = parse_tests(tests).entry_point if self.entry_point is None else self.entry_point
+        entry = parse_tests(tests)[0] if self.entry_point is None else self.entry_point
         key, claimed = problem_id(question, tests), Standing.CLAIMED
         problem = Problem(key, question, tests, entry, Source.PROPOSER, claimed, self.level, proposer=self.proposer)
         return Worked(problem, ())

@@ -5,14 +5,13 @@ through aliases taken before it ran, and what the code's functions return is ins
 """
 
 import ast
-import builtins
 import functools
 import secrets
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from codezero.code.parsing import BUILTINS, UNPARSEABLE, parse_quietly
 from codezero.errors import ProblemError
 
 TAG = f"_{secrets.token_hex(8)}"
@@ -20,8 +19,6 @@ TAG = f"_{secrets.token_hex(8)}"
 FINISHED = f"finished{TAG}"
 """Set by the last line of the code feed: the code ran to its end."""
 
-BUILTINS = frozenset(dir(builtins))
-UNPARSEABLE = (SyntaxError, ValueError, MemoryError, RecursionError)
 _SETUP = (ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef)
 
 _PLAIN = f"plain{TAG}"
@@ -76,13 +73,6 @@ def examine(tests: tuple[str, ...]) -> Script:
         after="\n".join((FINISHED, *lines, f"({' and '.join(flags)},)")),
         traced=rewriter.traced,
     )
-
-
-def parse_quietly(source: str) -> ast.Module:
-    """Without warnings: an invalid escape is the author's business. Raises UNPARSEABLE."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(source)
 
 
 def read_test(test: str, number: int) -> ast.Module:

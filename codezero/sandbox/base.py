@@ -6,37 +6,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-import msgspec
-
+from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
 
 MAX_CASES = 20
 """Only this many are run, from the first: they bound the time one program can take."""
-MAX_CASE_BYTES = 2**20
+MAX_CASE = 2**20
+"""Characters of one; a longer one is UNKNOWN."""
 MAX_BYTES = 16 * 1024
 """Longest code, and longest assertions together; longer ones are UNKNOWN."""
 MAX_OUTPUT_BYTES = 256 * 1024
 """A program that prints more is wrong."""
-
-
-class Case(msgspec.Struct, frozen=True):
-    """One test: what stands on stdin and what has to stand on stdout."""
-
-    input: str
-    output: str
-
-
-def read_cases(tests: Sequence[str]) -> list[Case]:
-    """The first MAX_CASES tests, each from its JSON text. Raises ProblemError when one of them cannot be used."""
-    cases: list[Case] = []
-    for number, test in enumerate(tests[:MAX_CASES], start=1):
-        if len(test) > MAX_CASE_BYTES:
-            raise ProblemError(f"test {number} is longer than {MAX_CASE_BYTES} bytes")
-        try:
-            cases.append(msgspec.json.decode(test, type=Case))
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-            raise ProblemError(f"test {number} cannot be read: {error}") from error
-    return cases
 
 
 def same_output(wanted: str, printed: str) -> bool:
@@ -147,7 +127,7 @@ class Tier(Sandbox):
 
     def _run_cases(self, job: Job) -> Execution:
         """Run the cases in order until one does not hold."""
-        for number, case in enumerate(read_cases(job.tests), start=1):
+        for number, case in enumerate(parse_cases(job.tests[:MAX_CASES], MAX_CASE), start=1):
             execution = self.run_case(job.code, case.input)
             if isinstance(execution, str):
                 execution = ALL_HOLD if same_output(case.output, execution) else failed("prints something else")

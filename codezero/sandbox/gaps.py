@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from codezero.sandbox.assertions import UNPARSEABLE, parse_quietly
+from codezero.code.parsing import UNPARSEABLE, parse_quietly
 
 _LAZY = ("enumerate", "filter", "map", "reversed", "zip")
 _MENDED = {
@@ -31,10 +31,7 @@ _MENTIONED = re.compile(rf"\b({'|'.join(_MENDED)})\b")
 
 _SET_MAKERS = frozenset(("set", "frozenset"))
 _SET_RESULTS = frozenset(("union", "intersection", "difference", "symmetric_difference"))
-_SET_METHODS = _SET_RESULTS | {
-    "add", "discard", "remove", "clear", "copy", "update", "issubset", "issuperset", "isdisjoint",
-    "intersection_update", "difference_update", "symmetric_difference_update",
-}  # fmt: skip
+_SET_METHODS = frozenset(name for name in vars(set) if not name.startswith("_")) - {"pop"}
 _ORDER_FREE = frozenset(("len", "set", "frozenset", "sum", "any", "all", "bool", "isinstance", "type"))
 _ORDER_FREE_WITHOUT_KEY = frozenset(("sorted", "min", "max"))
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)

@@ -91,33 +91,25 @@ class MontySandbox(Tier):
 
     def _feed(self, *texts: str, printed: "_Printed | None" = None) -> Any:
         """Run the texts one after the other in a fresh session; the value of the last. Raises MontyError."""
-        session = self._started().checkout(
-            limits=self._limits,
-            assert_message_annotations=False,
-            os_policy={"sleep": "zero", "random_start": {"seed": 0}},
-        )
         value: Any = None
         try:
-            with session:
+            if self._pool is None:
+                self._pool = Monty(
+                    min_processes=1,
+                    max_processes=1,
+                    request_timeout=self._watchdog_seconds,
+                    max_checkouts_per_worker=10_000,
+                ).__enter__()
+            with self._pool.checkout(
+                limits=self._limits,
+                assert_message_annotations=False,
+                os_policy={"sleep": "zero", "random_start": {"seed": 0}},
+            ) as session:
                 for text in texts:
                     value = session.feed_run(text, print_callback=printed or (lambda stream, text: None))
         except (OSError, RuntimeError) as error:
             raise SandboxError(f"the sandbox worker cannot be used: {error}") from error
         return value
-
-    def _started(self) -> Monty:
-        if self._pool is None:
-            pool = Monty(
-                min_processes=1,
-                max_processes=1,
-                request_timeout=self._watchdog_seconds,
-                max_checkouts_per_worker=10_000,
-            )
-            try:
-                self._pool = pool.__enter__()
-            except (OSError, RuntimeError) as error:
-                raise SandboxError(f"the sandbox worker cannot start: {error}") from error
-        return self._pool
 
 
 class _Printed:

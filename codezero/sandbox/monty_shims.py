@@ -16,7 +16,8 @@ import types
 
 import pydantic_monty
 
-from codezero.sandbox.assertions import FINISHED, TAG, UNPARSEABLE, parse_quietly
+from codezero.code.parsing import UNPARSEABLE, parse_quietly
+from codezero.sandbox.assertions import FINISHED, TAG
 from codezero.sandbox.base import Execution, failed, unknown
 
 _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function|PathLike", re.IGNORECASE)
@@ -114,21 +115,20 @@ def exit(status=None, kind=SystemExit):
 quit = exit
 class Stdin{TAG}:
     def __init__(self, lines):
-        self.lines, self.at = lines, 0
+        self.waiting = lines[::-1]
     def readline(self):
-        self.at += 1
-        return self.lines[self.at - 1] if self.at <= len(self.lines) else ""
+        return self.waiting.pop() if self.waiting else ""
     def readlines(self):
-        at, self.at = self.at, len(self.lines)
-        return self.lines[at:]
+        lines, self.waiting = self.waiting[::-1], []
+        return lines
     def read(self):
         return "".join(self.readlines())
     def __iter__(self):
         return self
     def __next__(self):
-        if self.at >= len(self.lines):
+        if not self.waiting:
             raise StopIteration
-        return self.readline()
+        return self.waiting.pop()
 class Stdout{TAG}:
     def write(self, text, print=print, len=len):
         print(text, end="")

@@ -7,12 +7,13 @@ Set-up lines go to the side that uses them.
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
+from codezero.code.parsing import BUILTINS, names, names_loaded
 from codezero.errors import ProblemError
-from codezero.sandbox.assertions import BUILTINS, TAG, bound_names, read_as_builtins, read_test, value_name
+from codezero.sandbox.assertions import TAG, bound_names, read_as_builtins, read_test, value_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class _Setup:
     """A line before an assertion."""
 
     node: ast.stmt
-    binds: frozenset[str]
-    uses: frozenset[str]
+    binds: set[str]
+    uses: set[str]
 
     def constant(self) -> bool:
         """Is what it binds the same on both sides, whatever either does with it?"""
@@ -47,15 +48,6 @@ class _Setup:
 _IMMUTABLE = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """An assertion taken apart."""
-
-    number: int
-    test: ast.expr
-    calls: dict[str, ast.expr]
-
-
 @functools.lru_cache(maxsize=4096)
 def separate(tests: tuple[str, ...]) -> tuple[AssertionStep, ...]:
     """A step for each assertion, in order. Raises ProblemError when a test cannot be used or not be taken apart."""
@@ -63,57 +55,47 @@ def separate(tests: tuple[str, ...]) -> tuple[AssertionStep, ...]:
         lines = list(_lines(tests))
         setups = [line for line in lines if isinstance(line, _Setup)]
         claims = [line for line in lines if isinstance(line, _Claim)]
-        there = _needed(setups, _used(call for claim in claims for call in claim.calls.values()))
-        here = _needed(setups, _used(claim.test for claim in claims))
+        there = _needed(setups, names_loaded(*(call for claim in claims for call in claim.calls.values())))
+        here = _needed(setups, names_loaded(*(claim.test for claim in claims)))
         _refuse_shared(setups, here, there)
         return tuple(_steps(lines, here, there))
     except (MemoryError, RecursionError) as error:
         raise ProblemError("the tests are nested too deeply") from error
 
 
-def _lines(tests: tuple[str, ...]) -> Iterator[_Setup | _Claim]:
+def _lines(tests: tuple[str, ...]) -> "Iterator[_Setup | _Claim]":
     trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
     bound = {name for tree in trees for node in tree.body if not isinstance(node, ast.Assert) for name in _binds(node)}
     builtins, taken = read_as_builtins(trees), 0
     for number, tree in enumerate(trees, start=1):
         for node in tree.body:
             if isinstance(node, ast.Assert):
-                hoister = _Hoister(number, builtins, bound, taken)
-                test = cast(ast.expr, hoister.visit(node.test))
-                taken += len(hoister.calls)
-                yield _Claim(number, test, hoister.calls)
+                claim = _Claim(number, node.test, builtins, bound, taken)
+                taken += len(claim.calls)
+                yield claim
             else:
-                yield _Setup(node, _binds(node), _used([node]) - (bound_names(node) - _binds(node)))
+                yield _Setup(node, _binds(node), names_loaded(node) - (bound_names(node) - _binds(node)))
 
 
-def _binds(node: ast.stmt) -> frozenset[str]:
+def _binds(node: ast.stmt) -> set[str]:
     """Names a set-up line changes, `x` of `x[0] = 1` too."""
     if isinstance(node, ast.FunctionDef):
-        return frozenset([node.name])
-    if isinstance(node, ast.Assign):
-        parts = (part for target in node.targets for part in ast.walk(target))
-        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
-    return frozenset(bound_names(node))
+        return {node.name}
+    return names(*node.targets) if isinstance(node, ast.Assign) else bound_names(node)
 
 
-def _used(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Names read in the nodes; those bound inside an expression, as by a comprehension, are harmless extras."""
-    parts = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name))
-    return frozenset(part.id for part in parts if isinstance(part.ctx, ast.Load))
+def _needed(setups: list[_Setup], wanted: set[str]) -> set[str]:
+    """These names, and all that what binds them uses. Names bound inside an expression are harmless extras."""
+    while not (wider := wanted.union(*(setup.uses for setup in setups if setup.binds & wanted))) <= wanted:
+        wanted = wider
+    return wanted
 
 
-def _needed(setups: list[_Setup], names: frozenset[str]) -> frozenset[str]:
-    """The names, and all that what binds them uses."""
-    while not (wider := names.union(*(setup.uses for setup in setups if setup.binds & names))) <= names:
-        names = wider
-    return names
-
-
-def _refuse_shared(setups: list[_Setup], here: frozenset[str], there: frozenset[str]) -> None:
+def _refuse_shared(setups: list[_Setup], here: set[str], there: set[str]) -> None:
     """A name that both sides use has to mean the same on both, and must not carry an answer over."""
-    bound = frozenset[str]().union(*(setup.binds for setup in setups))
+    bound = BUILTINS.union(*(setup.binds for setup in setups))
     for setup in setups:
-        if setup.binds & here and not setup.uses <= bound | BUILTINS:
+        if setup.binds & here and not setup.uses <= bound:
             raise ProblemError("a set-up line that the assertion needs calls the code")
         if setup.binds & here & there and not setup.constant():
             raise ProblemError("the code could change what the assertion compares with")
@@ -123,7 +105,7 @@ def _refuse_shared(setups: list[_Setup], here: frozenset[str], there: frozenset[
             raise ProblemError(f"'{name[:50]}' is assigned more than once")
 
 
-def _steps(lines: list[_Setup | _Claim], here: frozenset[str], there: frozenset[str]) -> Iterator[AssertionStep]:
+def _steps(lines: "list[_Setup | _Claim]", here: set[str], there: set[str]) -> Iterator[AssertionStep]:
     own, theirs = list[str](), list[str]()
     for line in lines:
         if isinstance(line, _Setup):
@@ -138,16 +120,20 @@ def _steps(lines: list[_Setup | _Claim], here: frozenset[str], there: frozenset[
 
 
 @dataclass
-class _Hoister(ast.NodeTransformer):
-    """Takes out of an assertion what only the code can answer."""
+class _Claim(ast.NodeTransformer):
+    """An assertion, out of which it takes what only the code can answer."""
 
     number: int
+    test: ast.expr
     builtins: frozenset[str]
     bound: set[str]
     """Names that set-up lines bind."""
     taken: int
     """Calls taken out of earlier assertions."""
     calls: dict[str, ast.expr] = field(default_factory=dict[str, ast.expr])
+
+    def __post_init__(self) -> None:
+        self.test = cast(ast.expr, self.visit(self.test))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node:
@@ -199,4 +185,4 @@ class _Hoister(ast.NodeTransformer):
 
     def _asks_code(self, node: ast.AST) -> bool:
         own = bound_names(node)
-        return any(self._is_codes(name) and name not in own for name in _used([node]))
+        return any(self._is_codes(name) and name not in own for name in names_loaded(node))

@@ -20,9 +20,9 @@ def test_a_good_solution_has_no_finding():
     good = report("def sq(x):\n    return x * x")
     assert not good.certain_failure and not good.quarantine
     assert good.returns_value and not good.stub and not good.degenerate and not good.undefined_names
-    assert not good.banned and not good.dunder and not good.toplevel and not good.unused_params
+    assert not good.banned and not good.toplevel and not good.unused_params
     assert good.signature_as_stated and good.hardcode_ratio == 0
-    assert good.canonical == "def sq(x):\n    return x * x" and len(good.digest) == 64
+    assert good.canonical == "def sq(x):\n    return x * x"
 
 
 def test_no_fence_and_two_fences_are_failures():
@@ -173,7 +173,7 @@ def test_milder_flaws_are_named():
     assert not report("def sq(x):\n    while True:\n        return x").degenerate
     assert report("def sq(x):\n    return math.sqrt(x)").undefined_names == ("math",)
     assert report("import os\ndef sq(x):\n    return eval('x')").banned == ("eval", "os")
-    assert report("def sq(x):\n    return x.__globals__").dunder == ("__globals__",)
+    assert report("def sq(x):\n    return x.__globals__").banned == ("__globals__",)
     assert report("print(1)\nfor i in []: pass\ndef sq(x):\n    return x").toplevel == ("Expr", "For")
     assert report("def sq(x, y=1):\n    return x").unused_params == ("y",)
     assert not report("def sq(n):\n    return n * n").signature_as_stated

@@ -11,7 +11,7 @@ from codezero.evaluator.reward import cap, verdict
 from codezero.types import Status
 
 FINE = StaticReport(
-    fences=1, closed=True, parses=True, entry_defined=True, arity_ok=True, returns_value=True, canonical="x", digest="y"
+    fences=1, closed=True, parses=True, entry_defined=True, arity_ok=True, returns_value=True, canonical="x"
 )
 BOOLEANS = st.booleans()
 FLAWS = st.sampled_from([(), ("x",)])
@@ -27,7 +27,6 @@ REPORTS = st.builds(
     degenerate=FLAWS,
     undefined_names=FLAWS,
     banned=FLAWS,
-    dunder=FLAWS,
     toplevel=FLAWS,
     unused_params=FLAWS,
     signature_as_stated=BOOLEANS,
@@ -105,7 +104,7 @@ def test_every_flaw_costs_something_and_is_said():
         {"returns_value": False},
         {"undefined_names": ("math",)},
         {"banned": ("os",)},
-        {"dunder": ("__globals__",)},
+        {"banned": ("__globals__",)},
         {"toplevel": ("Expr",)},
         {"unused_params": ("x",)},
         {"signature_as_stated": False},

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
 from codezero.sandbox import jail
-from codezero.sandbox.base import MAX_CASE_BYTES, MAX_CASES, Execution, Job, Outcome, Sandbox, read_cases, same_output
+from codezero.sandbox.base import MAX_CASE, MAX_CASES, Execution, Job, Outcome, Sandbox, same_output
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.monty import MontySandbox
 
@@ -87,7 +88,7 @@ def test_the_programs_own_faults_fail(sandbox: Sandbox, code: str, reason: str) 
 
 @pytest.mark.parametrize(
     "test",
-    ["", "{}", '{"input": 1, "output": ""}', "[]", '{"input": "a"}', "[" * 10000, '"' + "x" * MAX_CASE_BYTES, "\ud800"],
+    ["", "{}", '{"input": 1, "output": ""}', "[]", '{"input": "a"}', "[" * 10000, '"' + "x" * MAX_CASE, "\ud800"],
 )
 def test_tests_that_cannot_be_used_are_unknown(sandbox: Sandbox, test: str) -> None:
     assert execute(sandbox, DOUBLE, case("1", "2"), test).outcome is UNKNOWN
@@ -147,7 +148,7 @@ def test_space_at_the_end_never_matters(text: str, space: str) -> None:
 @given(st.text() | st.dictionaries(st.sampled_from(["input", "output"]), st.text()).map(json.dumps))
 def test_any_text_is_a_case_or_a_problem_error(text: str) -> None:
     try:
-        (read,) = read_cases([text])
+        (read,) = parse_cases([text], MAX_CASE)
     except ProblemError:
         return
     assert json.loads(text)["input"] == read.input
