@@ -19,9 +19,8 @@ ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login
 ROWS = [
     {"errors", "stats"},
     {"types", "config", "config_learning", "system"},
-    {"protocols", "settings"},
-    {"code", "models"},
-    {"sandbox"},
+    {"code", "protocols", "settings"},
+    {"models", "sandbox"},
     ROLES,
     {"nano", "runs", "runner"},
     {"node"},

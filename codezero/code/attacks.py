@@ -14,7 +14,6 @@ from itertools import takewhile
 from codezero.code.assertions import names_left_open_by, names_used_by
 from codezero.code.capabilities import seizes
 from codezero.code.constant_folding import Known, fold, truth
-from codezero.code.copied_answers import Copied
 from codezero.code.entry_point import is_rebound
 from codezero.code.parsing import BUILTINS, FunctionNode, names, names_bound, own_nodes, parse
 
@@ -38,17 +37,9 @@ Method = FunctionNode | ast.Lambda
 
 
 def attacks(
-    tree: ast.Module,
-    nodes: Sequence[ast.AST],
-    code: str,
-    tests: tuple[str, ...],
-    entry: str,
-    copied: Copied,
-    question: str,
+    tree: ast.Module, nodes: Sequence[ast.AST], code: str, tests: tuple[str, ...], entry: str, question: str
 ) -> Iterator[str]:
     """Reasons for quarantine. `nodes`: all of `tree`. `entry` is empty for a program that reads stdin."""
-    if copied.certain:
-        yield f"answers of {copied.ratio:.0%} of the tests are written into the code"
     if spoken := _SPOKEN_TO_JUDGE.search(code):
         yield f"speaks to the judge: {spoken[0]}"
     redefined = _redefined(tree, nodes) & (BUILTINS | names_used_by(tests)) - {entry} if entry else set[str]()

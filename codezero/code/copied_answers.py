@@ -33,16 +33,6 @@ _DOMAIN = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """How much of the tests stands in the code."""
-
-    ratio: float = 0.0
-    """Share of tests whose input and expected value, or whose rich expected value, is there."""
-    certain: bool = False
-    """Too much of it to be the constants of an honest rule."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Pair:
     """One test in normal spelling."""
 
@@ -77,11 +67,15 @@ class _Data:
         return tokens in self.words or tokens in self.values or f"'{tokens}'" in self.values
 
 
-def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) -> Copied:
-    """`nodes`: all of a program. `entry`: the function that `tests` call; empty: they are cases of a whole program."""
+def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) -> tuple[float, bool]:
+    """The share of tests whose input and expected value, or whose rich expected value, stands in the code; and whether
+    that is too much to be the constants of an honest rule.
+
+    `nodes`: all of a program. `entry`: the function that `tests` call; empty: they are cases of a whole program.
+    """
     calls, cases = (calls_of(tests, entry), ()) if entry else ((), cases_of(tests))
     if not (calls or cases):
-        return Copied()
+        return 0.0, False
     data = _Data(nodes)
     pairs = [_call_pair(call) for call in calls if call.expected is not None] + [_case_pair(case) for case in cases]
     hits = [pair for pair in pairs if _copied(pair, data)]
@@ -97,7 +91,7 @@ def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) ->
     ratio = min(1.0, len(hits) / of)
     entries = sum(value[0] not in "[{" for value in data.values)
     domain = all(pair.scalar for pair in hits) and entries >= _DOMAIN * 2 * of
-    return Copied(ratio, certain=ratio >= 0.5 and of >= 2 and not domain)
+    return ratio, ratio >= 0.5 and of >= 2 and not domain
 
 
 def _call_pair(call: EntryCall) -> _Pair:

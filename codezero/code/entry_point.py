@@ -6,7 +6,6 @@ Programs are examined as `canonical.reduce` left them, so a `print` in a functio
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from codezero.code.assertions import EntryCall
 from codezero.code.constant_folding import truth
@@ -172,17 +171,9 @@ def _mentioned(tree: ast.Module) -> set[str]:
     return words | {f"os.{node.attr}" for node in attributes if names_loaded(node) == {"os"}}
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCode:
-    """The code of an answer that counts."""
-
-    code: str | None
-    flaw: str = ""
-    """Why its form is not the one asked for, in a phrase; empty where it is, and where there is no code."""
-
-
-def read_answer(text: str, entry_point: str) -> AnswerCode:
+def read_answer(text: str, entry_point: str) -> tuple[str | None, str]:
     """The code of an attempt that a person or another tool wrote: bare, in a fence of another name, among others.
+    And why its form is not the one asked for, in a phrase; empty where it is, and where there is no code.
 
     That is the last Python block that defines `entry_point`; without a fence the whole text, where it does.
     `entry_point` is empty for a program that reads stdin: then the last block that is a program, or the whole text.
@@ -192,19 +183,19 @@ def read_answer(text: str, entry_point: str) -> AnswerCode:
     """
     only = extract_code(text).code
     if only is not None and _answers(only, entry_point):
-        return AnswerCode(only)
+        return only, ""
     blocks = list(_blocks(text))
     if not blocks:
         whole = _answers(text, entry_point)
-        return AnswerCode(text.strip("\r\n"), "no fence: the whole text is read") if whole else AnswerCode(None)
+        return (text.strip("\r\n"), "no fence: the whole text is read") if whole else (None, "")
     named = [code for language, code in blocks if _PYTHON.match(language)]
     unnamed = [code for language, code in blocks if not language]
     last = next((code for code in (*named[::-1], *unnamed[::-1]) if _answers(code, entry_point)), None)
     if last is None and (only is not None or not named):
-        return AnswerCode(only)
+        return only, ""
     alike = named if last is None or last in named else unnamed
     flaw = f"{len(alike)} fences: the last that {f'defines {entry_point}' if entry_point else 'is a program'} is read"
-    return AnswerCode(last or alike[-1], flaw if len(alike) > 1 else "the fence is not called python")
+    return last or alike[-1], flaw if len(alike) > 1 else "the fence is not called python"
 
 
 def _answers(code: str, entry_point: str) -> bool:

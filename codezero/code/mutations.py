@@ -93,11 +93,11 @@ def _apply(source: str, index: int, number: int) -> str:
     tree = ast.parse(source)
     node = list(ast.walk(tree))[index]
     slip = list(_slips(node))[number]
-    if not isinstance(slip, tuple):
-        return ast.unparse(ast.fix_missing_locations(_Replacement(node, slip).visit(tree)))
-    changed, fields = slip
-    for name, value in fields.items():
-        setattr(changed, name, value)
+    if isinstance(slip, tuple):
+        for name, value in slip[1].items():
+            setattr(slip[0], name, value)
+    else:
+        tree = _Replacement(node, slip).visit(tree)
     return ast.unparse(ast.fix_missing_locations(tree))
 
 

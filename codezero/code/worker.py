@@ -139,7 +139,13 @@ def _end(child: Child, channel: Channel) -> None:
 
 def serve(memory_mib: str, seconds: str) -> None:
     """The child: answer requests until the parent is gone. The first, empty answer says that it is ready."""
-    _limit(int(memory_mib))
+    import resource
+
+    bounds = ((resource.RLIMIT_AS, int(memory_mib) << 20), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0))
+    for what, most in bounds:
+        # macOS refuses RLIMIT_AS; the limits of parsing.py hold there too
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(what, (most, most))
     channel = parent_channel()
     check(StaticRequest("```python\ndef f(x):\n    return x\n```", ("assert f(1) == 1",), "f", "f(x)"))  # warm up
     answer: object = None
@@ -154,13 +160,3 @@ def serve(memory_mib: str, seconds: str) -> None:
             else:
                 answer = check(msgspec.msgpack.decode(request, type=StaticRequest))
             signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _limit(memory_mib: int) -> None:
-    import resource
-
-    size = memory_mib * 1024 * 1024
-    for what, most in ((resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
-        # macOS refuses RLIMIT_AS; the limits of parsing.py hold there too
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(what, (most, most))

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.code.assertions import parse_cases, parse_tests
-from codezero.code.entry_point import AnswerCode, read_answer
+from codezero.code.entry_point import read_answer
 from codezero.code.parsing import fence
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ProblemError
@@ -71,10 +71,10 @@ def evaluate(
             for scored, read in zip(evaluator.score(fenced), answers, strict=True):
                 problem = scored.group.problem
                 verdicts = tuple(
-                    without_format(verdict, answer.flaw, config.reward) if answer.flaw else verdict
-                    for verdict, answer in zip(scored.verdicts, read, strict=True)
+                    without_format(verdict, flaw, config.reward) if flaw else verdict
+                    for verdict, (_, flaw) in zip(scored.verdicts, read, strict=True)
                 )
-                executed = None if sandbox is None else _execute(sandbox, problem, read)
+                executed = None if sandbox is None else _execute(sandbox, problem, [code for code, _ in read])
                 same = family is None or family[1](problem)
                 yield JudgedProblem(ScoredGroup(scored.group, verdicts), executed, same_family=same), known
             done += len(batch)
@@ -113,18 +113,17 @@ def read_group(line: bytes) -> RolloutGroup:
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
 
 
-def _fenced(group: RolloutGroup, answers: Sequence[AnswerCode]) -> RolloutGroup:
+def _fenced(group: RolloutGroup, answers: Sequence[tuple[str | None, str]]) -> RolloutGroup:
     """With the code of each attempt whose form is not the one asked for in a fence of its own."""
     completions = (
-        replace(completion, text=fence(answer.code or "")) if answer.flaw else completion
-        for completion, answer in zip(group.completions, answers, strict=True)
+        replace(completion, text=fence(code or "")) if flaw else completion
+        for completion, (code, flaw) in zip(group.completions, answers, strict=True)
     )
     return replace(group, completions=tuple(completions))
 
 
-def _execute(sandbox: Sandbox, problem: Problem, answers: Sequence[AnswerCode]) -> tuple[Execution, ...]:
+def _execute(sandbox: Sandbox, problem: Problem, codes: Sequence[str | None]) -> tuple[Execution, ...]:
     """An attempt without code fails without being run."""
-    codes = [answer.code for answer in answers]
     jobs = {code: Job(code, problem.tests, problem.style is Style.STDIO) for code in codes if code is not None}
     executed = dict(zip(jobs, sandbox.run_many(list(jobs.values())), strict=True))
     return tuple(NO_CODE if code is None else executed[code] for code in codes)

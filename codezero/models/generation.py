@@ -80,15 +80,19 @@ class OwnLoop:
             waiting = self._parts(prompts, range(len(prompts)), repeats, max_new_tokens)
             while waiting:
                 part, times = waiting[0]
+                size = len(part) * times
                 begun = generator.get_state()
                 try:
                     rows = self._loop([prompts[i] for i in part], times, max_new_tokens, temperature, generator)
                 except torch.OutOfMemoryError:
-                    if len(part) * times == 1:
+                    if size == 1:
                         raise
                     rows = None
                 if rows is None:  # outside the handler: while the error lives, so do the tensors of the loop's frame
-                    self._halve(len(part) * times)
+                    gc.collect()
+                    torch.cuda.empty_cache()
+                    self.most_rows = size // 2
+                    log.warning("memory ran out sampling %d rows at once; from here on at most %d", size, size // 2)
                     generator.set_state(begun)
                     waiting = list(chain(*(self._parts(prompts, *larger, max_new_tokens) for larger in waiting)))
                     continue
@@ -98,13 +102,6 @@ class OwnLoop:
         finally:
             model.train(training)
         return [row for group in drawn for row in group]
-
-    def _halve(self, rows: int) -> None:
-        gc.collect()
-        if self.loaded.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.most_rows = rows // 2
-        log.warning("memory ran out sampling %d rows at once; from here on at most %d", rows, self.most_rows)
 
     def _loop(
         self,

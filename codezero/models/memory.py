@@ -24,7 +24,7 @@ experts are counted as if every expert were used.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,10 +116,9 @@ class Need:
         return f"{self.total / GIB:.1f} GiB ({'; '.join(filter(None, lists))})"
 
 
-def adapter_numbers(shape: ModelShape, rank: int, targets: Iterable[str] | None) -> int:
+def adapter_numbers(shape: ModelShape, rank: int, targets: Collection[str] | None) -> int:
     """A is [rank, inputs] and B [outputs, rank] beside each linear layer so named; None: beside every one."""
-    wanted = None if targets is None else set(targets)
-    return sum(rank * (into + out) for name, into, out in shape.linear if wanted is None or name in wanted)
+    return sum(rank * (into + out) for name, into, out in shape.linear if targets is None or name in targets)
 
 
 def node_need(
@@ -131,13 +130,10 @@ def node_need(
     number: int,
     judge: ModelShape | None = None,
     judge_rows: int = 1,
-    proposer: ModelShape | None = None,
-    proposals: Texts | None = None,
-    proposer_training: Training | None = None,
+    proposer: tuple[ModelShape, Texts, Training | None] | None = None,
 ) -> Need:
-    """Of a whole node. `number`: b; `judge_rows`: most rows of the judge's batch; `proposals`: the proposer's texts;
-    `proposer_training`: None where it is frozen.
-    """
+    """Of a whole node. `number`: b; `judge_rows`: most rows of the judge's batch; `proposer`: its shape, its texts,
+    and how it learns (None: it is frozen)."""
     always: list[tuple[str, float]] = [("solver", _resident(policy, training, number))]
     at_times = [
         ("update", update_bytes(policy, training, texts, device=device, number=number)),
@@ -147,13 +143,12 @@ def node_need(
         always.append(("judge", float(judge.parameters * number)))
         at_times.append(("judging", judging_bytes(judge, judge_rows, texts, number=number)))
     if proposer is not None:
-        proposed, learns = proposals or texts, proposer_training
-        always.append(("proposer", _resident(proposer, learns, number) if learns else proposer.parameters * number))
-        at_times.append(("proposing", sampling_bytes(proposer, proposed, number=number)))
+        other, proposals, learns = proposer
+        always.append(("proposer", _resident(other, learns, number) if learns else other.parameters * number))
+        at_times.append(("proposing", sampling_bytes(other, proposals, number=number)))
         if learns:
-            at_times.append(
-                ("proposer's update", update_bytes(proposer, learns, proposed, device=device, number=number))
-            )
+            own_update = update_bytes(other, learns, proposals, device=device, number=number)
+            at_times.append(("proposer's update", own_update))
     return Need(tuple(always), tuple(at_times), PROCESS[device])
 
 

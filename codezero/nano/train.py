@@ -20,6 +20,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from codezero.models.chat import encode_completions, encode_prompts
@@ -132,9 +133,7 @@ def train(
     Returns the mean loss of the last 50 steps, in nats per token of the answer.
     """
     optimizers = _optimizers(model)
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, steps)) for optimizer in optimizers
-    ]
+    schedules = [LambdaLR(optimizer, lambda step: rate(step, steps)) for optimizer in optimizers]
     losses: list[float] = []
     model.train()
     for prompts, answers in islice(batches, steps):

@@ -28,14 +28,14 @@ class MontySandbox(Tier):
     """A worker process that executes programs; it starts with the first one and ends with `close`.
 
     seconds: time of the code, and again of all its assertions; for programs that read stdin, of each case.
-    memory_mib: heap. recursion: call depth (CPython's own default is 1000).
+    memory_mib: heap. Calls may be nested as deeply as by default in CPython.
     """
 
-    def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128, recursion: int = 1000) -> None:
+    def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128) -> None:
         self._limits = pydantic_monty.ResourceLimits(
             max_feed_duration_secs=seconds,
             max_memory=memory_mib * 2**20,
-            max_recursion_depth=recursion,
+            max_recursion_depth=1000,
         )
         self._watchdog_seconds = seconds + 1.0
         self._pool: Monty | None = None

@@ -171,9 +171,7 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
         number=choose_precision(settings.precision, where).itemsize,
         judge=None if judge == "off" else shape(judge, "judge"),
         judge_rows=config.evaluator.batch_rows,
-        proposer=proposer,
-        proposals=Texts(asked, proposes.max_new_tokens, group, written),
-        proposer_training=learns,
+        proposer=proposer and (proposer, Texts(asked, proposes.max_new_tokens, group, written), learns),
     )
     if settings.backend == "vllm":
         engine = has.total * settings.memory_share * settings.backend_share
