@@ -71,10 +71,7 @@ def _redefined(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def _helpers(tree: ast.Module, tests: tuple[str, ...], question: str) -> set[str]:
-    """What the code may define beside the entry point because tests call it and nobody else defines it.
-
-    A helper that the question defines may be repeated, and not changed.
-    """
+    """What the code may define too: what tests call and nobody defines, or what the question defines, unchanged."""
     defined = {node.name: node for node in tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     return {
         name

@@ -237,10 +237,9 @@ def _suspicious(text: str) -> bool:
 
 
 def _plain_names(tree: ast.Module, kept: set[str]) -> None:
-    """Attributes, members, keywords and unbound names that read like a message become `name0`, `name1`, ..
+    """Attributes, members, keywords and unbound names that read like a message become `name0`, `name1`, .. everywhere.
 
-    One name is one name everywhere, so what the program does is unchanged; `kept` stay, and names that also stand where
-    no node of their own holds them. Locals have been renamed.
+    `kept` stay, and names that also stand where no node of their own holds them. Locals have been renamed.
     """
     nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.alias)]
     fields = [(node, field, getattr(node, field, None)) for node in nodes for field in ("id", "attr", "arg", "name")]

@@ -93,10 +93,8 @@ _BLANK = frozenset("\b\x1b\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u2800\u3164
 
 
 def hidden_characters(source: str) -> tuple[str, ...]:
-    """Invisible format controls (bidirectional overrides, zero-width characters, tags) and blanks, as `U+202E`.
-
-    They make source read differently from how it runs: Boucher & Anderson, "Trojan Source", 2021.
-    """
+    """Invisible format controls (bidirectional overrides, zero-width characters, tags) and blanks, as `U+202E`. They
+    make source read differently from how it runs: Boucher & Anderson, "Trojan Source", 2021."""
     hidden = {character for character in set(source) if character in _BLANK or unicodedata.category(character) == "Cf"}
     return tuple(f"U+{ord(character):04X}" for character in sorted(hidden))
 

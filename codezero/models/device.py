@@ -63,11 +63,10 @@ def prove_device(device: torch.device, dtype: torch.dtype) -> None:
         if not off <= TOLERANCE[dtype]:  # NaN is not either
             raise RuntimeError(f"{dtype} is wrong by {off:.2g}")
     except RuntimeError as error:
+        card = _card(device)
         if ran_out_of_memory(error):
-            raise ModelError(
-                f"{_card(device)} has no memory left; end what else uses it, or set {VARIABLE}=1"
-            ) from error
-        raise ModelError(complaint(_card(device), _built_for(device), str(error))) from error
+            raise ModelError(f"{card} has no memory left; end what else uses it, or set {VARIABLE}=1") from error
+        raise ModelError(complaint(card, _built_for(device), str(error))) from error
 
 
 def complaint(card: str, built_for: str, reason: str) -> str:

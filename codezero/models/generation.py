@@ -36,8 +36,7 @@ class Backend(Protocol):
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
         """`repeats` draws after each prompt, those of one prompt beside each other; the same for the same seed and
-        weights. A draw ends with EOS, which it keeps, or after `max_new_tokens`.
-        """
+        weights. A draw ends with EOS, which it keeps, or after `max_new_tokens`."""
         ...
 
 
@@ -50,10 +49,8 @@ log = logging.getLogger(__name__)
 
 
 class OwnLoop:
-    """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, the general one all others.
-
-    structure: the grammar of every draw; None: unconstrained.
-    """
+    """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, the general one all others. `structure`:
+    the grammar of every draw; None: unconstrained."""
 
     def __init__(self, loaded: LoadedModel, structure: "Structure | None" = None):
         self.loaded = loaded
@@ -67,10 +64,8 @@ class OwnLoop:
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
-        """When memory runs out, the rows of a decode are halved for good.
-
-        Raises torch.OutOfMemoryError when a single row does not fit.
-        """
+        """When memory runs out, the rows of a decode are halved for good. Raises torch.OutOfMemoryError when a single
+        row does not fit."""
         model = self.loaded.model
         generator = torch.Generator(device=self.loaded.device).manual_seed(seed)
         drawn: list[list[Drawn]] = [[] for _ in prompts]

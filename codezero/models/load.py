@@ -73,9 +73,7 @@ def load_model(
     prove_device(where, dtype)
     model = _load_weights(name, role, dtype)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
-        raise ModelError(
-            f"{role}: tokenizer of {name} has more tokens than the model has embeddings; use matching ones"
-        )
+        raise ModelError(f"{role}: {name} has more tokens than embeddings; use the tokenizer that fits the model")
     model.to(where)  # pyright: ignore[reportCallIssue]
     model.requires_grad_(for_training)
     model.train(for_training)
@@ -83,10 +81,8 @@ def load_model(
 
 
 def use_threads(model: PreTrainedModel, wanted: int) -> None:
-    """Give torch `wanted` CPU threads for `model`; 0: one for a tiny model, else torch's own choice.
-
-    The matrices of a tiny model are too small to share: waiting threads cost many times what they save.
-    """
+    """Give torch `wanted` CPU threads for `model`; 0: one for a tiny model, whose matrices are too small to share, else
+    torch's own choice."""
     if wanted or model.num_parameters() < TINY_PARAMETERS:
         torch.set_num_threads(wanted or 1)
 

@@ -201,10 +201,7 @@ class PrefixReader:
         length: Callable[[_Item], int],
         size: Callable[[Sequence[_Item]], tuple[int, int]],
     ) -> Iterator[list[_Item]]:
-        """Items alike in length, as many as fit; what does not even fit alone is a batch of one.
-
-        `size` gives the (tokens, columns of logits) of each row of a batch.
-        """
+        """Items alike in length, as many as fit and at least one. `size`: (tokens, columns of logits) of a row."""
         batch: list[_Item] = []
         for item in sorted(items, key=length):
             tokens, columns = size([*batch, item])

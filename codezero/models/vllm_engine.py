@@ -93,10 +93,8 @@ class VllmLoop:
 
 
 class WeightChanges:
-    """Detects that a model may have other weights than before.
-
-    Tensors count in-place writes, except those of fused optimisers. So every optimiser step in this process counts too.
-    """
+    """Detects that a model may have other weights than before. Tensors count in-place writes, except those of fused
+    optimisers; so every optimiser step in this process counts too."""
 
     def __init__(self, model: torch.nn.Module):
         self._model = model
@@ -144,10 +142,8 @@ def drawn(output: Any) -> Drawn:
 
 
 def _keys_and_values(loaded: LoadedModel, memory_share: float) -> dict[str, int]:
-    """On a CPU, bytes for keys and values: the rest of the engine's share after its weights.
-
-    There the engine would subtract all memory of this process, the learner's too. On a card it measures its own.
-    """
+    """On a CPU the rest of its share after its weights, in bytes. There the engine would subtract the learner's memory
+    too; on a card it measures its own."""
     if loaded.device.type != "cpu":
         return {}
     weights = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters())

@@ -91,10 +91,8 @@ RECIPES = {
 
 
 def build(directory: Path, *, seed: int = 0, roles: Sequence[str] = ROLES) -> dict[str, Quality]:
-    """Writes `directory/<role>/` for each role and returns the measured quality; shows both on standard error.
-
-    A judge is measured on the attempts of the solver in `directory`. Raises ModelError when there is none.
-    """
+    """Write `directory/<role>/` for each role and return the measured quality; show both on standard error. A judge is
+    measured on the attempts of the solver in `directory`. Raises ModelError when there is none."""
     torch.set_num_threads(THREADS)
     disable_progress_bar()  # of saving, which takes no time and would tear the one below
     console = Console(stderr=True)
@@ -207,10 +205,8 @@ def solver_quality(attempts: Sequence[ExecutedAnswer]) -> Quality:
 
 
 def judge_quality(judge: LoadedModel, attempts: Sequence[ExecutedAnswer]) -> Quality:
-    """How well the judge's likelihood divides a solver's attempts, and how well it would solve the problems itself.
-
-    A judge that could not write a solution will not recognise it either, so the latter bounds what it can teach.
-    """
+    """How well the judge's likelihood divides a solver's attempts, and how well it would solve the problems itself,
+    which bounds what it can teach."""
     readable = [(attempt, text) for attempt in attempts if (text := _canonical(attempt)) is not None]
     gaps = least_gaps(judge, [(attempt.problem.question, text) for attempt, text in readable])
     skill = auroc(gaps, [attempt.passed for attempt, _ in readable])  # NaN without both kinds
@@ -255,10 +251,8 @@ def _proposed(text: str, level: int) -> str | None:
 
 
 def _canonical(attempt: ExecutedAnswer) -> str | None:
-    """What the judge is shown; None for what does not parse, which a judge is never levels about.
-
-    Only texts of models trained here come this way; a stranger's go through `codezero.code.worker`.
-    """
+    """What the judge is shown; None for what does not parse. Only texts of models trained here come this way: a
+    stranger's go through `codezero.code.worker`."""
     question, name = attempt.problem.question, attempt.problem.entry_point
     try:
         return canonical(attempt.code, name, parameters=stated_parameters(question, name)) if attempt.code else None

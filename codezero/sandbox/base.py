@@ -20,10 +20,8 @@ MAX_OUTPUT_BYTES = 256 * 1024
 
 
 def same_output(wanted: str, printed: str) -> bool:
-    """Line by line the same words. How they are spaced, and blank lines at the end, do not matter.
-
-    Case, spelling of numbers and blank lines before the end do.
-    """
+    """Line by line the same words. How they are spaced, and blank lines at the end, do not matter; case, spelling of
+    numbers and other blank lines do."""
     first, second = ([line.split() for line in text.rstrip().split("\n")] for text in (wanted, printed))
     return first == second
 

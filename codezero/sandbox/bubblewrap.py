@@ -54,10 +54,8 @@ def _scalar(kind: str, parts: list[str]) -> str:
 
 
 def render(encoded: Any, depth: int = 0) -> str:
-    """Source of the value that `jail_main.encode` wrote. Raises ProblemError for anything it could not have written.
-
-    Names used: set, frozenset, range, complex, float.
-    """
+    """Source of the value that `jail_main.encode` wrote, with the names set, frozenset, range, complex and float.
+    Raises ProblemError for anything it could not have written."""
     if depth > MAX_DEPTH:
         raise ProblemError("a value nested too deeply")
     match encoded:
@@ -174,10 +172,8 @@ def _ending(ended: Ended) -> Execution | None:
 
 
 class TieredSandbox(Sandbox):
-    """Asks the first; where that cannot tell or fails provisionally, the second.
-
-    A provisional failure stands where the second cannot tell. Both end with `close`.
-    """
+    """Asks the first; where that cannot tell or fails provisionally, the second. A provisional failure stands where
+    the second cannot tell. Both end with `close`."""
 
     def __init__(self, first: Sandbox, second: Sandbox) -> None:
         self._first, self._second = first, second

@@ -46,10 +46,8 @@ class MontySandbox(Tier):
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
     def check(self, script: str) -> Execution:
-        """Run assertions of our own over plain values. Raises SandboxError.
-
-        PASS when the script ends, FAIL where a test fails or raises, UNKNOWN where it was too much for the limits.
-        """
+        """Run assertions of our own over plain values: PASS when the script ends, FAIL where a test fails or raises,
+        UNKNOWN where it was too much for the limits. Raises SandboxError."""
         try:
             self._feed(f"{mended(script)}\n{script}\nNone")
         except pydantic_monty.MontyError as error:

@@ -66,10 +66,8 @@ def explain(error: pydantic_monty.MontyError, code: str = "") -> Execution:
 
 
 def explain_exit(error: pydantic_monty.MontyError, code: str) -> Execution | None:
-    """How a program that reads stdin ended; None when it ended by a plain `exit`.
-
-    Where it asks for a deeper stack than Monty has, running out of it shows nothing.
-    """
+    """How a program that reads stdin ended; None: by a plain `exit`. Where it asks for a deeper stack than Monty has,
+    running out of it shows nothing."""
     cause = None if isinstance(error, pydantic_monty.MontyCrashedError) else error.exception()
     match cause:
         case SystemExit():
