@@ -73,13 +73,13 @@ class FrozenEvaluator(StaticEvaluator):
 
     def metrics(self) -> Metrics:
         """`judge/...` and `audit/...`: skill on canaries, alarms, and shares of the verdicts since the last call."""
-        return self._watch.metrics() | super().metrics() | {"judge/outages": self._outages}
+        return self._watch.metrics() | super().metrics() | {"judge/outages": self.memory.outages}
 
     def _masked(self, error: EvaluatorError) -> Verdict:
         """For the whole group, certain failures too: alone they would be compared only with each other."""
-        self._outages += 1
-        if self._outages == 1 or self._outages % 100 == 0:
-            times = "" if self._outages == 1 else f" ({self._outages} times in all)"
+        self.memory.outages += 1
+        if self.memory.outages == 1 or self.memory.outages % 100 == 0:
+            times = "" if self.memory.outages == 1 else f" ({self.memory.outages} times in all)"
             logger.warning("the judge cannot be asked, so nothing is learned%s: %s", times, error)
         return unavailable(f"the judge cannot be asked: {error}")
 

@@ -84,37 +84,37 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         """`worked`: see `draw_canaries`. `identity`: of the judge. `tell`: called with a calibration's progress."""
         self._judge, self._guard, self._worked, self._settings = judge, guard, worked, settings
         self._seed, self._auditor, self._tell = seed, auditor, tell
-        self._memory = Memory(identity)
+        self.memory = Memory(identity)
 
     @property
     def alarms(self) -> tuple[str, ...]:
         """What is wrong with the judge at present."""
-        return tuple(reason for last in self._memory.looks.values() for reason in last.reasons)
+        return tuple(reason for last in self.memory.looks.values() for reason in last.reasons)
 
     def calibrated(self) -> Calibration:
         """The present calibration; the first call makes one. Raises EvaluatorError."""
-        known = self._memory.calibration
+        known = self.memory.calibration
         if known is None:
             self._add(self._checked(draw_canaries(self._worked, self._settings.canaries, f"{self._seed} start")))
             known = self._refit()
-            self._memory.first_auroc = known.auroc
+            self.memory.first_auroc = known.auroc
         return known
 
     def pending(self) -> set[Program]:
         """The canaries to be read with the next attempts."""
-        return {canary.program for canary in self._memory.waiting if canary.program is not None}
+        return {canary.program for canary in self.memory.waiting if canary.program is not None}
 
     def absorb(self, readings: Mapping[Program, Reading]) -> None:
         """Take the scores of pending canaries; those that were not read keep waiting."""
         waiting, read = list[JudgedCanary](), list[JudgedCanary]()
-        for canary in self._memory.waiting:
+        for canary in self.memory.waiting:
             if canary.program is None:
                 read.append(canary)
             elif canary.program in readings:
                 read.append(replace(canary, scores=readings[canary.program].scores))
             else:
                 waiting.append(canary)
-        self._memory.waiting = waiting
+        self.memory.waiting = waiting
         self._add(read)
 
     def witness(self, executed: Sequence[Pair]) -> None:
@@ -136,8 +136,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             self._note("canaries", self._canary_alarms())
         self._give_up_if_hopeless()
         every = self._settings.refit_every
-        if self._memory.tighten or (every and iteration % every == 0):
-            self._memory.tighten = False
+        if self.memory.tighten or (every and iteration % every == 0):
+            self.memory.tighten = False
             if self._refit().fit is None and self.alarms and self._settings.on_alarm != "warn":
                 raise AlarmError(
                     f"calibrated anew, the judge has no skill left; before, it {'; it '.join(self.alarms)}"
@@ -145,12 +145,12 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def rates(self) -> JudgeRates | None:
         """How often the judge erred about the newest canaries; None before it was calibrated."""
-        known = self._memory.calibration
-        return known and evidence.judge_rates(self._memory.canaries, known)
+        known = self.memory.calibration
+        return known and evidence.judge_rates(self.memory.canaries, known)
 
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
-        memory, known = self._memory, self._memory.calibration
+        memory, known = self.memory, self.memory.calibration
         measured: Metrics = {
             "judge/canary_auroc": known and known.auroc,
             "judge/canary_auroc_low": known and known.auroc_low,
@@ -168,19 +168,16 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             measured |= {f"judge/{source}_gap": gap.mean for source, gap in memory.gaps.items()}
         return measured if self._auditor is None else measured | audit.metrics(memory.audited)
 
-    def state(self) -> Memory:
-        return self._memory
-
     def restore(self, state: Memory) -> None:
-        if state.identity != self._memory.identity:
+        if state.identity != self.memory.identity:
             logger.info("the checkpoint was of another judge; this one is calibrated from the beginning")
             return
-        self._memory = state
+        self.memory = state
         self._add([])
         self._judge.forget()  # readings of a calibration at the start
 
     def _add(self, canaries: Sequence[JudgedCanary]) -> None:
-        self._memory.canaries = evidence.newest([*self._memory.canaries, *canaries], self._settings.canaries)
+        self.memory.canaries = evidence.newest([*self.memory.canaries, *canaries], self._settings.canaries)
 
     def _prepare(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
         """Draw the canaries that the next attempts are mixed with."""
@@ -198,7 +195,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             if code is not None
         ]
         drawn = draw_canaries(self._worked, count - len(carried), f"{self._seed} {iteration}")
-        self._memory.waiting = self._checked([*drawn, *carried])
+        self.memory.waiting = self._checked([*drawn, *carried])
 
     def _checked(self, canaries: Sequence[Canary]) -> list[JudgedCanary]:
         """Canaries pass the static pass like completions."""
@@ -211,7 +208,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _refit(self) -> Calibration:
         """Read every canary with every score, and fit. Raises EvaluatorError."""
-        memory = self._memory
+        memory = self.memory
         programs = list(dict.fromkeys(canary.program for canary in memory.canaries if canary.program is not None))
         readings = read_all(self._judge, programs, self._tell)
         memory.canaries = [
@@ -231,7 +228,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _audit(self, auditor: Auditor, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
         """Execute a sample; the results join the canaries, and are tested once they are many."""
-        memory, results = self._memory, auditor.audit(attempts, iteration)
+        memory, results = self.memory, auditor.audit(attempts, iteration)
         memory.audited = [*memory.audited, *(result for _, result in results)][-auditor.window :]
         memory.drawn += len(results)
         memory.waiting += [
@@ -245,36 +242,36 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _test_gap(self, source: str, gap: Gap | None) -> None:
         if gap is not None:
-            self._memory.gaps[source] = gap
+            self.memory.gaps[source] = gap
             self._note(source, [evidence.gap_open(source, gap)])
 
     def _canary_alarms(self) -> list[str]:
         known = self.calibrated()
         if known.fit is None:
             return []
-        now, _, high = evidence.canary_auroc(self._memory.canaries, known)
-        believed = partial(evidence.believed, self._memory.canaries, known, right=False)
+        now, _, high = evidence.canary_auroc(self.memory.canaries, known)
+        believed = partial(evidence.believed, self.memory.canaries, known, right=False)
         return [
             evidence.too_much_believed("wrong answers dressed up to please", believed(CanaryKind.ATTACK)),
             evidence.too_much_believed("its policy's answers to other questions", believed(CanaryKind.TRANSPLANT)),
-            evidence.skill_lost(self._memory.first_auroc, now, high),
+            evidence.skill_lost(self.memory.first_auroc, now, high),
         ]
 
     def _note(self, source: str, results: Sequence[str]) -> None:
         """Store and log the results of the drift tests on one source of evidence; an empty one is no alarm."""
         reasons = tuple(filter(None, results))
-        before = self._memory.looks.get(source, Look())
-        self._memory.looks[source] = Look(reasons, before.strikes + 1 if reasons else 0)
+        before = self.memory.looks.get(source, Look())
+        self.memory.looks[source] = Look(reasons, before.strikes + 1 if reasons else 0)
         for reason in reasons:
             logger.warning("ALARM: the judge %s", reason)
         if before.reasons and not reasons:
             logger.warning("the judge can be believed again: nothing alarming in the %s", source)
         if reasons and self._settings.on_alarm == "tighten":
-            self._memory.tighten = True
+            self.memory.tighten = True
 
     def _give_up_if_hopeless(self) -> None:
         most = {"warn": math.inf, "stop": 1, "tighten": STRIKES}[self._settings.on_alarm]
-        for last in self._memory.looks.values():
+        for last in self.memory.looks.values():
             if last.strikes >= most:
                 raise AlarmError(
                     f"the judge {'; it '.join(last.reasons)}; learning on would only exploit it further. The last "
@@ -285,8 +282,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         """Beliefs about the newest canaries; none of a judge without weight."""
         if known.fit is None:
             return {}
-        wrong, right = evidence.canary_rates(self._memory.canaries, known)
-        believed = partial(evidence.believed, self._memory.canaries, known, right=False)
+        wrong, right = evidence.canary_rates(self.memory.canaries, known)
+        believed = partial(evidence.believed, self.memory.canaries, known, right=False)
         return {
             "judge/canary_false_positive_share": wrong.share,
             "judge/canary_false_positive_low": wrong.interval.low,

@@ -5,7 +5,6 @@ format saturate within a few rounds and would otherwise be what is learned.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -159,7 +158,7 @@ Attempt = tuple[Problem, Completion]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Counts(msgspec.Struct, forbid_unknown_fields=True):
     """Verdicts since the last row of metrics, and how often the judge could not be asked."""
 
     statuses: dict[Status, _Count]
@@ -171,8 +170,7 @@ class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
 
     def __init__(self, guard: StaticGuard, weights: RewardConfig) -> None:
         self._guard, self._weights = guard, weights
-        self._statuses: Counter[Status] = Counter()
-        self._outages: int = 0
+        self.memory = Counts({}, 0)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """A verdict per attempt, in order."""
@@ -186,22 +184,16 @@ class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
         """A verdict per completion, in order. Raises EvaluatorError and, where attempts are executed, SandboxError."""
         attempts = [(group.problem, completion) for group in groups for completion in group.completions]
         verdicts = self.judge(attempts, self.reports(attempts))
-        self._statuses.update(verdict.status for verdict in verdicts)
+        for given in verdicts:
+            self.memory.statuses[given.status] = self.memory.statuses.get(given.status, 0) + 1
         rest = iter(verdicts)
         return [ScoredGroup(group, tuple(islice(rest, len(group.completions)))) for group in groups]
 
     def metrics(self) -> Metrics:
         """`judge/...`: shares of the verdicts since the last call."""
-        total = sum(self._statuses.values())
-        shares: Metrics = {
-            f"judge/{status.value}_share": self._statuses[status] / total if total else None
+        statuses, self.memory.statuses = self.memory.statuses, {}
+        total = sum(statuses.values())
+        return {
+            f"judge/{status.value}_share": statuses.get(status, 0) / total if total else None
             for status in (Status.CERTAIN_FAILURE, Status.QUARANTINED, Status.UNAVAILABLE)
         }
-        self._statuses.clear()
-        return shares
-
-    def state(self) -> Counts:
-        return Counts(dict(self._statuses), self._outages)
-
-    def restore(self, state: Counts) -> None:
-        self._statuses, self._outages = Counter(state.statuses), state.outages

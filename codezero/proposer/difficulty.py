@@ -42,19 +42,24 @@ KEPT = 0.1
 
 _Word = Annotated[int, Meta(ge=0, lt=2**32)]
 _Sum = Annotated[float, Meta(ge=0.0, le=SURPRISE)]
-_Counts = Annotated[tuple[Annotated[float, Meta(ge=1.0)], ...], Meta(min_length=HIGHEST, max_length=HIGHEST)]
-_Hints = Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(min_length=HIGHEST, max_length=HIGHEST)]
+_Counts = Annotated[list[Annotated[float, Meta(ge=1.0)]], Meta(min_length=HIGHEST, max_length=HIGHEST)]
+_Hints = Annotated[list[Annotated[float, Meta(ge=0.0)]], Meta(min_length=HIGHEST, max_length=HIGHEST)]
 
 
-class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _State(msgspec.Struct, forbid_unknown_fields=True):
+    """The lists have one entry per level, the lowest first."""
+
     level: Annotated[int, Meta(ge=LOWEST, le=HIGHEST)]
     dwell: Annotated[int, Meta(ge=0)]
+    """Problems of the present level observed since it was entered."""
     successes: _Counts
     failures: _Counts
     random_version: int
     random_words: tuple[_Word, ...]
-    hints: _Hints = (0.0,) * HIGHEST
+    hints: _Hints = msgspec.field(default_factory=lambda: [0.0] * HIGHEST)
+    """How much of the two comes from peers."""
     better: _Sum = 0.0
+    """How much better than believed the last problems went, beyond the slack."""
     worse: _Sum = 0.0
     judge: JudgeRates | None = None
 
@@ -65,20 +70,12 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
     def __init__(self, *, seed: int, told_only: bool = False) -> None:
         self._told_only = told_only
         self._random = Random(f"difficulty {seed}")
-        self._level = FIRST
-        self._dwell = 0
-        """Problems of the present level observed since it was entered."""
-        self._successes, self._failures = dict.fromkeys(_LEVELS, 1.0), dict.fromkeys(_LEVELS, 1.0)
-        self._hints = dict.fromkeys(_LEVELS, 0.0)
-        """How much of the two comes from peers."""
-        self._better = self._worse = 0.0
-        """How much better, and worse, than believed the last problems went, beyond the slack."""
-        self._judge: JudgeRates | None = None
+        self.memory = _State(FIRST, 0, [1.0] * HIGHEST, [1.0] * HIGHEST, 0, ())
         self._rates = possible(None)
 
     @property
     def level(self) -> int:
-        return self._level
+        return self.memory.level
 
     def observe(self, groups: Sequence[ScoredGroup], judge: JudgeRates | None = None) -> None:
         """One observation per problem whose level is known and that the judge could score; then at most one move.
@@ -87,8 +84,8 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         """
         if judge is not None and not tells(judge):
             return
-        if judge != self._judge:
-            self._judge, self._rates = judge, possible(judge)
+        if judge != self.memory.judge:
+            self.memory.judge, self._rates = judge, possible(judge)
         observed = False
         for group in groups:
             level, success = group.group.problem.level, group.success if judge is None else group.believed
@@ -112,11 +109,11 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
             if report.level is not None and report.level in _LEVELS:
                 reports[report.level][report.peer_id].append(report.success)
         for level, by_peer in reports.items():
-            own = self._seen(level) - self._hints[level]
-            weight = min(HINT, HINT * own - self._hints[level])
+            hints = self.memory.hints[level - 1]
+            weight = min(HINT, HINT * (self._seen(level) - hints) - hints)
             if weight > 0:
                 self._add(level, statistics.median(map(statistics.fmean, by_peer.values())), weight)
-                self._hints[level] += weight
+                self.memory.hints[level - 1] += weight
 
     def _rely_on(self, feedback: Sequence[Feedback]) -> None:
         """One observation per problem: the median of what peers say of it, each weighed by its trust."""
@@ -140,35 +137,24 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         drawn = [self._draw_one(chance) for _ in range(TRIALS)]
         metrics: Metrics = {}
         for level in _LEVELS:
-            beliefs = interval(self._successes[level], self._failures[level], self._judge, self._likeliest)
+            beliefs = interval(*self._beta(level), self.memory.judge, self._likeliest)
             for name, value in zip(("", "_low", "_high"), beliefs, strict=True):
                 metrics[f"difficulty/success_{level}{name}"] = value
             metrics[f"difficulty/weight_{level}"] = drawn.count(level) / TRIALS
         return metrics
 
     def state(self) -> _State:
-        version, words, _ = self._random.getstate()
-        successes, failures, hints = (
-            tuple(values.values()) for values in (self._successes, self._failures, self._hints)
-        )
-        return _State(
-            self._level, self._dwell, successes, failures, version, words,
-            hints, self._better, self._worse, self._judge,
-        )  # fmt: skip
+        self.memory.random_version, self.memory.random_words, _ = self._random.getstate()
+        return self.memory
 
     def restore(self, state: _State) -> None:
         self._random.setstate((state.random_version, state.random_words, None))
-        self._level, self._dwell = state.level, state.dwell
-        self._successes, self._failures, self._hints = (
-            dict(zip(_LEVELS, values, strict=True)) for values in (state.successes, state.failures, state.hints)
-        )
-        self._better, self._worse = state.better, state.worse
-        self._judge, self._rates = state.judge, possible(state.judge)
+        self.memory, self._rates = state, possible(state.judge)
 
     @property
     def _likeliest(self) -> Rates:
         """What the judge's rates were seen to be."""
-        judge = self._judge
+        judge = self.memory.judge
         return Rates() if judge is None else Rates(judge.false_positive, judge.false_negative)
 
     def _count(self, level: int, success: float) -> None:
@@ -176,48 +162,54 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         for other in _LEVELS:
             self._keep(other, MEMORY if other == level else MEMORY**0.25)
         self._add(level, success, 1.0)
-        self._dwell += level == self._level
+        self.memory.dwell += level == self.memory.level
 
     def _notice(self, level: int, success: float) -> None:
         """Is this one problem too many that went otherwise than believed? Then the skill is another than it was."""
-        believed = self._successes[level] / (self._successes[level] + self._failures[level])
-        self._better = max(0.0, self._better + success - believed - SLACK)
-        self._worse = max(0.0, self._worse + believed - success - SLACK)
-        if max(self._better, self._worse) > SURPRISE:
-            self._better = self._worse = 0.0
+        memory, (right, wrong) = self.memory, self._beta(level)
+        believed = right / (right + wrong)
+        memory.better = max(0.0, memory.better + success - believed - SLACK)
+        memory.worse = max(0.0, memory.worse + believed - success - SLACK)
+        if max(memory.better, memory.worse) > SURPRISE:
+            memory.better = memory.worse = 0.0
             for other in _LEVELS:
                 self._keep(other, KEPT)
 
     def _keep(self, level: int, share: float) -> None:
-        self._successes[level] = 1 + (self._successes[level] - 1) * share
-        self._failures[level] = 1 + (self._failures[level] - 1) * share
-        self._hints[level] *= share
+        for counts in (self.memory.successes, self.memory.failures):
+            counts[level - 1] = 1 + (counts[level - 1] - 1) * share
+        self.memory.hints[level - 1] *= share
 
     def _add(self, level: int, success: float, weight: float) -> None:
-        self._successes[level] += weight * success
-        self._failures[level] += weight * (1 - success)
+        self.memory.successes[level - 1] += weight * success
+        self.memory.failures[level - 1] += weight * (1 - success)
+
+    def _beta(self, level: int) -> tuple[float, float]:
+        """Parameters of the belief about a level."""
+        return self.memory.successes[level - 1], self.memory.failures[level - 1]
 
     def _seen(self, level: int) -> float:
         """Observations that are remembered of a level."""
-        return self._successes[level] + self._failures[level] - 2
+        return sum(self._beta(level)) - 2
 
     def _move(self) -> None:
         """Success at harder levels counts for going up, failure at easier ones for going down."""
+        memory, truth = self.memory, self._likeliest.truth
         seen = {level: self._seen(level) for level in _LEVELS}
-        right = {i: self._likeliest.truth((self._successes[i] - 1) / max(seen[i], 1e-9)) for i in _LEVELS}
-        harder = sum(seen[level] * right[level] for level in _LEVELS if level > self._level)
-        easier = sum(seen[level] * (1 - right[level]) for level in _LEVELS if level < self._level)
-        if self._dwell + harder + easier < EVIDENCE:
+        right = {level: truth((self._beta(level)[0] - 1) / max(seen[level], 1e-9)) for level in _LEVELS}
+        harder = sum(seen[level] * right[level] for level in _LEVELS if level > memory.level)
+        easier = sum(seen[level] * (1 - right[level]) for level in _LEVELS if level < memory.level)
+        if memory.dwell + harder + easier < EVIDENCE:
             return
-        if 1 - self._below(HIGH, harder, 1) >= CERTAINTY and self._level < HIGHEST:
-            self._level, self._dwell = self._level + 1, 0
-        elif self._below(LOW, easier, 0) >= CERTAINTY and self._level > LOWEST:
-            self._level, self._dwell = self._level - 1, 0
+        if 1 - self._below(HIGH, harder, 1) >= CERTAINTY and memory.level < HIGHEST:
+            memory.level, memory.dwell = memory.level + 1, 0
+        elif self._below(LOW, easier, 0) >= CERTAINTY and memory.level > LOWEST:
+            memory.level, memory.dwell = memory.level - 1, 0
 
     def _below(self, success: float, others: float, truth: float) -> float:
         """Posterior probability of less than this `success` at the level. others: problems of other levels that count
         as if the share `truth` of their attempts was right here, as the judge would have seen it."""
-        a, b = self._successes[self._level], self._failures[self._level]
+        a, b = self._beta(self.memory.level)
         return statistics.fmean(
             beta_cdf(rates.judged(success), a + others * rates.judged(truth), b + others * (1 - rates.judged(truth)))
             for rates in self._rates
@@ -225,10 +217,10 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
 
     def _draw_one(self, chance: Random) -> int:
         rates = chance.choice(self._rates)  # the same judge at every level
-        draws = [rates.truth(chance.betavariate(self._successes[i], self._failures[i])) for i in _LEVELS]
-        weights = [self._successes[i] + self._failures[i] for i in _LEVELS]
-        success = dict(zip(_LEVELS, never_rising(draws, weights), strict=True))
-        near = range(max(LOWEST, self._level - 1), min(HIGHEST, self._level + 1) + 1)
+        betas = [self._beta(level) for level in _LEVELS]
+        draws = [rates.truth(chance.betavariate(*beta)) for beta in betas]
+        success = dict(zip(_LEVELS, never_rising(draws, [*map(sum, betas)]), strict=True))
+        near = range(max(LOWEST, self.level - 1), min(HIGHEST, self.level + 1) + 1)
         learnability = {level: success[level] * (1 - success[level]) for level in near}
         best = [level for level in near if learnability[level] >= max(learnability.values()) - 1e-12]
         # levels pooled by the projection tie: the harder when they are solved more often than not, else the easier

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from scipy.optimize import isotonic_regression
 from scipy.special import betainc, betaincinv
 
 from codezero.types import JudgeRates
@@ -88,16 +89,8 @@ def beta_quantile(share: float, a: float, b: float) -> float:
 
 
 def never_rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The nearest sequence that never rises (weighted least squares; pool adjacent violators, Ayer et al. 1955)."""
-    blocks: list[tuple[float, float, int]] = []
-    for value, weight in zip(values, weights, strict=True):
-        size = 1
-        while blocks and blocks[-1][0] < value:
-            earlier, its_weight, its_size = blocks.pop()
-            value = (earlier * its_weight + value * weight) / (its_weight + weight)
-            weight, size = weight + its_weight, size + its_size
-        blocks.append((value, weight, size))
-    return [value for value, _, size in blocks for _ in range(size)]
+    """The nearest sequence that never rises, by weighted least squares."""
+    return isotonic_regression(values, weights=weights, increasing=False).x.tolist()
 
 
 def _quantiles(shares: Sequence[float], rate: float, count: int) -> list[float]:

@@ -1,6 +1,5 @@
 """Writes new problems with a model: asks for each level, keeps what holds the contract, counts what does not."""
 
-from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -24,11 +23,12 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
 
-class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _State(msgspec.Struct, forbid_unknown_fields=True):
     calls: _Count
     written: _Count
     refused: dict[ProposalReason, _Count]
     recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]
+    """The last questions without their functions' names, oldest first."""
     names: Annotated[list[_Name], msgspec.Meta(max_length=_REMEMBERED)] = msgspec.field(default_factory=list[str])
 
 
@@ -37,10 +37,7 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
 
     def __init__(self, sampler: GroupSampler, settings: ProposerConfig, *, peer_id: str, seed: int) -> None:
         self._sampler, self._settings, self._peer_id, self._seed = sampler, settings, peer_id, seed
-        self._calls = self._written = 0
-        self._refused = Counter[ProposalReason]()
-        self._recent, self._names = deque[str](maxlen=_REMEMBERED), deque[str](maxlen=_REMEMBERED)
-        """The last questions without their functions' names, and the names; oldest first."""
+        self.memory = _State(0, 0, {}, [])
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """At most one problem for each level, in their order; each attempt asks again for what is still missing."""
@@ -55,7 +52,7 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
                 read = self._read(completion.text, levels[place], taken)
                 if isinstance(read, Problem):
                     accepted[place] = read
-        self._written += len(accepted)
+        self.memory.written += len(accepted)
         return [accepted[place] for place in sorted(accepted)]
 
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
@@ -64,29 +61,22 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""
-        by_reason = {f"proposer/refused_{reason}": self._refused[reason] for reason in ProposalReason}
-        return {"proposer/written": self._written, "proposer/refused": self._refused.total(), **by_reason}
-
-    def state(self) -> _State:
-        return _State(self._calls, self._written, dict(self._refused), list(self._recent), list(self._names))
-
-    def restore(self, state: _State) -> None:
-        self._calls, self._written = state.calls, state.written
-        self._refused = Counter(state.refused)
-        self._recent, self._names = deque(state.recent, _REMEMBERED), deque(state.names, _REMEMBERED)
+        refused = self.memory.refused
+        by_reason = {f"proposer/refused_{reason}": refused.get(reason, 0) for reason in ProposalReason}
+        return {"proposer/written": self.memory.written, "proposer/refused": sum(refused.values()), **by_reason}
 
     def _taken(self) -> list[str]:
         """Names that are shown as taken; a proposal that uses one of these is refused."""
-        return list(self._names)[-self._settings.taken :] if self._settings.taken else []
+        return self.memory.names[-self._settings.taken :] if self._settings.taken else []
 
     def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
-        self._calls += 1
+        self.memory.calls += 1
         return self._sampler.sample(
             prompts,
             group_size=group_size,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=self._settings.temperature,
-            generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self._calls}").getrandbits(31),
+            generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self.memory.calls}").getrandbits(31),
         )
 
     def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem | ProposalReason:
@@ -94,20 +84,20 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         try:
             problem = parse_proposal(text, level, self._peer_id)
         except ProposalError as error:
-            reason = ProposalReason(str(error).partition(":")[0])
-            self._refused[reason] += 1
-            return reason
+            return self._refuse(ProposalReason(str(error).partition(":")[0]))
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
-        if problem.entry_point in taken or gist in self._recent:
-            self._refused[ProposalReason.DUPLICATE] += 1
-            return ProposalReason.DUPLICATE
-        self._recent.append(gist)
-        if len(problem.entry_point) <= _LONGEST_NAME:
-            if problem.entry_point in self._names:
-                self._names.remove(problem.entry_point)
-            self._names.append(problem.entry_point)
+        recent, names, name = self.memory.recent, self.memory.names, problem.entry_point
+        if name in taken or gist in recent:
+            return self._refuse(ProposalReason.DUPLICATE)
+        self.memory.recent = [*recent, gist][-_REMEMBERED:]
+        if len(name) <= _LONGEST_NAME:
+            self.memory.names = [*(other for other in names if other != name), name][-_REMEMBERED:]
         return problem
+
+    def _refuse(self, reason: ProposalReason) -> ProposalReason:
+        self.memory.refused[reason] = self.memory.refused.get(reason, 0) + 1
+        return reason
 
 
 class NoProposer:

@@ -111,7 +111,7 @@ class TrainedProposer(ModelProposer):
             keys = [problem and question_key(problem) for problem in kept]
             zeros = [0.0 if verdict in (Screened.BROKEN, Screened.REPEATED) else None for _, verdict in screened]
             self._waiting.append(Waiting(prompt, tuple(group), keys, zeros))
-        self._written += len(usable)
+        self.memory.written += len(usable)
         return usable
 
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:

@@ -78,7 +78,13 @@ def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
     )
 
 
-class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict[str, int], optional=True):
+class _Counts(msgspec.Struct):
+    calls: int = 0
+    dropped: int = 0
+    confirmed: int = 0
+
+
+class VettedProposer(StateFile[_Counts], file="vetting.json", schema=_Counts, optional=True):
     """Another proposer's problems, as far as they stand up to some attempts. See `protocols.Proposer`.
 
     sampler: of the solver. prompt: what it is asked.
@@ -96,29 +102,28 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
     ) -> None:
         self._proposer, self._vetting, self._sampler, self._prompt = proposer, vetting, sampler, prompt
         self._config, self._peer_id = config, peer_id
-        self._counts = Counter[str]()
-        self.nested = (proposer,)
+        self.memory, self.nested = _Counts(), (proposer,)
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """Raises ProposalError; and EvaluatorError or SandboxError when they cannot be looked at: none is offered."""
         written = self._proposer.propose(levels)
         if not written:
             return []
-        self._counts["calls"] += 1
+        self.memory.calls += 1
         sampled = self._sampler.sample(
             [self._prompt(problem) for problem in written],
             group_size=self._config.proposer.vetting,
             max_new_tokens=self._config.solver.max_new_tokens,
             temperature=self._config.solver.temperature,
-            generator_seed=1_000_003 * self._config.seed + self._counts["calls"],
+            generator_seed=1_000_003 * self._config.seed + self.memory.calls,
         )
         groups = [
             RolloutGroup(problem, tuple(completions), self._peer_id, round=0, policy_step=0)
             for problem, completions in zip(written, sampled, strict=True)
         ]
         kept = [problem for problem in self._vetting(groups) if problem is not None]
-        self._counts["dropped"] += len(groups) - len(kept)
-        self._counts["confirmed"] += sum(problem.standing is Standing.CONFIRMED for problem in kept)
+        self.memory.dropped += len(groups) - len(kept)
+        self.memory.confirmed += sum(problem.standing is Standing.CONFIRMED for problem in kept)
         return kept
 
     def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
@@ -127,15 +132,9 @@ class VettedProposer(StateFile[dict[str, int]], file="vetting.json", schema=dict
     def metrics(self) -> Metrics:
         """`proposer/contradicted` and `proposer/confirmed` beside those of the proposer: problems since the start."""
         return self._proposer.metrics() | {
-            "proposer/contradicted": self._counts["dropped"],
-            "proposer/confirmed": self._counts["confirmed"],
+            "proposer/contradicted": self.memory.dropped,
+            "proposer/confirmed": self.memory.confirmed,
         }
-
-    def state(self) -> dict[str, int]:
-        return self._counts
-
-    def restore(self, state: dict[str, int]) -> None:
-        self._counts = Counter(state)
 
 
 class _Values(msgspec.Struct):
@@ -154,7 +153,7 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
         self, proposer: Proposer, sandbox: Sandbox, known: Callable[[Problem], str | None], *, peer_id: str
     ) -> None:
         self._proposer, self._sandbox, self._known, self._peer_id = proposer, sandbox, known, peer_id
-        self._values, self.nested = _Values(), (proposer,)
+        self.memory, self.nested = _Values(), (proposer,)
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         """Raises SandboxError."""
@@ -175,26 +174,20 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
 
     def metrics(self) -> Metrics:
         """`proposer/values_right`, `values_wrong` and `wrong_value_share` besides: since the start."""
-        right, wrong = self._values.right, self._values.wrong
+        right, wrong = self.memory.right, self.memory.wrong
         return self._proposer.metrics() | {
             "proposer/values_right": right,
             "proposer/values_wrong": wrong,
             "proposer/wrong_value_share": wrong / (right + wrong) if right + wrong else None,
         }
 
-    def state(self) -> _Values:
-        return self._values
-
-    def restore(self, state: _Values) -> None:
-        self._values = state
-
     def _run(self, jobs: Sequence[Job]) -> list[bool | None]:
         return [TRUTH[execution.outcome] for execution in self._sandbox.run_many(jobs)]
 
     def _count(self, values: Iterable[bool | None]) -> None:
         for right in values:
-            self._values.right += right is True
-            self._values.wrong += right is False
+            self.memory.right += right is True
+            self.memory.wrong += right is False
 
 
 def _agreed(shown: Sequence[bool | None]) -> bool | None:

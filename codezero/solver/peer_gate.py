@@ -25,7 +25,9 @@ _Real = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     own: Annotated[dict[str, _Real], msgspec.Meta(max_length=64)]
+    """By level: moving mean of the own groups' rewards."""
     leads: Annotated[dict[Annotated[str, msgspec.Meta(max_length=128)], _Real], msgspec.Meta(max_length=MAX_PEERS)]
+    """By peer id, the peer compared last at the end."""
 
 
 class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
@@ -36,25 +38,22 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
     """
 
     def __init__(self) -> None:
-        self._own: dict[str, float] = {}
-        """By level: moving mean of the own groups' rewards."""
-        self._leads: dict[str, float] = {}
-        """By peer id, the peer compared last at the end."""
+        self.memory = _State({}, {})
 
     def observe(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> None:
         """Update the means with the judged groups of one iteration."""
+        means, leads = self.memory.own, self.memory.leads
         for scored in local:
             reward, level = _mean_reward(scored), str(scored.group.problem.level)
             if reward is not None:
-                before = self._own.get(level, reward)
-                self._own[level] = MEMORY * before + (1 - MEMORY) * reward
+                means[level] = MEMORY * means.get(level, reward) + (1 - MEMORY) * reward
         for scored in peers:
-            reward, own = _mean_reward(scored), self._own.get(str(scored.group.problem.level))
+            reward, own = _mean_reward(scored), means.get(str(scored.group.problem.level))
             if reward is not None and own is not None:
-                lead = self._leads.pop(scored.group.peer_id, 0.0)
-                self._leads[scored.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (reward - own)
-        while len(self._leads) > MAX_PEERS:
-            del self._leads[next(iter(self._leads))]
+                lead = leads.pop(scored.group.peer_id, 0.0)
+                leads[scored.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (reward - own)
+        while len(leads) > MAX_PEERS:
+            del leads[next(iter(leads))]
 
     def passing(self, peers: Sequence[str], chance: random.Random) -> set[str]:
         """Those of `peers` to learn from in this iteration; a peer that was never compared passes."""
@@ -62,13 +61,7 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
 
     def lead(self, peer: str) -> float:
         """In [-1, 1]; 0 before any comparison."""
-        return self._leads.get(peer, 0.0)
-
-    def state(self) -> _State:
-        return _State(self._own, self._leads)
-
-    def restore(self, state: _State) -> None:
-        self._own, self._leads = dict(state.own), dict(state.leads)
+        return self.memory.leads.get(peer, 0.0)
 
 
 def _mean_reward(scored: ScoredGroup) -> float | None:

@@ -27,9 +27,11 @@ from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Standing
 logger = logging.getLogger(__name__)
 
 
-class _Counters(msgspec.Struct, frozen=True):
+class _Counters(msgspec.Struct):
     rollouts: int
+    """Calls of `rollout` so far: with the run's seed, the seed of the sampling noise."""
     updates: int
+    """Calls of `step` so far: with the run's seed, the seed of the choice among peers' groups."""
 
 
 def solver_prompt(problem: Problem) -> str:
@@ -69,10 +71,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         self.config, self.sampler, self.learner = config, sampler, learner
         self.peer_id, self.seed = peer_id, seed
         self.nested = (self.gate, self.replay, learner)
-        self.rollouts = 0
-        """Calls of `rollout` so far: with `seed`, the seed of the sampling noise."""
-        self.updates = 0
-        """Calls of `step` so far: with `seed`, the seed of the choice among peers' groups."""
+        self.memory = _Counters(0, 0)
         self.reader = PeerReader(
             tokenizer=learner.policy.tokenizer,
             prompt=solver_prompt,
@@ -84,8 +83,8 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """`group_size` completions for each problem, in order, all sampled in one batch."""
-        noise = random.Random(f"rollout {self.seed} {self.rollouts}").getrandbits(63)
-        self.rollouts += 1
+        noise = random.Random(f"rollout {self.seed} {self.memory.rollouts}").getrandbits(63)
+        self.memory.rollouts += 1
         groups = self.sampler.sample(
             [solver_prompt(problem) for problem in problems],
             group_size=self.config.group_size,
@@ -110,8 +109,8 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:
         """One GRPO update. Peers' rows are at most a share of all, so with nothing judged nothing is learned."""
-        chance = random.Random(f"peers {self.seed} {self.updates}")
-        self.updates += 1
+        chance = random.Random(f"peers {self.seed} {self.memory.updates}")
+        self.memory.updates += 1
         self.gate.observe(local, peers)
         most = int(sum(len(group.trainable) for group in local) * self.external.share / (1 - self.external.share))
         passing = partial(self.gate.passing, chance=chance) if self.external.gate else set[str]
@@ -167,12 +166,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             "swarm/external_share": len(foreign.rows) / update.rows if update.rows else 0.0,
             "swarm/external_groups": len(foreign.chosen),
         }
-
-    def state(self) -> _Counters:
-        return _Counters(self.rollouts, self.updates)
-
-    def restore(self, state: _Counters) -> None:
-        self.rollouts, self.updates = state.rollouts, state.updates
 
     def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[TrainingRow]:
         """Trainable rows of groups with spread; a group without is dropped (DAPO, section 3.2).

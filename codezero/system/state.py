@@ -31,6 +31,8 @@ class StateFile(Generic[T]):
     _schema: ClassVar[Any]
     _optional: ClassVar[bool]
     nested: Sequence[Persistent] = ()
+    memory: T
+    """The state of a part that keeps all of it in one object."""
 
     def __init_subclass__(cls, *, file: str = "", schema: Any = None, optional: bool = False) -> None:
         super().__init_subclass__()
@@ -39,11 +41,11 @@ class StateFile(Generic[T]):
 
     def state(self) -> T:
         """What the file holds."""
-        raise NotImplementedError
+        return self.memory
 
     def restore(self, state: T) -> None:
         """Go on from `state`. Raises ValueError when that is impossible."""
-        raise NotImplementedError
+        self.memory = state
 
     def save(self, folder: Path) -> None:
         for part in self.nested:

@@ -82,7 +82,7 @@ def test_a_crowd_of_names_fills_no_memory(peers: list[int]):
     gate = PeerFilter()
     gate.observe([judged(0, [0.5] * 4)], [judged(1, [0.1] * 4, peer_id=f"{i}") for i in range(MAX_PEERS)])
     gate.observe([], [judged(1, [0.1] * 4, peer_id=f"{i}") for i in peers])
-    assert len(gate._leads) <= MAX_PEERS
+    assert len(gate.memory.leads) <= MAX_PEERS
     assert all(gate.lead(str(i)) < 0 for i in peers)
 
 
