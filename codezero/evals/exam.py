@@ -16,7 +16,7 @@ from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.protocols import Evaluator, GroupSampler
 from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.stats import auroc
-from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, Style
+from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, Style, mean
 
 LEVELS = (1, 2, 3, 4, 5)
 
@@ -88,11 +88,8 @@ class HeldOutExam:
             ]
             for group in groups
         ]
-        distinct = list(dict.fromkeys(job for row in jobs for job in row if job is not None))
-        executions = self.sandbox.run_many(distinct)  # execution is deterministic, so once is enough
-        truths: dict[Job | None, bool | None] = {None: False}
-        truths |= {job: TRUTH[execution.outcome] for job, execution in zip(distinct, executions, strict=True)}
-        return [[truths[job] for job in row] for row in jobs]
+        executed = self.sandbox.run_distinct(job for row in jobs for job in row if job is not None)
+        return [[False if job is None else TRUTH[executed[job].outcome] for job in row] for row in jobs]
 
 
 def executed_metrics(
@@ -111,10 +108,10 @@ def executed_metrics(
     pass_low, pass_high = bootstrap_interval(passes, seed=settings.seed) if passes else (None, None)
     attempts = sum(map(len, passed))
     measured: Metrics = {
-        f"eval/average_at_{settings.samples}": _mean(averages),
+        f"eval/average_at_{settings.samples}": mean(averages),
         "eval/ci_low": average_low,
         "eval/ci_high": average_high,
-        f"eval/pass_at_{settings.samples}": _mean(passes),
+        f"eval/pass_at_{settings.samples}": mean(passes),
         "eval/pass_ci_low": pass_low,
         "eval/pass_ci_high": pass_high,
         "eval/source": "executed",
@@ -123,9 +120,7 @@ def executed_metrics(
     }
     by_problem = list(zip(problems, decided, strict=True))
     return measured | {
-        f"eval/level_{level}": _mean(
-            [average_at_k(row) for problem, row in by_problem if row and problem.level == level]
-        )
+        f"eval/level_{level}": mean(average_at_k(row) for problem, row in by_problem if row and problem.level == level)
         for level in LEVELS
     }
 
@@ -139,11 +134,7 @@ def judge_metrics(compared: Sequence[tuple[float, bool]]) -> Metrics:
     scores, truths = [score for score, _ in compared], [truth for _, truth in compared]
     return {
         "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
-        "judge/believed": _mean(scores),
-        "judge/false_positive_share": _mean([score >= BELIEF for score, truth in compared if not truth]),
-        "judge/false_negative_share": _mean([score < BELIEF for score, truth in compared if truth]),
+        "judge/believed": mean(scores),
+        "judge/false_positive_share": mean(score >= BELIEF for score, truth in compared if not truth),
+        "judge/false_negative_share": mean(score < BELIEF for score, truth in compared if truth),
     }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

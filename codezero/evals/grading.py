@@ -37,8 +37,6 @@ class Grade:
 class Grader(Protocol):
     """Grades attempts."""
 
-    label: str
-
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
         """[tasks, samples] Raises SandboxError or EvaluatorError."""
         ...
@@ -46,8 +44,6 @@ class Grader(Protocol):
 
 class SandboxGrader:
     """By running it. An attempt passes when every test of its task holds."""
-
-    label = EXECUTED
 
     def __init__(self, sandbox: Sandbox, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sandbox, self._clock = sandbox, clock
@@ -81,8 +77,6 @@ class SandboxGrader:
 
 class JudgeGrader:
     """By reading it. An attempt passes when the judge rather believes it than not."""
-
-    label = JUDGED
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator

@@ -1,7 +1,4 @@
-"""The figures of an exam: pass@k, average@k and their intervals. Pure; knows nothing of models or files.
-
-Legend for shapes: P problems.
-"""
+"""The figures of an exam: pass@k, average@k and their intervals. Pure. Legend for shapes: P problems."""
 
 import math
 from collections.abc import Sequence
@@ -37,10 +34,7 @@ def average_at_k(outcomes_k: Sequence[bool]) -> float:
 
 
 def bootstrap_interval(values_P: Sequence[float], *, seed: int, resamples: int = RESAMPLES) -> Interval:
-    """Percentile bootstrap of the mean over problems, which are what varies from exam to exam (not attempts).
-
-    Raises ValueError for no problem.
-    """
+    """Percentile bootstrap of the mean over problems, not attempts. Raises ValueError for no problem."""
     if len(values_P) == 0:
         raise ValueError("an interval of no problem")
     return _bootstrap(np.asarray(values_P, dtype=np.float64), seed, resamples)[1]
@@ -51,10 +45,9 @@ def paired_bootstrap(
 ) -> tuple[Interval, float]:
     """The interval of the mean of b - a, and p: how often a difference as large would come about if there were none.
 
-    Problems are drawn together with both policies' figures, so what makes a problem hard for both falls out. p is
-    two-sided and comes of the same draws moved so that their mean is 0, with one added to either count, so that it is
-    never 0: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 16. Raises ValueError unless both
-    have the same problems, at least one.
+    Problems are drawn with both policies' figures, so what makes a problem hard for both falls out. p is two-sided: the
+    same draws moved to mean 0, with one added to either count, so that it is never 0 (Efron and Tibshirani 1993, "An
+    Introduction to the Bootstrap", chapter 16). Raises ValueError unless both have the same problems, at least one.
     """
     if len(a_P) != len(b_P) or len(a_P) == 0:
         raise ValueError(f"{len(a_P)} and {len(b_P)} problems cannot be paired")

@@ -1,12 +1,11 @@
 """The sets that `codezero eval` knows by name, and a set's tasks out of files; HumanEval and MBPP.
 
 HumanEval (Chen et al. 2021, arXiv 2107.03374): `HumanEval.jsonl`, gzipped or not, or Parquet: task_id, prompt,
-entry_point, test. Its test is a function `check(candidate)`; the assertions in it are taken out where they stand in a
-row, so that the sandbox can inspect what they compare, and where they do not (three tasks loop), `check` is called.
+entry_point, test. Its test is a function `check(candidate)`. Assertions that stand in a row are taken out, so that the
+sandbox can inspect what they compare; in three tasks, which loop, `check` is called.
 
 MBPP (Austin et al. 2021, arXiv 2108.07732): `mbpp.jsonl` or Parquet: task_id, text (prompt in the sanitised set),
-test_list, test_setup_code or test_imports. Its test split is task_id 11 to 510. `challenge_test_list` is no part of
-the usual figure and is not read.
+test_list, test_setup_code or test_imports. Its test split is task_id 11 to 510. `challenge_test_list` is not read.
 """
 
 import ast
@@ -100,8 +99,7 @@ def _parse(source: str, what: str) -> ast.Module:
 
 
 def _before(prompt: str, entry: str) -> list[ast.stmt]:
-    """Imports and helpers that stand before the function in the prompt: tests may call them, and answers leave them
-    out."""
+    """Imports and helpers before the prompt's function: tests may call them, and answers leave them out."""
     tree = _parse(prompt, "prompt")
     for place, node in enumerate(tree.body):
         if isinstance(node, ast.FunctionDef) and node.name == entry:

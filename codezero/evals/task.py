@@ -70,12 +70,10 @@ def well_known_imports(code: str) -> str:
 def jobs(task: EvalTask, answer: str) -> list[Job]:
     """All of a task's tests, in jobs that the sandbox takes whole. In order, so that a failure early ends it early."""
     code = program(task, answer)
-    complete: list[Job] = []
-    part: list[str] = []
+    parts: list[list[str]] = [[]]
     for test in task.tests:
-        long = not task.stdio and part and sum(map(len, part)) + len(test) > JOB_CHARACTERS
-        if long or len(part) == JOB_TESTS:
-            complete.append(Job(code, tuple(part), task.stdio))
-            part = []
-        part.append(test)
-    return [*complete, Job(code, tuple(part), task.stdio)] if part else complete
+        long = not task.stdio and parts[-1] and sum(map(len, parts[-1])) + len(test) > JOB_CHARACTERS
+        if long or len(parts[-1]) == JOB_TESTS:
+            parts.append([])
+        parts[-1].append(test)
+    return [Job(code, tuple(part), task.stdio) for part in parts if part]

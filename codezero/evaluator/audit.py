@@ -65,8 +65,7 @@ class Auditor:
         truthful = [attempt for attempt in attempts if attempt.problem.standing is not Standing.CLAIMED]
         drawn = draw(truthful, self.share, Random(f"audit {self.seed} {occasion}"))
         jobs = [Job(attempt.code, attempt.problem.tests, attempt.problem.style is Style.STDIO) for attempt, _ in drawn]
-        distinct = list(dict.fromkeys(jobs))
-        executed = dict(zip(distinct, self.sandbox.run_many(distinct), strict=True))
+        executed = self.sandbox.run_distinct(jobs)
         truths = [TRUTH[executed[job].outcome] for job in jobs]
         return [
             (attempt, Audited(attempt.peer, attempt.problem.level, attempt.correctness, passed, weight))

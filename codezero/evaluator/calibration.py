@@ -1,7 +1,6 @@
 """Calibration: known right and wrong solutions ("canaries") turn a judge's scores into a probability.
 
-A score is used only with proven skill of its own, and only with positive weight: a judge that errs more often than not
-is switched off, never inverted.
+A score is used only with proven skill and positive weight: a judge that errs more often than not is switched off.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -126,15 +125,15 @@ def calibrate(
     if few < LEAST_OF_EACH:
         reason = f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed"
         return Calibration(None, None, None, None, None, NO_OPINION, len(labels), (reason,))
-    table = np.array([[np.nan if s is None else s for s in row] for row in scores], dtype=np.float64)
+    table = np.array(scores, dtype=np.float64)  # None becomes NaN
     order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
     folds = np.array([order[problem] % FOLDS for problem in problems])
     unseen = np.full(len(labels), NO_OPINION)
     for fold in range(FOLDS):
-        known, asked = folds != fold, folds == fold
-        fit, _ = fit_positive(names, table[known], labels[known])
+        fit, _ = fit_positive(names, table[folds != fold], labels[folds != fold])
         if fit is not None:
-            unseen[asked] = [fit.probability(_optional(row)) for row in table[asked]]
+            asked = np.flatnonzero(folds == fold).tolist()
+            unseen[asked] = [fit.probability(scores[at]) for at in asked]
     fit, reasons = fit_positive(names, table, labels)
     area, low, _ = auroc_interval(unseen, labels)
     if fit is not None and low < SKILL:
@@ -213,7 +212,3 @@ def best_threshold(probabilities: Array, labels: Array) -> float:
     best = int(np.argmax(np.where(ends, gain, -np.inf)))
     below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
     return float((ranked[best] + below) / 2)
-
-
-def _optional(row: Array) -> list[float | None]:
-    return [None if math.isnan(value) else float(value) for value in row]

@@ -72,8 +72,7 @@ def draw_canaries(worked: Callable[[Random], Worked], count: int, seed: str) -> 
 class CanaryLibrary:
     """Worked problems from rows with references. A call draws one, the same for the same state of the generator.
 
-    A row without wrong solutions gets suspects: its references changed at random, and the solutions of other rows
-    under its name.
+    A row without wrong solutions gets suspects: references changed at random, and other rows' solutions renamed.
     """
 
     def __init__(self, rows: Iterable[Worked]) -> None:

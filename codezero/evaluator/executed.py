@@ -1,7 +1,6 @@
 """`reward.mode=rlvr`: executing the tests in a sandbox decides correctness. Opt-in; no judge is asked.
 
-Static pass, quarantine, caps and the composite reward are the same as with a judge. What the sandbox cannot decide is
-unavailable, never wrong.
+Static pass, quarantine, caps and composite reward are a judge's. What stays undecided is unavailable, never wrong.
 """
 
 import logging
@@ -31,8 +30,7 @@ class ExecutedEvaluator(StaticEvaluator):
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         jobs = [_job(*attempt, report) for attempt, report in zip(attempts, reports, strict=True)]
-        distinct = list(dict.fromkeys(job for job in jobs if job is not None))
-        executed = dict(zip(distinct, self._sandbox.run_many(distinct), strict=True))
+        executed = self._sandbox.run_distinct(job for job in jobs if job is not None)
         return [
             self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
             for (_, completion), report, job in zip(attempts, reports, jobs, strict=True)

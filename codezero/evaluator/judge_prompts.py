@@ -17,14 +17,12 @@ PROMPT_VERSION = "3"
 LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH = "likelihood", "yes_no", "per_test", "output_match"
 LEAST_GAP, MEAN_GAP = "least_gap", "mean_gap"
 YES_MARGIN = "yes_margin"
-WORST_TEST_MARGIN, MEAN_TEST_MARGIN, TEST_SHARE = "worst_test_margin", "mean_test_margin", "test_share"
-OUTPUT_SHARE, OUTPUT_LOGPROB = "output_match", "output_logprob"
 
 SCORES = {
     LIKELIHOOD: (LEAST_GAP, MEAN_GAP),
     YES_NO: (YES_MARGIN,),
-    PER_TEST: (WORST_TEST_MARGIN, MEAN_TEST_MARGIN, TEST_SHARE),
-    OUTPUT_MATCH: (OUTPUT_SHARE, OUTPUT_LOGPROB),
+    PER_TEST: ("worst_test_margin", "mean_test_margin", "test_share"),
+    OUTPUT_MATCH: ("output_match", "output_logprob"),
 }
 """Question -> the scores it gives."""
 

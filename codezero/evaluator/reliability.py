@@ -1,8 +1,7 @@
 """The reliability monitor: calibrates the judge on canaries, tests it all the time, and raises alarms.
 
 Fresh canaries are read among the solver's attempts, unmarked, in every iteration. After an alarm the judge is
-calibrated anew on the newest ones, where a score that the policy exploits shows no skill. Where that does not help, the
-run ends with its last good checkpoint.
+calibrated on the newest ones, where an exploited score shows no skill; where that does not help, the run ends.
 """
 
 import logging

@@ -41,10 +41,7 @@ class Judge(Protocol):
         ...
 
     def forget(self) -> None:
-        """Drop cached readings whose last digits depend on the rest of their batch: a restart has none either.
-
-        Called at the end of an iteration.
-        """
+        """At the end of an iteration: drop readings whose last digits depend on their batch, as a restart does."""
         ...
 
 

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -39,24 +38,15 @@ Key = Annotated[str, Meta(max_length=KEY_DIGITS)]
 Keys = Annotated[list[Key], Meta(max_length=REMEMBERED_IDS)]
 
 
-class Recent:
-    """The last ids that were added, oldest first."""
-
-    def __init__(self, keys: Sequence[str] = ()) -> None:
-        self._keys = dict.fromkeys(keys)
-
-    def add(self, identifier: str) -> bool:
-        """Remember it; False when it is remembered already."""
-        key = identifier[:KEY_DIGITS]
-        if key in self._keys:
-            return False
-        self._keys[key] = None
-        if len(self._keys) > REMEMBERED_IDS:
-            del self._keys[next(iter(self._keys))]
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
+def remember(recent: dict[str, None], identifier: str) -> bool:
+    """Add to the last REMEMBERED_IDS that were, oldest first; False when it is among them already."""
+    key = identifier[:KEY_DIGITS]
+    if key in recent:
+        return False
+    recent[key] = None
+    if len(recent) > REMEMBERED_IDS:
+        del recent[next(iter(recent))]
+    return True
 
 
 class NoveltyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

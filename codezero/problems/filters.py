@@ -5,7 +5,6 @@ passes is well formed; whether its expected values are right is a question for i
 """
 
 import ast
-import builtins
 import keyword
 import re
 from collections import defaultdict
@@ -15,7 +14,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
-from codezero.code.parsing import hidden_characters, parse
+from codezero.code.parsing import BUILTINS, hidden_characters, parse
 from codezero.problems.dedup import Novelty, NoveltyState
 from codezero.problems.synthetic.programs import is_held_out, parse_question
 from codezero.system.state import StateFile
@@ -65,7 +64,6 @@ MIN_TESTS = 2
 PROPOSED = Bounds(question=2_000, tests=16, test=500, assertions_only=True)
 CURATED = Bounds(question=20_000, tests=64, test=64 * 1024, assertions_only=False)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_BUILTINS = frozenset(dir(builtins))
 _SPACES = frozenset("\n\r\t")
 _WORDS_AT_LEVEL = {1: (3, 120), 2: (3, 200), 3: (4, 300), 4: (5, 400), 5: (7, 400)}
 """Fewest and most words of a question that asks for so much."""
@@ -136,7 +134,7 @@ def _programs(problem: Problem) -> Iterator[FilterRefusal]:
 
 def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
     entry = problem.entry_point
-    if not _NAME.fullmatch(entry) or keyword.iskeyword(entry) or entry in _BUILTINS:
+    if not _NAME.fullmatch(entry) or keyword.iskeyword(entry) or entry in BUILTINS:
         yield FilterRefusal(FilterReason.ENTRY, f"{entry[:40]!r} is no name for a function")
     # What a solver is shown of a claimed problem is its question alone; of others also a test, which names it.
     if problem.standing is Standing.CLAIMED and not re.search(rf"\b{re.escape(entry)}\b", problem.question):

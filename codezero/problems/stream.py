@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config_learning import MAX_SOURCES, DataConfig, source_weights
-from codezero.problems.dedup import Keys, Novelty, NoveltyState, Recent
+from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
 from codezero.problems.filters import Fits, is_exam, usable
 from codezero.problems.hub import open_rows
 from codezero.problems.sources import DataSource, SourceState
@@ -103,7 +103,9 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
             if name != SYNTHETIC
         }  # fmt: skip
         self._cursor = self._slots = self._picks = 0
-        self._synthetic, self._proposals, self._novelty = Recent(), Recent(), Novelty()
+        self._synthetic, self._proposals = dict[str, None](), dict[str, None]()
+        """Ids seen last, oldest first."""
+        self._novelty = Novelty()
 
     def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
         """`count` problems (None: `batch`): usable `proposals` up to their share, then those of the sources."""
@@ -157,7 +159,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     def restore(self, state: _State) -> None:
         """A source that the checkpoint does not know begins anew; one that is no longer asked for is forgotten."""
         self._cursor, self._slots, self._picks = state.cursor, state.slots, state.picks
-        self._synthetic, self._proposals = Recent(state.synthetic), Recent(state.proposals)
+        self._synthetic, self._proposals = dict.fromkeys(state.synthetic), dict.fromkeys(state.proposals)
         self._novelty = Novelty(state.novelty)
         self._counts.clear()
         self._counts.update(state.counts)
@@ -166,7 +168,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
 
     def _take(self, problem: Problem) -> bool:
         """Is this proposal used? Each is looked at once, however often it is offered."""
-        if not self._proposals.add(problem.id):
+        if not remember(self._proposals, problem.id):
             return False
         refusal = usable(problem, self._novelty, self._fits)
         self._counts["drawn_proposals" if refusal is None else f"refused_{refusal.reason}"] += 1
@@ -196,5 +198,5 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         while True:
             problem = make_task(Random(f"{self._origin} {self._cursor}")).problem
             self._cursor += 1
-            if self._synthetic.add(problem.id):
+            if remember(self._synthetic, problem.id):
                 return problem

@@ -28,13 +28,11 @@ CERTAINTY = 0.8
 EVIDENCE = 4
 """Problems needed since the last move."""
 MEMORY = 0.99
-"""Weight that an observation keeps after the next at its level; the other levels forget at its fourth root, so that
-unused levels regain uncertainty."""
+"""Share of an observation left after the next at its level; elsewhere its fourth root, so unused levels grow unsure."""
 HINT = 0.25
 """What peers say of a level in one iteration, in observations; and at most this share of what was seen here."""
 TRIALS = 64
-"""Draws that the shares of the levels are estimated from; always with the same noise, so that they move with the
-beliefs."""
+"""Draws behind the shares of the levels; always with the same noise, so that they move with the beliefs."""
 SLACK, SURPRISE = 0.2, 1.2
 """How far a problem's success may be from what was believed of its level; and how much beyond that may add up."""
 KEPT = 0.1

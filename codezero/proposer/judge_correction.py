@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from scipy.optimize import isotonic_regression
 from scipy.special import betainc, betaincinv
@@ -90,7 +90,8 @@ def beta_quantile(share: float, a: float, b: float) -> float:
 
 def never_rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The nearest sequence that never rises, by weighted least squares."""
-    return isotonic_regression(values, weights=weights, increasing=False).x.tolist()
+    nearest: Any = isotonic_regression(values, weights=weights, increasing=False)
+    return nearest.x.tolist()
 
 
 def _quantiles(shares: Sequence[float], rate: float, count: int) -> list[float]:

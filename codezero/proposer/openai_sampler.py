@@ -97,8 +97,7 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
 
 
 def _parse(body: bytes) -> Completion:
-    """The text of the first choice, in the fence that a proposal has; constrained output comes without. Raises
-    InvalidResponse."""
+    """The first choice's text, fenced as a proposal is; constrained output comes without. Raises InvalidResponse."""
     choices = decode(body, _Response).choices
     if not choices or choices[0].message.content is None:
         raise InvalidResponse("no text")

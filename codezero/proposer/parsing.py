@@ -1,19 +1,17 @@
 """A proposer's text -> a `Problem`, or a ProposalError that names what is wrong; and the same form as a grammar.
 
-Nothing is run; the expected values in the tests are the proposer's claims. A model held to the grammar writes what
-always parses as JSON. Its text is printable ASCII without quotation marks and backslashes, so that a string can be
-ended anywhere when its tokens are used up.
+Nothing is run; the expected values in the tests are the proposer's claims. What a model writes by the grammar parses
+as JSON: printable ASCII without quotation marks and backslashes, so that a string can be ended anywhere.
 """
 
 import ast
-import builtins
 import re
 from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
 
-from codezero.code.parsing import parse
+from codezero.code.parsing import BUILTINS, parse
 from codezero.errors import ProposalError
 from codezero.types import Problem, Source, Standing, problem_id
 
@@ -23,7 +21,6 @@ MIN_TESTS, MAX_TESTS = 2, 16
 MAX_TEST_CHARACTERS = 500
 
 _FENCE = re.compile(r"^```json[ \t]*\n(.*?)\n```[ \t]*$", re.DOTALL | re.MULTILINE)
-_BUILTINS = frozenset(dir(builtins))
 
 
 class ProposalReason(StrEnum):
@@ -109,7 +106,7 @@ def _entry_point(question: str, tests: tuple[str, ...]) -> str:
 
 def _called_names(test: str) -> set[str]:
     calls = (node.func for node in ast.walk(_parse_test(test)) if isinstance(node, ast.Call))
-    return {function.id for function in calls if isinstance(function, ast.Name)} - _BUILTINS
+    return {function.id for function in calls if isinstance(function, ast.Name)} - BUILTINS
 
 
 def _parse_test(source: str) -> ast.Module:
@@ -131,10 +128,7 @@ _TEXT = r"[ -!#-\[\]-~]"
 
 
 def proposal_grammar(max_new_tokens: int, cost: Callable[[str], int]) -> str:
-    """In llguidance's Lark dialect, of what fits into so many tokens; empty where nothing does.
-
-    cost: tokens of a text.
-    """
+    """In llguidance's Lark dialect, of what fits into so many tokens; empty where nothing does. cost: of a text."""
     fixed = cost(_BEGIN) + cost(_BETWEEN) + (TESTS - 1) * cost(_NEXT) + cost(_END) + SLACK
     room = max_new_tokens - fixed
     question = int(QUESTION_SHARE * room)

@@ -19,15 +19,15 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import ProposerConfig
-from codezero.errors import CheckpointError
 from codezero.proposer.parsing import ProposalReason
 from codezero.proposer.prompts import proposal_prompt
 from codezero.proposer.proposer import ModelProposer
 from codezero.protocols import GroupLearner, GroupSampler, ProblemScreen
+from codezero.system.state import StateFile
 from codezero.types import BELIEF, Completion, Metrics, Problem, RewardedGroup, ScoredGroup, Screened, problem_id
 
 MAX_GROUPS = 4096
-_FILE, _LEARNER, _SCREEN = "pending.json", "learner", "screen"
+_LEARNER, _SCREEN = "learner", "screen"
 
 
 class Waiting(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,6 +77,12 @@ def groups_per_round(places: int, every: int, size: int, most_offers: int) -> in
     return max(1, min(places * every, most_offers) // size)
 
 
+class _Pending(
+    StateFile[list[Waiting]], file="pending.json", schema=Annotated[list[Waiting], Meta(max_length=MAX_GROUPS)]
+):
+    """The groups that wait for attempts."""
+
+
 class TrainedProposer(ModelProposer):
     """See `protocols.Proposer`. sampler: of the policy that `learner` trains, at the temperature it trains at."""
 
@@ -94,7 +100,8 @@ class TrainedProposer(ModelProposer):
         """most_groups: in one proposing round."""
         super().__init__(sampler, settings, peer_id=peer_id, seed=seed)
         self._learner, self._screen, self._most_groups = learner, screen, most_groups
-        self._waiting: list[Waiting] = []
+        self._pending = _Pending()
+        self._pending.memory, self.nested = [], (self._pending,)
         self._screened: list[Screened] = []
         """Of what was written since the last `learn`."""
 
@@ -110,7 +117,7 @@ class TrainedProposer(ModelProposer):
             usable += filter(None, kept)
             keys = [problem and question_key(problem) for problem in kept]
             zeros = [0.0 if verdict in (Screened.BROKEN, Screened.REPEATED) else None for _, verdict in screened]
-            self._waiting.append(Waiting(prompt, tuple(group), keys, zeros))
+            self._pending.memory.append(Waiting(prompt, tuple(group), keys, zeros))
         self.memory.written += len(usable)
         return usable
 
@@ -122,21 +129,22 @@ class TrainedProposer(ModelProposer):
             if group.group.problem.proposer == self._peer_id:
                 attempts[question_key(group.group.problem)].append(group)
         learned: list[float] = []
-        for waiting in self._waiting:
+        pending = self._pending.memory
+        for waiting in pending:
             waiting.waited += 1
             for place, key in enumerate(waiting.problems):  # attempted in one iteration: the first that is known stands
                 if waiting.rewards[place] is None and (value := judged_learnability(attempts.get(key, ()))) is not None:
                     waiting.rewards[place] = value
                     learned.append(value)
-        ready = [waiting for waiting in self._waiting if waiting.complete() or waiting.waited >= self._settings.wait]
-        self._waiting = [waiting for waiting in self._waiting if waiting not in ready]
+        ready = [waiting for waiting in pending if waiting.complete() or waiting.waited >= self._settings.wait]
+        self._pending.memory = [waiting for waiting in pending if waiting not in ready]
         update = self._learner.learn(
             [RewardedGroup(waiting.prompt, waiting.completions, tuple(waiting.rewards)) for waiting in ready]
         )
         return {
             "proposer/learnability": statistics.fmean(learned) if learned else None,
             "proposer/attempted": len(learned),
-            "proposer/waiting_groups": len(self._waiting),
+            "proposer/waiting_groups": len(self._pending.memory),
             **{f"proposer/train_{name}": value for name, value in update.items()},
         }
 
@@ -153,21 +161,14 @@ class TrainedProposer(ModelProposer):
     def save(self, folder: Path) -> None:
         """Beside what a frozen one keeps: weights and optimiser, the groups that wait, and the memory of problems."""
         super().save(folder)
-        (folder / _FILE).write_bytes(msgspec.json.encode(self._waiting))
         for name, part in ((_LEARNER, self._learner), (_SCREEN, self._screen)):
             (folder / name).mkdir()
             part.save(folder / name)
 
     def load(self, folder: Path) -> None:
         super().load(folder)
-        path = folder / _FILE
-        try:
-            waiting = msgspec.json.decode(path.read_bytes(), type=Annotated[list[Waiting], Meta(max_length=MAX_GROUPS)])
-        except (OSError, msgspec.MsgspecError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
         self._screen.load(folder / _SCREEN)
         self._learner.load(folder / _LEARNER)
-        self._waiting = waiting
 
     def _screen_text(self, text: str, level: int, taken: Sequence[str]) -> tuple[Problem | None, Screened]:
         problem = self._read(text, level, taken)

@@ -52,11 +52,10 @@ def _contradicted(before: ScoredGroup, after: ScoredGroup) -> bool:
 def executed(groups: Sequence[RolloutGroup], sandbox: Sandbox) -> list[Problem | None]:
     """By execution, where that is what rewards are made of. Raises SandboxError."""
     tried = [(group.problem, _programs(group.completions)) for group in groups]
-    jobs = list(
-        dict.fromkeys(Job(code, (test,)) for problem, codes in tried for code in codes for test in problem.tests)
+    shown = sandbox.run_distinct(
+        Job(code, (test,)) for problem, codes in tried for code in codes for test in problem.tests
     )
-    shown = zip(jobs, sandbox.run_many(jobs), strict=True)
-    passed = {job for job, execution in shown if execution.outcome is Outcome.PASS}
+    passed = {job for job, execution in shown.items() if execution.outcome is Outcome.PASS}
     return [
         _confirmed(problem, [{test for test in problem.tests if Job(code, (test,)) in passed} for code in codes])
         for problem, codes in tried

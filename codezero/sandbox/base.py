@@ -1,7 +1,7 @@
 """What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
@@ -93,6 +93,11 @@ class Sandbox(ABC):
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """`run` for each, in order."""
         return [self.run(job) for job in jobs]
+
+    def run_distinct(self, jobs: Iterable[Job]) -> dict[Job, Execution]:
+        """`run_many` of each different job: execution is deterministic, so once is enough."""
+        distinct = list(dict.fromkeys(jobs))
+        return dict(zip(distinct, self.run_many(distinct), strict=True))
 
     def __enter__(self) -> Self:
         return self

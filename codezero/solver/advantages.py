@@ -1,7 +1,4 @@
-"""Group relative advantages as pure functions; TRL computes the loss.
-
-Legend for shapes: G completions of a group.
-"""
+"""Group relative advantages as pure functions; TRL computes the loss. Legend for shapes: G completions of a group."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -41,10 +38,7 @@ def counts(verdict: Verdict) -> bool:
 
 
 def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[float]] | None:
-    """`advantages` over all attempts at one problem, whoever made them: in the order of `groups`, [G] each.
-
-    None when nothing can be learned from them.
-    """
+    """`advantages` over all attempts at one problem, [G] for each of `groups`; None: nothing can be learned."""
     verdicts = [verdict for scored in groups for verdict in scored.verdicts]
     weights = advantages(torch.tensor([each.reward if each.trainable else math.nan for each in verdicts]), scale)
     if not weights.any():

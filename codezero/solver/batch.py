@@ -77,14 +77,6 @@ class Update:
     """Optimiser steps left out because loss or gradient was not finite."""
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerStep:
-    loss: float
-    grad_norm: float
-    clip_share: float
-    finite: bool
-
-
 def rewarded_rows(group: RewardedGroup, tokenizer: PreTrainedTokenizerBase, scale: str) -> list[TrainingRow]:
     """Of the completions with a known reward; none when the rewards do not differ. `scale`: see `advantages`."""
     rewards = torch.tensor([math.nan if reward is None else reward for reward in group.rewards])

@@ -25,17 +25,7 @@ from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import (
-    Batch,
-    OptimizerStep,
-    TrainingRow,
-    Update,
-    collate,
-    micro_batches,
-    minibatches,
-    rewarded_rows,
-    split,
-)
+from codezero.solver.batch import Batch, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows, split
 from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain
 from codezero.solver.packed_attention import packed_logprobs
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
@@ -121,14 +111,14 @@ class TrlLearner:
             steps = [self._step(rows, *share) for rows in parts]
         finally:
             self._model.eval()
-        done = [step for step in steps if step.finite]
+        done = [step for step in steps if step is not None]
         self.steps += len(done)
         self.skipped += len(steps) - len(done)
         self._compare_ranks()
         return Update(
-            loss=mean(step.loss for step in done),
-            grad_norm=mean(step.grad_norm for step in done),
-            clip_share=mean(step.clip_share for step in done),
+            loss=mean(loss for loss, _, _ in done),
+            grad_norm=mean(norm for _, norm, _ in done),
+            clip_share=mean(clipped for _, _, clipped in done),
             rows=len(live),
             skipped=len(steps) - len(done),
         )
@@ -193,8 +183,13 @@ class TrlLearner:
     def _trained(self) -> list[Tensor]:
         return [weight for group in self._optimizer.param_groups for weight in group["params"]]
 
-    def _step(self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float) -> OptimizerStep:
-        """One optimiser step. Micro-batches bound memory; their gradients add up to that of the whole."""
+    def _step(
+        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float
+    ) -> tuple[float, float, float] | None:
+        """One optimiser step: (loss, gradient norm, clipped share), or None where one of these is not finite.
+
+        Micro-batches bound memory; their gradients add up to that of the whole.
+        """
         own = rows if self.group is None else split(rows, self.group.size)[self.group.rank]
 
         def follow() -> tuple[float, float]:
@@ -217,7 +212,7 @@ class TrlLearner:
                 group["lr"] = learning_rate(self.config, self.steps)
             self._optimizer.step()
         self._optimizer.zero_grad()
-        return OptimizerStep(loss, norm, clipped / sum(len(row.completion_ids) for row in rows), finite)
+        return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
 
     def _within_memory(self, work: Callable[[], T], rows: int) -> T:
         """The result of `work`, which reads `rows` rows in micro-batches, smaller ones until memory suffices.

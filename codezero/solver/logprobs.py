@@ -1,7 +1,6 @@
 """Chunked log-probs: of chosen tokens from hidden states, never with all vocabulary x length logits at once.
 
-TRL's fused head has kernels for this on CUDA. Elsewhere the head, a quarter of a 0.5 B model's work, skips the tokens
-of prompts.
+TRL's fused head has kernels for this on CUDA. Elsewhere the head, a quarter of a 0.5 B model's work, skips prompts.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

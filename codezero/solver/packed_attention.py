@@ -21,6 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from codezero.models.chat import pad
 from codezero.solver.batch import TrainingRow
 from codezero.solver.logprobs import chosen_logprobs
 
@@ -73,11 +74,11 @@ def pack(rows: Sequence[TrainingRow]) -> Pack:
             sources += [prompts[-1][-1], *own[:-1]]
             completions.append(own)
             group.append(len(prompts) - 1)
-    prompted, real, rows_group = _until(prompts), _until(completions), torch.tensor(group)
-    tables = _table(prompts), _table(completions)
+    cpu, rows_group = torch.device("cpu"), torch.tensor(group)
+    (prompt_places, prompted), (completion_places, real) = pad(prompts, 0, cpu), pad(completions, 0, cpu)
     standing = torch.cat([prompted.flatten(), real.flatten()]).nonzero()[:, 0]
     order = torch.empty_like(standing)
-    order[torch.cat([table.flatten() for table in tables])[standing]] = standing
+    order[torch.cat([prompt_places.flatten(), completion_places.flatten()])[standing]] = standing
     earlier = torch.ones(real.size(1), real.size(1), dtype=torch.bool).tril()
     of_prompt = prompted[rows_group][:, None].expand(-1, real.size(1), -1)
     seen = torch.cat([of_prompt, earlier.expand(len(real), -1, -1)], -1)[:, None]
@@ -86,24 +87,13 @@ def pack(rows: Sequence[TrainingRow]) -> Pack:
         positions=torch.tensor(positions),
         sources=torch.tensor(sources),
         targets=torch.tensor([token for row in rows for token in row.completion_ids]),
-        prompts=tables[0],
-        completions=tables[1],
+        prompts=prompt_places,
+        completions=completion_places,
         real=real,
         group=rows_group,
         order=order,
         seen=seen,
     )
-
-
-def _until(places: Sequence[range]) -> Tensor:
-    """[rows, longest] True before each one's length."""
-    lengths = torch.tensor([len(span) for span in places])
-    return torch.arange(int(lengths.max())) < lengths[:, None]
-
-
-def _table(places: Sequence[range]) -> Tensor:
-    longest = max(map(len, places))
-    return torch.tensor([[*span, *[0] * (longest - len(span))] for span in places])
 
 
 def packed_logprobs(model: PreTrainedModel, rows: Sequence[TrainingRow], temperature: float) -> Tensor:

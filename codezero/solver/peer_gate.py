@@ -33,8 +33,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
     """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge.
 
-    lead <- 0.9 lead + 0.1 (mean reward of its group - own mean reward at that level), from 0 on. A peer passes while
-    its lead is not below -MARGIN.
+    lead <- 0.9 lead + 0.1 (its group's mean reward - own mean reward at that level), from 0 on; passes from -MARGIN on.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,8 @@
 """Peer rollouts: which of the peers' groups the policy learns from, and how.
 
 A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
-used. Rows are pushed as if the own policy had written them (ratio 1 at first), and by default only upwards: pushing
-down another policy's text pulls unboundedly on tokens that this one would never write. All groups at one problem are
-one group.
+used. Rows are pushed as if the own policy had written them (ratio 1 at first), by default only upwards: pushing down
+pulls unboundedly on tokens that this policy would never write. All groups at one problem are one group.
 """
 
 import math
@@ -32,6 +31,8 @@ MAX_PEERS = 32
 SAPO, OFF = "sapo", "off"
 
 Ids = tuple[int, ...]
+Candidate = tuple[ScoredGroup, Ids]
+"""A group that may be chosen, and its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +49,6 @@ class External:
     """Groups and rows left out, by reason."""
     peers: tuple[tuple[str, int, int], ...] = ()
     """(peer id, its groups, those of them that were chosen), at most MAX_PEERS."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A group that may be chosen."""
-
-    group: ScoredGroup
-    prompt: Ids
-
-    @property
-    def rows(self) -> int:
-        return len(self.group.verdicts)
 
 
 @dataclass(frozen=True)
@@ -98,8 +87,7 @@ class PeerReader:
     ) -> External:
         """At most `external.groups` of the peers' groups, with at most `max_rows` rows in all.
 
-        `local` are the own groups, which share their mean with peers' groups at the same problem. `passing` returns the
-        peers to learn from, of those given.
+        local: the own groups, which share their mean with peers' at the same problem. passing: whom to learn from.
         """
         refused: Counter[str] = Counter()
         strangers = [scored for scored in peers if scored.group.peer_id != self.own_peer_id]
@@ -109,7 +97,7 @@ class PeerReader:
         chosen = choose(candidates, self.external.groups, max_rows, chance)
         refused["not_needed"] = len(candidates) - len(chosen)
         rows, idle_rows, idle_tokens = self._pushing(chosen, own, refused)
-        groups = tuple(scored.group for scored in chosen)
+        groups = tuple(scored for scored, _ in chosen)
         return External(rows, idle_rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
 
     def _candidates(
@@ -136,7 +124,7 @@ class PeerReader:
             elif sum(len(each.trainable) for each in together) < self.least_rows:
                 refused["few_rows"] += 1
             else:
-                yield Candidate(scored, prompt)
+                yield scored, prompt
 
     def _pushing(
         self, chosen: Sequence[Candidate], own: Mapping[str, ScoredGroup], refused: Counter[str]
@@ -145,16 +133,15 @@ class PeerReader:
 
         Each attempt is measured against all attempts at its problem, the own ones too.
         """
-        ids = iter(self.completion_ids([each for candidate in chosen for each in candidate.group.group.completions]))
-        merged = (*own.values(), *(candidate.group for candidate in chosen))
-        weights = merged_advantages(merged, self.config.scale_rewards)
+        ids = iter(self.completion_ids([each for scored, _ in chosen for each in scored.group.completions]))
+        weights = merged_advantages((*own.values(), *(scored for scored, _ in chosen)), self.config.scale_rewards)
         longest = self.config.max_new_tokens
         first: dict[tuple[Ids, str], int] = {}
         """By question and answer: the first group with it. A group's own repetitions all count."""
         pushing: list[tuple[Ids, Ids, float]] = []
         row_count = token_count = 0
-        for at, candidate in enumerate(chosen):
-            for completion, weight in zip(candidate.group.group.completions, weights[id(candidate.group)], strict=True):
+        for at, (scored, prompt) in enumerate(chosen):
+            for completion, weight in zip(scored.group.completions, weights[id(scored)], strict=True):
                 tokens = next(ids)
                 row_count += 1
                 token_count += min(len(tokens), longest)
@@ -162,10 +149,10 @@ class PeerReader:
                     continue
                 if not 0 < len(tokens) <= longest:
                     refused["row_length"] += 1
-                elif first.setdefault((candidate.prompt, " ".join(completion.text.split())), at) != at:
+                elif first.setdefault((prompt, " ".join(completion.text.split())), at) != at:
                     refused["row_duplicate"] += 1
                 else:
-                    pushing.append((candidate.prompt, tokens, weight))
+                    pushing.append((prompt, tokens, weight))
         scores = self.logprobs([prompt for prompt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
         rows = tuple(
             TrainingRow(prompt, tokens, logprobs, weight)
@@ -180,15 +167,15 @@ def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chan
     """Peers take turns in random order, each giving its groups in random order, so that nobody crowds others out."""
     by_peer: dict[str, list[Candidate]] = {}
     for candidate in chance.sample(list(candidates), len(candidates)):
-        by_peer.setdefault(candidate.group.group.peer_id, []).append(candidate)
+        by_peer.setdefault(candidate[0].group.peer_id, []).append(candidate)
     budget = min(max_groups, len(candidates))
     cap = max(1, budget // PEERS_FOR_CAP) if len(by_peer) >= PEERS_FOR_CAP else budget
     turns = [groups[turn] for turn in range(cap) for groups in by_peer.values() if turn < len(groups)]
     chosen: list[Candidate] = []
-    for candidate in turns:
-        room = max_rows - sum(other.rows for other in chosen)
-        if len(chosen) < max_groups and candidate.rows <= room:
-            chosen.append(candidate)
+    for scored, prompt in turns:
+        room = max_rows - sum(len(other.verdicts) for other, _ in chosen)
+        if len(chosen) < max_groups and len(scored.verdicts) <= room:
+            chosen.append((scored, prompt))
     return chosen
 
 

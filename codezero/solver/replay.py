@@ -6,10 +6,8 @@ if the present policy had written it (its ratio is 1 at first), each token's adv
 
 import math
 import random
-from collections import deque
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 from codezero.solver.batch import TrainingRow, by_prompt
 from codezero.system.state import StateFile
@@ -72,30 +70,23 @@ def _largest_square(squares: Sequence[float], budget: float) -> float:
 MAX_ITERATIONS = 8
 """Kept; older rows are of a policy too far away."""
 
-_FIELDS = ("prompt_ids", "completion_ids", "logprobs", "advantage")
 
-
-class Replay(StateFile[Any], file="replay.json", schema=list[list[TrainingRow]]):
+class Replay(StateFile[list[list[TrainingRow]]], file="replay.json", schema=list[list[TrainingRow]]):
     """Rows as they were sampled: the log-probabilities are those of the policy that wrote them."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[TrainingRow, ...]] = deque(maxlen=MAX_ITERATIONS)
+        self.memory = []
 
     def add(self, rows: Sequence[TrainingRow]) -> None:
         """The rows of one iteration that push; the oldest iteration is forgotten."""
-        self._kept.append(tuple(row for row in rows if row.advantage and row.completion_ids))
+        pushing = [row for row in rows if row.advantage and row.completion_ids]
+        self.memory = [*self.memory, pushing][-MAX_ITERATIONS:]
 
     def draw(self, count: int, chance: random.Random) -> list[TrainingRow]:
         """At most `count` of the kept rows, whole groups as far as they fit: each keeps its pushes up and down."""
-        groups = by_prompt(list(chain(*self._kept)))
+        groups = by_prompt(list(chain(*self.memory)))
         drawn: list[TrainingRow] = []
         for group in chance.sample(groups, len(groups)):
             if len(drawn) + len(group) <= count:
                 drawn += group
         return drawn
-
-    def state(self) -> list[list[dict[str, Any]]]:
-        return [[{name: getattr(row, name) for name in _FIELDS} for row in rows] for rows in self._kept]
-
-    def restore(self, state: list[list[TrainingRow]]) -> None:
-        self._kept = deque(map(tuple, state), maxlen=MAX_ITERATIONS)

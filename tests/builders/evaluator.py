@@ -11,16 +11,16 @@ from codezero.evaluator.canaries import Canary, CanaryKind
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.types import Judge, Program, Reading
-from codezero.problems.synthetic.tasks import Split, make_task, mutants, worked
+from codezero.problems.synthetic.tasks import make_task, mutants, worked
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
 
 
-def known(count: int, seed: int, split: Split = Split.TRAIN) -> list[Canary]:
+def known(count: int, seed: int, *, held_out: bool = False) -> list[Canary]:
     """References and mutants that really fail, in equal number."""
     random = Random(seed)
     made: list[Canary] = []
     while len(made) < count:
-        task = make_task(random, split=split)
+        task = make_task(random, held_out=held_out)
         for wrong in mutants(task, random, 1):
             made.append(Canary(task.problem, str(task.problem.reference), right=True, kind=CanaryKind.REFERENCE))
             made.append(Canary(task.problem, wrong, right=False))

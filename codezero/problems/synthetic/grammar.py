@@ -74,8 +74,16 @@ class ProgramKind:
 _SINGLE = itemgetter(0)
 
 
-def _chain(f: Sequence[Function]) -> Function:
-    return lambda value: f[1](f[0](value))
+def _two(level: int, first: Slot, second: Slot, phrase: str, argument: str, single: str) -> ProgramKind:
+    """`second` works on what `first` makes of the argument; `single`: the kind of each alone."""
+    drops = ((single, (0,)), (single, (1,)))
+
+    def chain(f: Sequence[Function]) -> Function:
+        return lambda value: f[1](f[0](value))
+
+    return ProgramKind(
+        level, (first, second), (phrase,), "{0}", chain, argument, argument, outer=1, differ="name", drops=drops
+    )
 
 
 _IF = "{1} if {0} else {2}"
@@ -129,31 +137,10 @@ KINDS: Mapping[str, ProgramKind] = {
     "list1": ProgramKind(2, (_LIST,), ("returns {0}",), "{0}", _SINGLE, variable="nums"),
     "two": ProgramKind(2, (_PAIR,), ("returns {0}",), "{0}", _SINGLE, arguments="a, b", variable=""),
     "pred": ProgramKind(2, (_PRED,), ("returns True if x is {0}",), "{0}", _SINGLE, arguments="x"),
-    "int2": ProgramKind(
-        2,
-        (_FIRST_INT, _SECOND_INT),
-        ("takes x and will {0} then {1}",),
-        "{0}",
-        _chain,
-        arguments="x",
-        outer=1,
-        differ="name",
-        drops=(("int1", (0,)), ("int1", (1,))),
-    ),
+    "int2": _two(2, _FIRST_INT, _SECOND_INT, "takes x and will {0} then {1}", "x", "int1"),
     "map": _MAP,
     "filter": _FILTER,
-    "str2": ProgramKind(
-        3,
-        (_FIRST_STR, _SECOND_STR),
-        ("returns {0}, {1}",),
-        "{0}",
-        _chain,
-        arguments="s",
-        variable="s",
-        outer=1,
-        differ="name",
-        drops=(("str1", (0,)), ("str1", (1,))),
-    ),
+    "str2": _two(3, _FIRST_STR, _SECOND_STR, "returns {0}, {1}", "s", "str1"),
     "ifint": ProgramKind(
         3,
         (_PRED, _BRANCH, _BRANCH),

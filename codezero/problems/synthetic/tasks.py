@@ -7,7 +7,6 @@ chosen to tell the reference from programs that are nearly right.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from random import Random
 from typing import Any
 
@@ -45,13 +44,6 @@ Case = tuple[Inputs, Any]
 """(arguments, expected value)."""
 
 
-class Split(StrEnum):
-    """Which compositions a task may have."""
-
-    TRAIN = "train"
-    HELD_OUT = "held_out"
-
-
 @dataclass(frozen=True, slots=True)
 class SyntheticTask:
     """A problem and the program it asks for."""
@@ -62,11 +54,14 @@ class SyntheticTask:
     """What the problem's tests assert, as values."""
 
 
-def make_task(random: Random, level: int | None = None, split: Split = Split.TRAIN) -> SyntheticTask:
-    """One task; the same state of `random` gives the same task. `level` None draws it uniformly from 1..5."""
+def make_task(random: Random, level: int | None = None, *, held_out: bool = False) -> SyntheticTask:
+    """One task; the same state of `random` gives the same task. `level` None draws it uniformly from 1..5.
+
+    held_out: of a composition that no training problem has.
+    """
     level = random.choice(LEVELS) if level is None else level
     spec = sample_spec(random, level)
-    while is_held_out(spec) is not (split is Split.HELD_OUT):
+    while is_held_out(spec) is not held_out:
         spec = sample_spec(random, level)
     name = _function_name(random)
     question = question_of(spec, name, random)
@@ -91,7 +86,7 @@ def held_out(count: int, seed: int) -> list[Problem]:
     problems: dict[str, Problem] = {}
     while len(problems) < count:
         level = LEVELS[len(problems) % len(LEVELS)]
-        problem = make_task(random, level, Split.HELD_OUT).problem
+        problem = make_task(random, level, held_out=True).problem
         problems.setdefault(problem.id, problem)
     return list(problems.values())
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.code.canonical import MASK, canonical, stated_parameters
-from codezero.problems.synthetic.tasks import Split, make_task, mutants
+from codezero.problems.synthetic.tasks import make_task, mutants
 
 
 def of(source: str, *parameters: str) -> str:
@@ -23,7 +23,7 @@ def test_a_reference_of_the_synthetic_family_is_its_own_canonical_form():
     """The embedded judge was taught on these: any other spelling would be foreign to it."""
     random = Random(11)
     for number in range(600):
-        problem = make_task(random, split=list(Split)[number % 2]).problem
+        problem = make_task(random, held_out=bool(number % 2)).problem
         assert problem.reference is not None
         stated = stated_parameters(problem.question, problem.entry_point)
         assert canonical(problem.reference, problem.entry_point, parameters=stated) == problem.reference

@@ -24,7 +24,7 @@ from codezero.evaluator.judge_prompts import LEAST_GAP, MEAN_GAP
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
-from codezero.problems.synthetic.tasks import Split, corrupt_text, make_task, worked
+from codezero.problems.synthetic.tasks import corrupt_text, make_task, worked
 from codezero.stats import auroc, ece
 from codezero.types import Problem, Standing, Status, Verdict
 
@@ -80,7 +80,7 @@ def judge_one(evaluator: FrozenEvaluator, of: Problem, text: str, finished: bool
 
 def test_right_and_wrong_are_told_apart_on_programs_nobody_trained_on(evaluator: FrozenEvaluator):
     """Held-out compositions, references against mutants that really fail: skill and calibration carry over."""
-    fresh = known(200, seed=2, split=Split.HELD_OUT)
+    fresh = known(200, seed=2, held_out=True)
     scored = evaluator.score([group(canary.problem, fence(canary.code)) for canary in fresh])
     said = [one.verdicts[0].correctness for one in scored]
     right = [canary.right for canary in fresh]

@@ -20,7 +20,7 @@ from codezero.models.load import LoadedModel, load_model
 from codezero.nano import ROLES, build, corpus, weights_directory
 from codezero.nano.train import NanoShape, batches_of, build_tokenizer, new_model, rate, train
 from codezero.problems.synthetic.programs import parse_question
-from codezero.problems.synthetic.tasks import Split, is_held_out, make_task, mutants
+from codezero.problems.synthetic.tasks import is_held_out, make_task, mutants
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.solver.solver import solver_prompt
@@ -70,7 +70,7 @@ def test_the_shipped_solver_starts_with_room_to_learn_and_lower_at_each_level(mo
 def test_the_shipped_judge_knows_right_from_nearly_right():
     """On held-out compositions: the reference against one mutant that fails its tests."""
     random = Random(1)
-    tasks = [make_task(random, split=Split.HELD_OUT) for _ in range(100)]
+    tasks = [make_task(random, held_out=True) for _ in range(100)]
     right = [(task.problem.question, task.problem.reference or "") for task in tasks]
     wrong = [(task.problem.question, code) for task in tasks for code in mutants(task, random, 1)]
     gaps = build.least_gaps(shipped("judge"), right + wrong)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.solver.advantages import merged_advantages
-from codezero.solver.peer_rollouts import MAX_PEERS, Candidate, External, PeerReader, choose
+from codezero.solver.peer_rollouts import MAX_PEERS, External, PeerReader, choose
 from codezero.types import Completion, Problem, ScoredGroup, Status
 
 
@@ -160,14 +160,13 @@ GROUPS = st.lists(st.tuples(st.integers(0, 7), st.integers(2, 8)), max_size=40)
 @given(GROUPS, st.integers(0, 20), st.integers(0, 60), st.integers(0, 9))
 def test_bounds_hold_whatever_peers_send(sent: list[tuple[int, int]], max_groups: int, max_rows: int, seed: int):
     candidates = [
-        Candidate(judged(i, [1.0] + [0.0] * (size - 1), peer_id=f"peer {peer}"), (1,))
-        for i, (peer, size) in enumerate(sent)
+        (judged(i, [1.0] + [0.0] * (size - 1), peer_id=f"peer {peer}"), (1,)) for i, (peer, size) in enumerate(sent)
     ]
     chosen = choose(candidates, max_groups, max_rows, random.Random(seed))
     assert len(chosen) <= max_groups
-    assert sum(one.rows for one in chosen) <= max_rows
-    assert len({one.group.group.problem.id for one in chosen}) == len(chosen)
-    peers = [one.group.group.peer_id for one in chosen]
+    assert sum(len(one.verdicts) for one, _ in chosen) <= max_rows
+    assert len({one.group.problem.id for one, _ in chosen}) == len(chosen)
+    peers = [one.group.peer_id for one, _ in chosen]
     if len({peer for peer, _ in sent}) >= 4:
         assert max(map(peers.count, peers), default=0) <= max(1, min(max_groups, len(sent)) // 4)
 
