@@ -99,9 +99,19 @@ class Streams:
             raise HttpRefusal(503, "too many pages are open; close some of them", retry_after=15)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         self._open += 1
+        sent, sent_at = b"", time.monotonic()
         try:
             await response.prepare(request)
-            await self._send(request, response, read)
+            while not self._closing.is_set() and request.transport is not None and not request.transport.is_closing():
+                now = await read()
+                silent = time.monotonic() - sent_at >= self._silence
+                if now != sent or silent:
+                    line = b": nothing new\n\n" if now == sent else b"event: view\ndata: " + now + b"\n\n"
+                    async with asyncio.timeout(SLOW_SECONDS):
+                        await response.write(line)
+                    sent, sent_at = now, time.monotonic()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), self._pause)
         except ConnectionResetError:
             pass  # the reader left
         except TimeoutError:
@@ -110,21 +120,6 @@ class Streams:
         finally:
             self._open -= 1
         return response
-
-    async def _send(
-        self, request: web.Request, response: web.StreamResponse, read: Callable[[], Awaitable[bytes]]
-    ) -> None:
-        sent, sent_at = b"", time.monotonic()
-        while not self._closing.is_set() and request.transport is not None and not request.transport.is_closing():
-            now = await read()
-            silent = time.monotonic() - sent_at >= self._silence
-            if now != sent or silent:
-                line = b": nothing new\n\n" if now == sent else b"event: view\ndata: " + now + b"\n\n"
-                async with asyncio.timeout(SLOW_SECONDS):
-                    await response.write(line)
-                sent, sent_at = now, time.monotonic()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self._pause)
 
 
 class DataApi:
