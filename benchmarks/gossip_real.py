@@ -119,10 +119,9 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
             validator = PeerRecordValidator(self.identity, SWARM)
             node = await create_node(self.p2p, validator)
             self.exchange = Exchange(
-                HivemindTransport(node, validator, SWARM),
+                HivemindTransport(node, validator),
                 validator,
                 PeerTrust(validator.member),
-                swarm=SWARM,
                 pull_groups=options.want,
                 on_body=self.heard.append,
                 random=self.random,

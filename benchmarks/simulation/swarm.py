@@ -120,10 +120,8 @@ class SimulatedNode:
             self.transport,
             self.validator,
             self.trust,
-            swarm=SWARM,
             pull_groups=settings.pull_groups,
             on_body=self._hear,
-            clock=swarm.loop.clock,
             random=self.random,
         )
         self.exchange.announcer.reachable = self.reachable

@@ -34,9 +34,9 @@ class Announcement:
     """The newest own header of one kind and round."""
 
     place: RecordPlace
-    header: bytes
     tries: Backoff
-    confirm: bool
+    header: bytes = b""
+    confirm: bool = True
     """Whether none was stored in its place yet: the first is read back from others."""
     expiry: float = 0.0
     """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
@@ -64,8 +64,7 @@ class Announcer:
         self._deposited: dict[Kind, float] = {}
 
     def add(self, message: Publish) -> None:
-        """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal for a body
-        that `wire` did not write."""
+        """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
         queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             queued.clear()
@@ -125,14 +124,13 @@ class Announcer:
             except UNANSWERED:
                 kept = False
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        tries = Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock)
-        if before := self._announced.get((header.kind, header.round)):
-            place, confirm = before.place, before.confirm
-        else:
-            shards, confirm = self._shards(), True
-            shard = shard_of(header.round, self._transport.me, shards)
-            place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
-        self._announced[header.kind, header.round] = Announcement(place, encode_header(header), tries, confirm)
+        shards = self._shards()
+        shard = shard_of(header.round, self._transport.me, shards)
+        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
+        new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
+        announcement = self._announced.setdefault((header.kind, header.round), new)
+        announcement.header, announcement.expiry = encode_header(header), 0.0
+        announcement.tries.succeeded()
 
     async def _store(self, announcement: Announcement) -> None:
         expiry = self._clock() + LIFETIME

@@ -1,7 +1,6 @@
 """One node's part in the gossip, over any transport: announce own bodies, pull others'."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -25,24 +24,19 @@ class Exchange:
         validator: PeerRecordValidator,
         trust: PeerTrust,
         *,
-        swarm: str,
         pull_groups: int,
         on_body: Callable[[ReceivedBody], None],
         on_feedback: Callable[[ReceivedFeedback], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
-        """`on_body` gets peers' bodies, `on_feedback` their feedback. `clock`: seconds since 1970.
-
-        `random` decides what is read and pulled first.
-        """
-        random = random or Random()
-        self._transport, self._validator, self._trust = transport, validator, trust
+        """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first."""
+        random, swarm = random or Random(), validator.swarm
+        self._transport, self._validator = transport, validator
         self.sharding = ShardEstimate(random)
         self.server = BodyServer(trust)
         self.feedback = FeedbackExchange(transport, trust, on_feedback=on_feedback)
         self.announcer = Announcer(
-            transport, self.server, swarm=swarm, clock=clock, shards=lambda: self.sharding.shards
+            transport, self.server, swarm=swarm, clock=validator.clock, shards=lambda: self.sharding.shards
         )
         self.listener = Listener(
             transport, self.sharding, trust, swarm=swarm, pull_groups=pull_groups, on_body=on_body, random=random

@@ -85,10 +85,8 @@ def bound_id(peer: PeerID) -> DHTID:
 
 
 class Storage(DHTLocalStorage):
-    """hivemind's, bounded in bytes. Drops records at random from the fullest place, bodies before headers.
-
-    hivemind drops what expires first, so a flood of long-lived records would drive out everybody else's.
-    """
+    """hivemind's, bounded in bytes. Drops records at random from the fullest place, bodies before headers: by expiry,
+    as hivemind does, a flood of long-lived records would drive out everybody else's."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,11 +155,8 @@ def _compact(storage: Any) -> None:
 
 
 async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
-    """Replace the stores and some methods of this one protocol object.
-
-    Strangers with a chosen node id never enter the routing table. A bad entry in a dictionary costs that entry, while
-    hivemind drops the whole answer. A question that repeats one large record fills no memory.
-    """
+    """Replace stores and methods: no stranger with a chosen node id enters the routing table, a bad entry costs that
+    entry and not the whole answer, and a question that repeats one large record fills no memory."""
     protocol.storage, protocol.cache = Storage(), NoCache()
     update, answer = protocol.update_routing_table, protocol.rpc_find
 

@@ -63,8 +63,8 @@ class GossipServicer(ServicerBase):
 class HivemindTransport:
     """Implements `transport.Transport`; `validator` is the one that `node` was made with."""
 
-    def __init__(self, node: DHTNode, validator: PeerRecordValidator, swarm: str) -> None:
-        self._node, self._validator, self._swarm = node, validator, swarm
+    def __init__(self, node: DHTNode, validator: PeerRecordValidator) -> None:
+        self._node, self._validator, self._swarm = node, validator, validator.swarm
         self.me = node.peer_id.to_base58()
 
     async def serve(self, answer: Answer) -> None:

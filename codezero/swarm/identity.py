@@ -75,8 +75,6 @@ class Identity:
 
 def verify(public_key_bytes: bytes, signature: bytes, message: bytes) -> bool:
     """Did the owner of the key sign the message? A malformed key or signature is a no."""
-    if len(signature) > MAX_SIGNATURE:
-        return False
     try:
         key = _decode_public(public_key_bytes)
         if isinstance(key, ed25519.Ed25519PublicKey):

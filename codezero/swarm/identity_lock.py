@@ -34,10 +34,7 @@ class IdentityLock:
         self._ready: NetworkReady | None = None
 
     def take(self) -> None:
-        """Hold the identity until `release` or the end of this process, and end what a dead node left running.
-
-        Raises IdentityError when a living node holds it.
-        """
+        """Hold the identity and end what a dead node left running. Raises IdentityError when a living node holds it."""
         try:
             self._lock = os.open(self._identity, os.O_RDONLY)
             if not take_lock(self._lock):
@@ -53,7 +50,6 @@ class IdentityLock:
         self.clean()
 
     def note(self, ready: NetworkReady) -> None:
-        """Note the own daemon."""
         self._ready = ready
         replace_file(self._file, msgspec.json.encode(ready))
 
@@ -77,7 +73,6 @@ class IdentityLock:
             self._file.unlink()
 
     def release(self) -> None:
-        """Release the identity."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -88,10 +88,7 @@ class Listener:
         self._budget = self._pull_groups
 
     async def poll(self, round_number: int) -> None:
-        """Read some places of this round and the last, and pull what is announced there.
-
-        Does nothing while the trainer has no room, so that traffic follows learning and not the clock.
-        """
+        """Read some places of this round and the last, and pull what is announced there, if the trainer has room."""
         if self._budget > 0:
             self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
             news = await self._read(round_number)
@@ -100,10 +97,7 @@ class Listener:
             self._polls += 1
 
     def _places(self, round_number: int) -> list[RecordPlace]:
-        """Where this poll reads: groups at the own number of shards, and at times problems, and groups at others.
-
-        Not at every poll, as a search that finds nothing is dear.
-        """
+        """Groups at the own number of shards; at times problems, and groups at others: a vain search is dear."""
         shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
         open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))

@@ -1,6 +1,6 @@
 """Membership: everybody, or the peers that a file names.
 
-Keys cost nothing, so limits per peer do not hold back an attacker with a thousand keys. A list does.
+Keys cost nothing: an attacker with a thousand of them is held back by a list, and not by limits per peer.
 """
 
 import logging
@@ -35,9 +35,9 @@ def open_to_all(peer: str) -> bool:
 
 
 class AllowList:
-    """The peers that a text file names: one peer id a line; `#` begins a comment. Used from one thread.
+    """The peers that a text file names: one peer id a line; `#` begins a comment. A change counts within CHECK_SECONDS.
 
-    A change of the file counts within CHECK_SECONDS, without a restart. `clock` gives seconds, from any start.
+    Used from one thread. `clock` gives seconds, from any start.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,6 +1,6 @@
 """The messages between a trainer and its network process, and the bounded pipe between the two.
 
-Both directions drop the oldest message when the other side does not keep up, so neither waits for the other.
+Neither side waits for the other: the oldest message is dropped.
 """
 
 import contextlib

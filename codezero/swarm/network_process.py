@@ -1,7 +1,7 @@
-"""The network process: one for each node, started before CUDA, ended with its trainer.
+"""The network process of a node: a training step would delay every answer to a peer.
 
-It is a process of its own because a training step would delay every answer to a peer. It ends when the pipe to the
-trainer breaks, when its daemon dies, or at an unexpected error; `supervisor.py` then restarts it as the same peer.
+It ends when the pipe to the trainer breaks, when its daemon dies, or at an unexpected error; `supervisor.py` then
+restarts it as the same peer.
 """
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -144,10 +144,9 @@ class NetworkNode:
         trust = PeerTrust(members)
         node = await create_node(daemon, validator)
         exchange = Exchange(
-            HivemindTransport(node, validator, settings.name),
+            HivemindTransport(node, validator),
             validator,
             trust,
-            swarm=settings.name,
             pull_groups=settings.pull_groups,
             on_body=self.pipe.send,
             on_feedback=self.pipe.send,

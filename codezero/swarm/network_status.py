@@ -67,7 +67,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_status(folder: Path, status: NetworkStatus) -> None:
-    """Replace the file. A failure is a warning."""
+    """A failure is a warning."""
     replace_file(folder / FILE, msgspec.json.encode(status))
 
 

@@ -47,10 +47,7 @@ class KnownPeers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PeerStore:
-    """Dials the bootstraps and every known peer that is not a neighbour, a few at a time.
-
-    hivemind itself never retries after a failed start or a partition.
-    """
+    """Dials bootstraps and known peers that are no neighbours, as hivemind never retries after a partition."""
 
     def __init__(self, node: DHTNode, bootstrap: Sequence[str]) -> None:
         self._node = node

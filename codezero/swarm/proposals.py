@@ -1,7 +1,4 @@
-"""The proposals a node keeps, own ones and others', with their place in a checkpoint; and the swarm of one.
-
-A checkpoint holds only what the learning rests on. The network process keeps trust and addresses in the run's folder.
-"""
+"""The proposals a node keeps, own ones and others', with their place in a checkpoint; and the swarm of one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated

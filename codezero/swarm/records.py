@@ -1,7 +1,7 @@
 """Signed DHT records: owned by the key that signs them, bounded, bound to their place, expiring.
 
-`PeerRecordValidator` has the methods that hivemind's DHT node calls and imports nothing of hivemind. Without one any
-peer can overwrite any record, block a round ahead of time, or hang every reader with three bytes.
+Without a validator any peer can overwrite any record, block a round ahead of time, or hang every reader with three
+bytes. hivemind's DHT node calls this one; nothing of hivemind is imported.
 """
 
 import hashlib
@@ -155,8 +155,8 @@ class PeerRecordValidator:
         """The round that is open; None: not known yet, so every round may be."""
         self.refused: Counter[str] = Counter()
         """Refusals by reason."""
-        self.swarm, self.member = swarm, member
-        self._identity, self._clock = identity, clock
+        self.swarm, self.clock, self.member = swarm, clock, member
+        self._identity = identity
         self._keys = Newest[bytes, str](DECLARED)
         self._verified = Newest[tuple[bytes, bytes, float, bytes], None](VERIFIED)
         self._deposits = Newest[str, dict[bytes, float]](DEPOSITORS)
@@ -221,7 +221,7 @@ class PeerRecordValidator:
             raise WireRefusal("shard")
 
     def _check_expiry(self, expiry: float) -> None:
-        now = self._clock()
+        now = self.clock()
         if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
             raise WireRefusal("expiry")
 
@@ -230,7 +230,7 @@ class PeerRecordValidator:
             raise WireRefusal("round")
 
     def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
-        now = self._clock()
+        now = self.clock()
         kept = {known: end for known, end in self._deposits.get(peer, {}).items() if end > now}
         if digest not in kept and len(kept) >= DEPOSITS:
             raise WireRefusal("quota", "too many bodies of one author")

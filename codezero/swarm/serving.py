@@ -1,7 +1,6 @@
 """Answers peers' requests: pieces of own bodies within an allowance, and feedback on problems.
 
-Feedback is the outcome of a peer's problems where they were attempted, sent to that peer alone. It is sent once, lost
-when the peer is not there, and bounded in both directions.
+Feedback tells the proposer alone how its problems went. It is sent once and lost when the peer is not there.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Estimates over how many shards a round's announcements are spread, from how full the shards are that were read.
 
-A DHT key holds 4 MiB and is sent whole, so one place must stay small however large the swarm is. Every node takes the
-few places that it reads for a sample. Nodes with different estimates still meet, as readers try other numbers too.
+A DHT key is sent whole, so a place must stay small in a swarm of any size. Nodes with different estimates still meet,
+as readers try other numbers too.
 """
 
 from random import Random

@@ -178,10 +178,7 @@ class PeerTrust:
         return 1 / (1 + (CEILING * self._limits.threshold if self.refusal(peer) else penalty))
 
     def first_time(self, digest: bytes) -> bool:
-        """Note a body's digest ([32] bytes); False when it was noted before, whoever sent it.
-
-        Call it when the body is proven to be its sender's, else a thief's copy makes the owner's a duplicate.
-        """
+        """Note the digest ([32] bytes) of a body that is proven to be its sender's; False when it was noted before."""
         first = digest not in self._used
         self._used[digest] = None
         return first
@@ -197,10 +194,7 @@ class PeerTrust:
         replace_file(path, raw, private=True)
 
     def load(self, path: Path) -> None:
-        """Become what `save` wrote, if there is such a file. Raises nothing.
-
-        One that is broken, too large or from the future becomes NAME.broken, and a warning says so.
-        """
+        """Become what `save` wrote, if anything. A file that is broken or of the future becomes NAME.broken."""
         try:
             saved = read_json(path, Saved, MAX_FILE)
             if saved.saved > self._clock() + CLOCK_ERROR:
@@ -225,10 +219,8 @@ class PeerTrust:
         return self._records.setdefault(peer, PeerRecord(peer, now, now))
 
     def _forget_some(self, now: float) -> None:
-        """The least guilty, and of these who was not heard for longest: an eighth, since sorting takes milliseconds.
-
-        Quarantined peers go one by one and only when all are, so that fresh ids cannot wash them out.
-        """
+        """An eighth, the least guilty first, then the longest silent. Quarantined peers go one by one and only when all
+        are, so that fresh ids cannot wash them out."""
         ranked = sorted(self._records.values(), key=lambda record: self._guilt(record, now))
         free = sum(not self._is_quarantined(record, now) for record in ranked)
         for record in ranked[: max(1, min(len(ranked) // 8, free))]:

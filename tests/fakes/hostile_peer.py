@@ -429,7 +429,7 @@ async def read(thorough: bool) -> list[str] | None:
             await p2p._client.connect(*hers_at(await she.p2p.get_visible_maddrs()))
             await node.protocol.call_ping(she.p2p.peer_id)
         await meet(p2p, node)
-        found = await HivemindTransport(node, validator, SWARM).headers([here()], thorough=thorough)
+        found = await HivemindTransport(node, validator).headers([here()], thorough=thorough)
         return sorted(peer for records in found.values() for peer in records)
     except UnreachableError:
         return None

@@ -204,7 +204,7 @@ def test_a_body_left_in_the_real_dht_is_found_by_its_digest_and_nothing_else_is(
             identity = Identity.load_or_create(tmp_path / f"{name}.pem")
             daemons.append(await start_daemon(SwarmConfig(identity=str(tmp_path / f"{name}.pem"))))
             validator = PeerRecordValidator(identity, SWARM)
-            transports.append(HivemindTransport(await create_node(daemons[-1], validator), validator, SWARM))
+            transports.append(HivemindTransport(await create_node(daemons[-1], validator), validator))
         author, reader = transports
         peer, way = split_address(str((await daemons[0].get_visible_maddrs())[0]))
         await daemons[1]._client.connect(peer, [way])

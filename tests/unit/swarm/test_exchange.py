@@ -54,11 +54,9 @@ class Peer:
             self.transport,
             self.validator,
             self.trust,
-            swarm=SWARM,
             pull_groups=32,
             on_body=self.heard.append,
             on_feedback=self.told.append,
-            clock=self.clock,
             random=Random(self.seed),
         )
         asyncio.run(self.exchange.start())
