@@ -1,5 +1,6 @@
 """Turns queued groups and problems into bodies that are served and headers that others read."""
 
+import contextlib
 import functools
 from collections import Counter, deque
 from collections.abc import Callable
@@ -119,10 +120,9 @@ class Announcer:
         self._server.bodies[header.digest] = body
         if not self.reachable:
             self._deposited[header.kind] = self._clock()
-            try:
+            kept = False
+            with contextlib.suppress(*UNANSWERED):
                 kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
-            except UNANSWERED:
-                kept = False
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
         shards = self._shards()
         shard = shard_of(header.round, self._transport.me, shards)
@@ -133,13 +133,9 @@ class Announcer:
         announcement.tries.succeeded()
 
     async def _store(self, announcement: Announcement) -> None:
-        expiry = self._clock() + LIFETIME
-        try:
-            stored = await self._transport.announce(
-                announcement.place, announcement.header, expiry, confirm=announcement.confirm
-            )
-        except UNANSWERED:
-            stored = False
+        place, header, expiry, stored = announcement.place, announcement.header, self._clock() + LIFETIME, False
+        with contextlib.suppress(*UNANSWERED):
+            stored = await self._transport.announce(place, header, expiry, confirm=announcement.confirm)
         self.counts["announcements" if stored else "announcements_in_vain"] += 1
         if stored:
             announcement.expiry, announcement.confirm = expiry, False

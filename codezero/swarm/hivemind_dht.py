@@ -10,6 +10,7 @@ Runs inside the network process. Every await has a deadline, because a dead daem
 import asyncio
 import heapq
 import ipaddress
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -143,8 +144,7 @@ class NoCache(DHTLocalStorage):
     def store(self, *_: Any, **__: Any) -> bool:
         return False
 
-    def store_subkey(self, *_: Any, **__: Any) -> bool:
-        return False
+    store_subkey = store
 
 
 def _compact(storage: Any) -> None:
@@ -229,14 +229,9 @@ def _rebuilt(value: ValueWithExpiration[Any] | None) -> ValueWithExpiration[Any]
 def _handed(places: Sequence[DictionaryDHTValue]) -> list[int]:
     """Indices of the places to hand over: the smallest first, up to HANDED_BYTES in all."""
     sizes = [sum(len(record.value) for record in place.data.values()) for place in places]
-    chosen: list[int] = []
-    left = HANDED_BYTES
-    for at in sorted(range(len(places)), key=sizes.__getitem__):
-        left -= sizes[at]
-        if left < 0:
-            break
-        chosen.append(at)
-    return chosen
+    smallest_first = sorted(range(len(places)), key=sizes.__getitem__)
+    totals = itertools.accumulate(sizes[at] for at in smallest_first)
+    return [at for at, total in zip(smallest_first, totals, strict=True) if total <= HANDED_BYTES]
 
 
 def split_address(address: str) -> tuple[PeerID, Multiaddr]:

@@ -1,7 +1,6 @@
 """The swarm as the round loop sees it: publish, gather, offer, proposals. The network is in another process.
 
-Nothing here blocks and no claim of a peer is believed: its reward is never sent, its token ids pass only when they are
-of the own tokenizer, and its problems are claims.
+Nothing here blocks. A peer's token ids pass only when they are of the own tokenizer, and its problems are claims.
 """
 
 import functools
@@ -97,10 +96,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
             self._network.send(Publish(PROPOSALS, round_number, body, [], bytes.fromhex(UNKNOWN_TOKENIZER)))
 
     def feedback(self) -> list[Feedback]:
-        """Peers' feedback since the last call on problems that this node proposed; on each problem, each peer's first.
-
-        Raises SwarmError.
-        """
+        """Peers' feedback since the last call on own problems, each peer's first on each. Raises SwarmError."""
         self._network.check()
         received = _taken(self._network.feedback)
         return [item for it in received for item in self._kept.feedback(it.peer, it.feedback, it.trust)]

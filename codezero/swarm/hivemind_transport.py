@@ -1,6 +1,6 @@
 """The gossip's transport over hivemind: records in its Kademlia DHT, questions as unary calls of its daemon.
 
-Unary calls only: hivemind buffers a stream of any announced length, which would let one peer fill the memory.
+hivemind buffers a stream of any announced length, which would let one peer fill the memory.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -1,7 +1,7 @@
 """A node's identity: a private key file, and the peer id, which is the hash of its public half.
 
-The file is what libp2p's daemon reads: a two-field protobuf, `PrivateKey {key_type = 1; data = 2}`, encoded here so
-that showing an identity does not load the peer-to-peer library. Keys never leave this module.
+The file is libp2p's protobuf `PrivateKey {key_type = 1; data = 2}`, encoded here so that showing an identity does not
+load the peer-to-peer library. Keys never leave this module.
 """
 
 import errno

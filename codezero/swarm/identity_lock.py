@@ -1,8 +1,4 @@
-"""Holds an identity for one living node, and ends the daemon that a dead one left.
-
-Two nodes with one peer id would answer for each other. A daemon that outlives its node holds the port and the peer id
-that the next start needs.
-"""
+"""Holds an identity for one living node, and ends the daemon that a dead one left with its port and peer id."""
 
 import contextlib
 import logging

@@ -194,10 +194,9 @@ class Listener:
         """From its holder, else as its author left it in the DHT; None when neither has it."""
         with contextlib.suppress(*UNANSWERED):
             return await within(PULL_SECONDS, self._fetch(peer, header))
-        try:
+        with contextlib.suppress(*UNANSWERED):
             return await self._transport.withdraw(peer, header.digest)
-        except UNANSWERED:
-            return None
+        return None
 
     async def _fetch(self, peer: str, header: Header) -> bytes:
         body = bytearray()

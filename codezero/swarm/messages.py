@@ -134,10 +134,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class MessagePipe:
-    """One end of the pipe: a thread that reads and a thread that writes.
-
-    `on_message` and `on_closed` are called in the reading thread; `on_closed` once, when the other side is gone.
-    """
+    """One end of the pipe: a thread that writes, and one that reads and calls `on_message`; last, once, `on_closed`."""
 
     def __init__(
         self, channel: Channel, on_message: Callable[[Message], None], on_closed: Callable[[], None] = lambda: None

@@ -1,7 +1,7 @@
 """Tends the network process: writes its status, tests whether others can reach it, and saves trust and known peers.
 
-To test reachability, a neighbour opens a plain TCP connection back to the asker's address as the daemon sees it, so
-nobody can have a third machine probed; only the port is the asker's choice. Without an answer nothing is claimed.
+To test reachability, a neighbour opens a TCP connection to the asker's address as the daemon sees it, so nobody can
+have a third machine probed.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -54,15 +54,9 @@ class NetworkMonitor:
     """`load` before the exchange starts, `tend` beside it, `save` at the end."""
 
     def __init__(
-        self,
-        node: DHTNode,
-        exchange: Exchange,
-        peer_store: PeerStore,
-        trust: PeerTrust,
-        settings: SwarmConfig,
-        folder: Path,
+        self, node: DHTNode, exchange: Exchange, peers: PeerStore, trust: PeerTrust, settings: SwarmConfig, folder: Path
     ) -> None:
-        self._node, self._exchange, self._peer_store, self._trust = node, exchange, peer_store, trust
+        self._node, self._exchange, self._peer_store, self._trust = node, exchange, peers, trust
         self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
         self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
         exchange.announcer.reachable = self._wanted != "no"

@@ -1,7 +1,4 @@
-"""Starts the network process, passes messages, cleans up after it, and restarts it when it dies.
-
-Its death is raised once, as a SwarmError; the trainer then goes on alone until the process is back.
-"""
+"""Starts the network process, passes messages, cleans up after it, and restarts it when it dies."""
 
 import atexit
 import contextlib

@@ -1,7 +1,6 @@
 """What the gossip needs of a network: keep a small record where others read, find theirs, ask a peer.
 
-`hivemind_transport.py` implements the Protocol; tests and benchmarks run the gossip over a simulated network. Records
-are checked by `records.py` on any of them.
+`hivemind_transport.py` implements the Protocol; tests and benchmarks run the gossip over a simulated network.
 """
 
 import asyncio
@@ -37,10 +36,7 @@ class Transport(Protocol):
         """Begin to answer other peers."""
 
     async def announce(self, place: RecordPlace, header: bytes, expiry: float, *, confirm: bool) -> bool:
-        """Sign the record and keep it at `place` until `expiry`, seconds since 1970, in place of the earlier one.
-
-        Returns whether it was stored; with `confirm`, whether another node returned it.
-        """
+        """Sign and keep a record until `expiry` (seconds since 1970). Was it stored, and if `confirm`, read back?"""
         ...
 
     async def headers(self, places: Sequence[RecordPlace], *, thorough: bool) -> Mapping[RecordPlace, Records]:

@@ -103,8 +103,7 @@ DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
-    """Outcomes of 1..MAX_ITEMS judged groups for the proposer of their problems. Raises WireRefusal when none is
-    judged."""
+    """Outcomes of 1..MAX_ITEMS groups for the proposer of their problems. Raises WireRefusal: none is judged."""
     outcomes = [
         ProblemOutcome(
             problem=bytes.fromhex(scored.group.problem.id),
@@ -127,8 +126,8 @@ def decode_feedback(data: bytes) -> FeedbackBody:
 def largest(
     items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes], most: int = MAX_BODY
 ) -> tuple[Sequence[Item], bytes]:
-    """The first of `items` that fit into one body of at most `most` bytes, and the body. Leaves out what cannot be sent
-    at all; returns nothing when not one item fits."""
+    """The first of `items` that fit into a body of at most `most` bytes, without those that cannot be sent at all, and
+    the body. Nothing when not one fits."""
     while items:
         try:
             body = encode(items)
