@@ -139,7 +139,8 @@ def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
         async with mallory(nodes, name) as she:
             server = BodyServer(PeerTrust(lambda _: True))
             server.bodies[header.digest] = served
-            await GossipServicer(server.answer).add_p2p_handlers(she.node.p2p, namespace=SWARM)
+            servicer = GossipServicer(lambda _call, peer, request: server.answer(peer, request))
+            await servicer.add_p2p_handlers(she.node.p2p, namespace=SWARM)
             before = refused(nodes, reason)
             assert await she.announce(encode_header(header))
             for _ in range(600):
