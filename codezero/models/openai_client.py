@@ -68,7 +68,7 @@ _STATUSES = (
     ((429,), UnavailableEndpoint, "is asked too often {code}; lower {section}.requests"),
     ((501,), UnusableEndpoint, "fails {code}; see its own log"),
     (range(300, 400), UnusableEndpoint, "points elsewhere {code}; give the final address as {section}.url"),
-    (range(400, 500), UnusableEndpoint, "does not know the address or model {code}; correct {section}.url or .model"),
+    (range(400, 500), UnusableEndpoint, "does not know the address {code}; correct {section}.url or {section}.model"),
     (range(1000), UnavailableEndpoint, "fails {code}; see its own log"),
 )
 """HTTP statuses and their errors, to be read after "the judge"; the first match counts."""
