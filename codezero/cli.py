@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any, NoReturn
 
 from codezero.commands import account, inspect, measure, page, run
-from codezero.commands.common import DONE, FAILED, INTERRUPTED, USAGE, Commands
+from codezero.commands.common import DONE, FAILED, USAGE, Commands
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
 
@@ -98,6 +98,3 @@ def main(arguments: Sequence[str]) -> int:
         print(f"codezero: {error}", file=sys.stderr)
         mistakes = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
         return USAGE if isinstance(error, mistakes) else FAILED
-    except KeyboardInterrupt:
-        print("codezero: interrupted", file=sys.stderr)
-        return INTERRUPTED

@@ -74,6 +74,7 @@ class Node(Iterating):
                 written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
                 self.swarm.offer(written, round_number)
 
+        tokens = sum(len(completion.token_ids) for group in groups for completion in group.completions)
         reward = mean_reward(scored)
         if reward is not None:
             self.outbox.add(round_number, reward, best_proposer(scored))
@@ -84,7 +85,7 @@ class Node(Iterating):
             "reward/mean": reward,
             "difficulty/level": self.difficulty.level,
             "difficulty/success": success_at_proposals(scored),
-            "tokens/sampled_per_second": count_tokens(groups) / max(sampled, 1e-9),
+            "tokens/sampled_per_second": tokens / max(sampled, 1e-9),
         }
         row |= learned | self.evaluator.metrics() | self.problems.metrics() | self.shared_metrics()
         return row, judged
@@ -148,8 +149,3 @@ def best_proposer(scored: Sequence[ScoredGroup]) -> str | None:
         if (proposer := group.group.problem.proposer) and (success := group.success) is not None
     ]
     return min(taught)[1] if taught else None
-
-
-def count_tokens(groups: Sequence[RolloutGroup]) -> int:
-    """Sampled tokens, EOS included."""
-    return sum(len(completion.token_ids) for group in groups for completion in group.completions)

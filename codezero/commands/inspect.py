@@ -6,7 +6,6 @@ Nothing is trained and nothing is executed; what lies on the hub is fetched as a
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from codezero.commands.common import DONE, FAILED, INTERRUPTED, OF_A_RUN, Comman
 
 if TYPE_CHECKING:
     from codezero.ops.doctor import Finding
-    from codezero.problems.filters import FilterRefusal
     from codezero.types import Problem
 
 EXAMPLES = 3
@@ -114,10 +112,14 @@ def data_check(options: argparse.Namespace) -> int:
     """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
     from codezero.problems.dedup import Novelty
     from codezero.problems.filters import FilterRefusal, usable
+    from codezero.problems.hub import open_rows
+    from codezero.problems.sources import read_entry
 
     composed(options)
+    source = open_rows(options.source)
+    entries = (read_entry(row) for shard in source.shards() for row in source.rows(shard, 0))
     rows, refused, examples, novelty = 0, Counter[str](), dict[str, list[str]](), Novelty()
-    for rows, entry in enumerate(_entries(options.source), 1):
+    for rows, entry in enumerate(entries, 1):
         refusal = entry if isinstance(entry, FilterRefusal) else usable(entry, novelty, lambda _: True)
         if refusal is not None:
             refused[refusal.reason] += 1
@@ -130,15 +132,6 @@ def data_check(options: argparse.Namespace) -> int:
         lines += [f"          {ascii(example)[1:-1]}" for example in examples[reason]]
     answer(options, {"rows": rows, "usable": count, "refused": refused, "examples": examples}, "\n".join(lines))
     return DONE if count else FAILED
-
-
-def _entries(name: str) -> Iterator["Problem | FilterRefusal"]:
-    from codezero.problems.hub import open_rows
-    from codezero.problems.sources import read_entry
-
-    rows = open_rows(name)
-    for shard in rows.shards():
-        yield from map(read_entry, rows.rows(shard, 0))
 
 
 def _where(name: str) -> str:

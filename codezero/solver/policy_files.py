@@ -67,9 +67,8 @@ def load_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: P
             load_adapter(policy.model, folder / ADAPTER)
         else:
             _load_weights(policy.model, folder / MODEL)
-        moments = load_file(folder / OPTIMIZER)
         state: dict[int, dict[str, Tensor]] = {}
-        for key, value in moments.items():
+        for key, value in load_file(folder / OPTIMIZER).items():
             index, _, name = key.partition(".")
             state.setdefault(int(index), {})[name] = value
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
