@@ -241,11 +241,8 @@ class Living:
         from codezero.swarm.identity import Identity
 
         peer = Identity.load_or_create(self.disk / "swarm.pem").peer_id
-        with (
-            DevChainHandle(self.chain) as chain,
-            contextlib.closing(ChainClient([chain.url], chain.chain_id)) as client,
-        ):
-            contract = ContractCoordinator(client, founded(self.chain))
+        with DevChainHandle(self.chain) as chain:
+            contract = ContractCoordinator(ChainClient([chain.url], chain.chain_id), founded(self.chain))
             return {number: contract.reward_of(number, peer) for number in rounds}
 
 

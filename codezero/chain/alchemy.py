@@ -88,44 +88,37 @@ class _Several(msgspec.Struct, frozen=True, tag_field="type", tag="array"):
 Prepared = _Operation | _Several
 
 
-class WantedCall(msgspec.Struct, frozen=True):
-    """The one call that is wanted, and what the chain itself says of the account: its code, and its next nonce."""
+def checked(
+    prepared: Prepared, account: str, chain: int, to: str, data: bytes, delegates: set[str], code: bytes, count: int
+) -> tuple[_Authorization | None, _Operation]:
+    """What may be signed for the one call that is wanted: `data` to the contract `to`. Raises UnsponsoredError.
 
-    account: str
-    chain_id: int
-    to: str
-    data: bytes
-    delegates: frozenset[str]
-    """Contracts that the account may follow, in lower case."""
-    code: bytes
-    count: int
-
-
-def checked(prepared: Prepared, wanted: WantedCall) -> tuple[_Authorization | None, _Operation]:
-    """What may be signed. Raises UnsponsoredError."""
+    delegates: contracts that the account may follow, in lower case. code, count: the account's code and its next nonce,
+    as the chain itself says.
+    """
     match prepared.data if isinstance(prepared, _Several) else [prepared]:
         case [_Operation() as operation]:
-            authorization, follows = None, delegate_of(wanted.code) or ""
+            authorization, follows = None, delegate_of(code) or ""
         case [_Authorization() as authorization, _Operation() as operation]:
             follows = authorization.data.address
         case _:
             raise UnsponsoredError(f"{UNREQUESTED}not one operation, with at most one authorization before it")
-    data, chain = operation.data, wanted.chain_id
+    offered = operation.data
     for problem, right in {
-        "the account follows no contract yet, and no authorization is offered": wanted.code or authorization,
+        "the account follows no contract yet, and no authorization is offered": code or authorization,
         "an authorization for another chain": not authorization or int(authorization.chain_id, 16) == chain,
-        "an authorization for another time": not authorization or int(authorization.data.nonce, 16) == wanted.count,
+        "an authorization for another time": not authorization or int(authorization.data.nonce, 16) == count,
         f"the account follows {follows or 'code of its own'}, which chain.alchemy_delegates lacks": (
-            follows.lower() in wanted.delegates
+            follows.lower() in delegates
         ),
         "an operation for another chain": int(operation.chain_id, 16) == chain,
-        "an operation of another account": data.sender.lower() == wanted.account.lower(),
-        "another call, or more than one": calls_only(bytes.fromhex(data.call_data[2:]), wanted.to, wanted.data),
+        "an operation of another account": offered.sender.lower() == account.lower(),
+        "another call, or more than one": calls_only(bytes.fromhex(offered.call_data[2:]), to, data),
         "the account itself would pay; correct the gas manager's policy": (
-            operation.fee_payment.get("sponsored") is True and int(data.paymaster, 16)
+            operation.fee_payment.get("sponsored") is True and int(offered.paymaster, 16)
         ),
         "the hash to be signed is not the operation's": (
-            operation.signature_request.data.get("raw", "").lower() == "0x" + data.hash(chain).hex()
+            operation.signature_request.data.get("raw", "").lower() == "0x" + offered.hash(chain).hex()
         ),
     }.items():
         if not right:

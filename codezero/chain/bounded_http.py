@@ -1,12 +1,13 @@
 """One HTTP exchange with a server that is not trusted: bounded in time and in bytes, never sent elsewhere."""
 
 import asyncio
+import atexit
 import contextlib
 import ipaddress
 import threading
 from collections.abc import Mapping
 from functools import cache
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -22,58 +23,48 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Runs in one background thread of this process."""
+def _client() -> tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession]:
+    """This process's: no proxy or password from the environment, no cookies, no compression."""
     loop = asyncio.new_event_loop()
+    session = aiohttp.ClientSession(
+        headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
+        cookie_jar=aiohttp.DummyCookieJar(loop=loop),
+        auto_decompress=False,
+        max_line_size=MAX_HEADER,
+        max_field_size=MAX_HEADER,
+        loop=loop,
+    )
     threading.Thread(target=loop.run_forever, name="chain-http", daemon=True).start()
-    return loop
+    atexit.register(lambda: asyncio.run_coroutine_threadsafe(session.close(), loop).result(1.0))
+    return loop, session
 
 
-class BoundedHttp:
-    """Posts from any thread. No redirects, no proxy or password from the environment, no compression."""
+def post(
+    url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None = None, limit: int = MAX_ANSWER
+) -> tuple[int, bytes]:
+    """Status and body, from any thread. No redirects.
 
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+    Raises ChainUnreachableError when the whole exchange takes longer than `seconds` or the body is above `limit` bytes.
+    """
+    loop, session = _client()
+    where = shown(url)
 
-    def post(
-        self, url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None = None, limit: int = MAX_ANSWER
-    ) -> tuple[int, bytes]:
-        """Status and body. Raises ChainUnreachableError when the whole exchange takes longer or the body is larger."""
-        exchange = self._post(url, body, seconds, headers, limit)
-        return asyncio.run_coroutine_threadsafe(exchange, _loop()).result()
-
-    def close(self) -> None:
-        """May be called twice; `post` opens it again."""
-        session, self._session = self._session, None
-        if session is not None:
-            asyncio.run_coroutine_threadsafe(session.close(), _loop()).result()
-
-    async def _post(
-        self, url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None, limit: int
-    ) -> tuple[int, bytes]:
-        session = self._session = self._session or aiohttp.ClientSession(
-            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            max_line_size=MAX_HEADER,
-            max_field_size=MAX_HEADER,
-        )
+    async def exchange() -> tuple[int, bytes]:
         timeout = aiohttp.ClientTimeout(total=max(seconds, 0.001))
-        where = shown(url)
-        try:
-            async with session.post(
-                url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                received = bytearray()
-                async for chunk in response.content.iter_any():
-                    received += chunk
-                    if len(received) > limit:
-                        raise ChainUnreachableError(f"{where} answered with more than {limit} bytes")
-                return response.status, bytes(received)
-        except TimeoutError as error:
-            raise ChainUnreachableError(f"{where} did not answer in time") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ChainUnreachableError(f"{where} cannot be reached ({type(error).__name__})") from error
+        received = bytearray()
+        async with session.post(url, data=body, headers=headers, timeout=timeout, allow_redirects=False) as response:
+            async for chunk in response.content.iter_any():
+                received += chunk
+                if len(received) > limit:
+                    raise ChainUnreachableError(f"{where} answered with more than {limit} bytes")
+            return response.status, bytes(received)
+
+    try:
+        return asyncio.run_coroutine_threadsafe(exchange(), loop).result()
+    except TimeoutError as error:
+        raise ChainUnreachableError(f"{where} did not answer in time") from error
+    except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: this process ends
+        raise ChainUnreachableError(f"{where} cannot be reached ({type(error).__name__})") from error
 
 
 def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
@@ -83,11 +74,10 @@ def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
     """
     try:
         parts = urlsplit(url)
-        port_fits = parts.port is None or parts.port > 0
-    except ValueError:
-        port_fits, parts = False, SplitResult("", "", "", "", "")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits or not url.isprintable():
-        raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not url.isprintable():
+            raise ValueError
+    except ValueError:  # its text may hold the URL
+        raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545") from None
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{name} must hold no password; it would end up in logs")
     if parts.scheme == "http" and not plain_http and not _is_loopback(parts.hostname):

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import msgspec
 from eth_abi.exceptions import DecodingError
@@ -17,14 +17,12 @@ from web3.types import EventData, TxReceipt
 from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError, RpcError
 from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import RoundWatch
-from codezero.chain.sender import Sender, SendOptions
+from codezero.chain.sender import SECONDS, Sender
 from codezero.errors import ChainError, ConfigError
 
 ARTIFACT = Path(__file__).parent / "artifacts" / "SwarmCoordinator.json"
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
-SECONDS = 60.0
-"""For one transaction, from the simulation to the receipt."""
 NOBODY = "0x" + 40 * "0"
 FIRST_SPAN, LARGEST_SPAN = 1000, 100_000
 """Blocks whose events are requested at once at first, and at most; many endpoints refuse much more than the first."""
@@ -128,25 +126,20 @@ class ContractCoordinator:
 
     def register(self, peer: str) -> None:
         """Make the peer id this account's. Raises ForeignOwnerError when it is another's; may be called again."""
-        owner = self.owners([peer])[peer]
-        if owner is None:
-            try:
-                self.send("registerPeer", peer)
-                return
-            except ContractError as error:
-                if error.name != REGISTERED:
-                    raise
-            owner = self.owners([peer])[peer]  # somebody was faster
-        if owner is None:
-            raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
-        if owner != self.account:
-            raise ForeignOwnerError(peer, owner, self.account)
+        try:
+            self.send("registerPeer", peer)
+        except ContractError as error:
+            if error.name != REGISTERED:
+                raise
+            owner = self.owners([peer])[peer]
+            if owner is None:
+                raise ChainUnreachableError(f"peer {peer} is registered, and the chain does not show it yet") from error
+            if owner != self.account:
+                raise ForeignOwnerError(peer, owner, self.account) from error
 
-    def send(self, name: str, *arguments: object, **options: Unpack[SendOptions]) -> TxReceipt:
-        """Bring one call about; see `Sender.transact`. Raises ChainError without a sender."""
-        return self._sender_of().transact(
-            self.contract, self.encode(name, *arguments), **{"seconds": SECONDS, **options}
-        )
+    def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
+        """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""
+        return self._sender_of().transact(self.contract, self.encode(name, *arguments), **options)
 
     def encode(self, name: str, *arguments: object) -> bytes:
         """The data of a transaction that calls `name`. Raises ChainError for arguments that the ABI cannot hold."""

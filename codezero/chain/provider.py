@@ -18,7 +18,7 @@ from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, shown
+from codezero.chain.bounded_http import UNDECODABLE, check_url, post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError
 from codezero.system.signals import backoff
@@ -123,8 +123,6 @@ class BoundedProvider(JSONBaseProvider):
         """That which answered last comes first."""
         self._proven: set[str] = set()
         """Endpoints that named the expected chain id since they last failed."""
-        self._http = BoundedHttp()
-        self.close = self._http.close
         self.request_counter = itertools.count(1)
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
@@ -170,7 +168,7 @@ class BoundedProvider(JSONBaseProvider):
     def _exchange(self, url: str, method: str, params: Any, until: float) -> Any:
         id = next(self.request_counter)
         body = Web3.to_json({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
-        status, raw = self._http.post(url, body, until - time.monotonic())
+        status, raw = post(url, body, until - time.monotonic())
         result = read_answer(shown(url), status, raw, id, RESULTS.get(method, Any))
         if not isinstance(result, RpcFailure):
             return msgspec.to_builtins(result)
@@ -183,9 +181,8 @@ class ChainClient(Web3):
     def __init__(
         self, urls: Sequence[str], chain_id: int, *, seconds: float = SECONDS, plain_http: bool = False
     ) -> None:
-        provider = BoundedProvider(urls, chain_id, seconds, plain_http)
-        super().__init__(provider, middleware=[])
-        self.urls, self.chain_id, self.close = list(urls), chain_id, provider.close
+        super().__init__(BoundedProvider(urls, chain_id, seconds, plain_http), middleware=[])
+        self.urls, self.chain_id = list(urls), chain_id
         # The contract holds strangers' text, which need not be UTF-8: one bad name must not hide a whole leaderboard.
         registry = default_registry.copy()
         registry.unregister_decoder("string")

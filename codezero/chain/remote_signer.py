@@ -18,7 +18,7 @@ from hexbytes import HexBytes
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
-from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, header_token, shown
+from codezero.chain.bounded_http import UNDECODABLE, check_url, header_token, post, shown
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError, WalletError
 from codezero.system.files import read_private
@@ -44,8 +44,6 @@ class RemoteWallet:
             raise ConfigError(f"chain.account={address[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
         self._url = check_url(url, "chain.signer").rstrip("/") + "/api/sign-transaction"
         self.address, self._token = to_checksum_address(address), token
-        self._http = BoundedHttp()
-        self.close = self._http.close
 
     def __repr__(self) -> str:
         return f"RemoteWallet({shown(self._url)}, {self.address})"
@@ -59,7 +57,7 @@ class RemoteWallet:
         if token is None:
             raise WalletError(f"{self._token} holds no token; log in again")
         body = msgspec.json.encode({"transaction": dict(fields)})
-        status, raw = self._http.post(self._url, body, SECONDS, {"Authorization": f"Bearer {token}"}, MAX_ANSWER)
+        status, raw = post(self._url, body, SECONDS, {"Authorization": f"Bearer {token}"}, MAX_ANSWER)
         if status in (401, 403):
             raise WalletError(f"the signer {where} does not accept the token in {self._token}; log in again")
         if status == 409:

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
+from eth_typing import ChecksumAddress
 from eth_utils.crypto import keccak
 from web3.exceptions import TransactionNotFound
 from web3.types import TxParams, TxReceipt
@@ -33,6 +34,8 @@ from codezero.system.signals import backoff
 
 logger = logging.getLogger(__name__)
 
+SECONDS = 60.0
+"""For one transaction, from the simulation to the receipt."""
 HEADROOM = 1.25
 """The state can change between the estimate and the block."""
 MAX_GAS = 15_000_000
@@ -49,15 +52,6 @@ STUCK_SECONDS = 60.0
 MAX_SIGNED = 8
 """Transactions signed for one purpose in one go; more means that something else is wrong."""
 Record = Callable[[SignedTransaction], None]
-
-
-class SendOptions(TypedDict, total=False):
-    """seconds: until the receipt. earlier: what was signed for the same purpose before, perhaps by a process that was
-    killed. record: called with each new one before it is sent; it has to be durable when this returns."""
-
-    seconds: float
-    earlier: Sequence[SignedTransaction]
-    record: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +83,27 @@ class Sender:
         """By hash, until its purpose is served: when this process sent it first and last. time.monotonic()."""
 
     @property
-    def address(self) -> str:
-        return self.wallet.address
+    def address(self) -> ChecksumAddress:
+        return ChecksumAddress(self.wallet.address)
 
-    def transact(self, to: str | None, data: bytes, **options: Unpack[SendOptions]) -> TxReceipt:
+    def transact(
+        self,
+        to: str | None,
+        data: bytes,
+        *,
+        seconds: float = SECONDS,
+        earlier: Sequence[SignedTransaction] = (),
+        record: Record = lambda _: None,
+    ) -> TxReceipt:
         """Bring about one call (or deployment) and wait until it is mined.
+
+        earlier: what was signed for the same purpose before, perhaps by a process that was killed. record: called with
+        each new one before it is sent; it has to be durable when this returns.
 
         Raises ContractError when the contract refuses it now; UnknownOutcomeError when time is over and one may still
         be mined; ChainUnreachableError, RpcError, InsufficientFundsError when none can be.
         """
-        until, signed = time.monotonic() + options.get("seconds", 0.0), list(options.get("earlier", ()))
-        most, record = len(signed) + MAX_SIGNED, options.get("record")
+        until, signed, most = time.monotonic() + seconds, list(earlier), len(earlier) + MAX_SIGNED
         why: ChainError | None = None
         with self._turn:
             self._until = until
@@ -120,10 +124,13 @@ class Sender:
                 time.sleep(max(0.0, min(backoff(attempt, *self.PAUSES), left)))
 
     def _step(
-        self, to: str | None, data: bytes, signed: list[SignedTransaction], most: int, record: Record | None
+        self, to: str | None, data: bytes, signed: list[SignedTransaction], most: int, record: Record
     ) -> TxReceipt | None:
         """Look at what became of what was `signed`; sign and send what is missing. The receipt, once there is one."""
-        state = self._state_of(signed)
+        state = self._read_state(signed)
+        if signed and state.receipt is None and state.waiting is None:
+            time.sleep(GONE_SECONDS)
+            state = self._read_state(signed)
         if state.receipt is not None:
             for transaction in signed:
                 self._sent.pop(transaction.hash, None)
@@ -132,25 +139,17 @@ class Sender:
             if len(signed) == most:
                 raise ChainError("transactions keep failing although the contract accepts them in advance")
             signed.append(self._sign(to, data, state, raises=len(signed)))
-            if record is not None:
-                record(signed[-1])
+            record(signed[-1])
             self._send(signed[-1])
         elif time.monotonic() - self._sent.get(state.waiting.hash, NEVER)[1] >= AGAIN_SECONDS:
             self._send(state.waiting)
         return None
 
-    def _state_of(self, signed: Sequence[SignedTransaction]) -> TransactionState:
-        state = self._read_state(signed)
-        if signed and state.receipt is None and state.waiting is None:
-            time.sleep(GONE_SECONDS)
-            state = self._read_state(signed)
-        return state
-
     def _read_state(self, signed: Sequence[SignedTransaction]) -> TransactionState:
         """The count is read first: what it has passed and has no receipt even afterwards is never mined."""
         if not signed:
             return TransactionState()
-        count = self.client.eth.get_transaction_count(self._account)
+        count = self.client.eth.get_transaction_count(self.address)
         waiting: SignedTransaction | None = None
         for transaction in signed:
             receipt = self._receipt_of(transaction.hash)
@@ -173,9 +172,9 @@ class Sender:
         eth, call = self.client.eth, self._call(to, data)
         eth.call(call)
         gas = min(int(eth.estimate_gas(call) * HEADROOM), MAX_GAS)
-        nonce = state.count if state.waiting else eth.get_transaction_count(self._account, "pending")
+        nonce = state.count if state.waiting else eth.get_transaction_count(self.address, "pending")
         tip, fee = self._fees(1.25**raises if state.waiting else 1.0)
-        balance = eth.get_balance(self._account)
+        balance = eth.get_balance(self.address)
         if balance < gas * fee:
             raise InsufficientFundsError(
                 f"account {self.address} has {balance / 1e18:.6f} of the chain's coin, and a transaction may cost "
@@ -212,11 +211,6 @@ class Sender:
 
     def _stuck(self, signed: SignedTransaction) -> bool:
         return signed.hash in self._sent and time.monotonic() - self._sent[signed.hash][0] >= STUCK_SECONDS
-
-    @property
-    def _account(self) -> Any:
-        """The address; web3's types want proof that it is checksummed."""
-        return self.address
 
     def _call(self, to: str | None, data: bytes) -> TxParams:
         call: Any = {"from": self.address, "data": "0x" + data.hex()}

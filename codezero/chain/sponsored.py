@@ -19,14 +19,15 @@ from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 from web3.types import LogReceipt, TxReceipt
 
-from codezero.chain.alchemy import ENTRY_POINT, UNREQUESTED, Prepared, UnsponsoredError, WantedCall, checked
-from codezero.chain.bounded_http import UNDECODABLE, BoundedHttp, check_url, header_token, shown
+from codezero.chain.alchemy import ENTRY_POINT, UNREQUESTED, Prepared, UnsponsoredError, checked
+from codezero.chain.bounded_http import UNDECODABLE, check_url, header_token, post, shown
 from codezero.chain.contract import log_pages
 from codezero.chain.errors import ChainUnreachableError, RpcError, printable, refusal
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import FINAL, ChainClient, RpcFailure, read_answer
 from codezero.chain.sender import Sender, TransactionState
 from codezero.chain.wallet import KeystoreWallet
+from codezero.config import ChainConfig
 from codezero.errors import ChainError, ConfigError
 from codezero.system.files import read_private
 
@@ -56,30 +57,24 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 class AlchemySender(Sender):
-    """As Sender, sponsored. Threads take turns. Deploys nothing. Raises ConfigError.
-
-    key: goes into one header only. policy: of the gas manager. delegates: contracts that an account may follow.
-    """
+    """As Sender, sponsored as `config` says. Deploys nothing; the key goes into one header only. Raises ConfigError."""
 
     PAUSES = 0.25, 4.0  # the service counts its requests
     HOPELESS = (UnsponsoredError,)
 
-    def __init__(
-        self, client: ChainClient, wallet: KeystoreWallet, *, key: str, policy: str, url: str, delegates: Sequence[str]
-    ) -> None:
+    def __init__(self, client: ChainClient, wallet: KeystoreWallet, config: ChainConfig) -> None:
         super().__init__(client, wallet)
-        if not POLICY.match(policy):
+        if not POLICY.match(config.alchemy_policy):
             raise ConfigError("chain.alchemy_policy is no policy id; copy it from the gas manager's page")
-        for delegate in delegates:
+        for delegate in config.alchemy_delegates:
             if not is_address(delegate):
                 raise ConfigError(f"chain.alchemy_delegates: {delegate[:50]!r} is no address")
-        self._signer, self._url = wallet, check_url(url, "chain.alchemy_url")
-        self._delegates = frozenset(delegate.lower() for delegate in delegates)
-        self._capabilities: dict[str, Any] = {"capabilities": {"paymasterService": {"policyId": policy}}}
-        self._headers = {"Authorization": f"Bearer {key}"}
-        self._http = BoundedHttp()
+        self._signer, self._url = wallet, check_url(config.alchemy_url, "chain.alchemy_url")
+        self._delegates = set(map(str.lower, config.alchemy_delegates))
+        paymaster = {"paymasterService": {"policyId": config.alchemy_policy}}
+        self._capabilities: dict[str, Any] = {"capabilities": paymaster}
+        self._headers = {"Authorization": f"Bearer {api_key(config.alchemy_key_file, config.alchemy_key_variable)}"}
         self._ids = itertools.count(1)
-        self.close = self._http.close
 
     def _read_state(self, signed: Sequence[SignedTransaction]) -> TransactionState:
         """Transactions count too: they are of earlier, when the account paid for itself."""
@@ -118,14 +113,13 @@ class AlchemySender(Sender):
         """Simulates the call first; replaces what waits, under its nonce. Raises ContractError, UnsponsoredError."""
         if to is None:
             raise ChainError("a sponsored account deploys nothing; deploy with an account that pays for itself")
-        eth, chain_id, account = self.client.eth, self.client.chain_id, self._account
+        eth, chain_id, account = self.client.eth, self.client.chain_id, self.address
         eth.call(self._call(to, data))
         code, count, since = bytes(eth.get_code(account)), eth.get_transaction_count(account), eth.block_number
         calls = [{"to": to, "data": "0x" + data.hex()}]
         request = {"calls": calls, "from": account, "chainId": hex(chain_id), **self._capabilities}
         prepared: Prepared = self._request("wallet_prepareCalls", request, Prepared)
-        wanted = WantedCall(account, chain_id, to, data, self._delegates, code, count)
-        authorization, operation = checked(prepared, wanted)
+        authorization, operation = checked(prepared, account, chain_id, to, data, self._delegates, code, count)
         nonce = int(operation.data.nonce, 16)
         if state.waiting is not None and nonce != _parsed(state.waiting).nonce:
             raise UnsponsoredError(f"{UNREQUESTED}a second operation beside one that may still be run")
@@ -157,7 +151,7 @@ class AlchemySender(Sender):
         """A `form`. What is sent may be taken even so. Raises ChainUnreachableError, UnsponsoredError, RpcError."""
         id, where, seconds = next(self._ids), shown(self._url), min(SECONDS, max(1.0, self._until - time.monotonic()))
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": [parameter]})
-        status, raw = self._http.post(self._url, body, seconds, self._headers, MAX_ANSWER)
+        status, raw = post(self._url, body, seconds, self._headers, MAX_ANSWER)
         if status in (401, 403):
             raise UnsponsoredError(f"{where} does not accept the API key; write a valid one into its file")
         if status == 429:

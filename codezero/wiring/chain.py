@@ -94,14 +94,14 @@ def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) 
     contract = config.contract
     if config.kind == "embedded" and not contract:
         contract = own_contract(Path(config.directory), client, Sender(client, wallet))
-    sender = _sponsored(config, client, wallet, stack) if config.alchemy_policy else Sender(client, wallet)
+    sender = _sponsored(config, client, wallet) if config.alchemy_policy else Sender(client, wallet)
     coordinator = ContractCoordinator(client, contract, sender)
     stack.callback(coordinator.close)
     return coordinator
 
 
-def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", stack: contextlib.ExitStack) -> "Sender":
-    from codezero.chain.sponsored import AlchemySender, api_key
+def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet") -> "Sender":
+    from codezero.chain.sponsored import AlchemySender
     from codezero.chain.wallet import KeystoreWallet
 
     if not isinstance(wallet, KeystoreWallet):
@@ -109,16 +109,7 @@ def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet", sta
             "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
             "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
         )
-    sender = AlchemySender(
-        client,
-        wallet,
-        key=api_key(config.alchemy_key_file, config.alchemy_key_variable),
-        policy=config.alchemy_policy,
-        url=config.alchemy_url,
-        delegates=config.alchemy_delegates,
-    )
-    stack.callback(sender.close)
-    return sender
+    return AlchemySender(client, wallet, config)
 
 
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
@@ -161,9 +152,7 @@ def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
         stack.enter_context(chain)
         _repeat("keeping the embedded chain alive", chain.revive, KEEPING_SECONDS, stack)
         urls, chain_id = [chain.url], chain.chain_id
-    client = ChainClient(urls, chain_id, plain_http=config.plain_http)
-    stack.callback(client.close)
-    return client
+    return ChainClient(urls, chain_id, plain_http=config.plain_http)
 
 
 def _repeat(

@@ -60,13 +60,10 @@ def served(folder: Path, backend: str) -> Generator[tuple[str, int]]:
 def found(folder: Path, backend: str = "embedded") -> Generator[Swarm]:
     with served(folder, backend) as (url, chain_id):
         client = ChainClient([url], chain_id, seconds=60.0)  # machines are busy
-        try:
-            wallet = KeystoreWallet.ephemeral(folder / "owner.json")
-            fund(client, wallet.address)
-            sender = Sender(client, wallet)
-            contract = deploy(sender)
-            owner = ContractCoordinator(client, contract, sender)
-            yield Swarm(url, chain_id, contract, client, owner)
-            owner.close()
-        finally:
-            client.close()
+        wallet = KeystoreWallet.ephemeral(folder / "owner.json")
+        fund(client, wallet.address)
+        sender = Sender(client, wallet)
+        contract = deploy(sender)
+        owner = ContractCoordinator(client, contract, sender)
+        yield Swarm(url, chain_id, contract, client, owner)
+        owner.close()

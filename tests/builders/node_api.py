@@ -37,7 +37,6 @@ def contract(folder: Path) -> Generator[list[Member]]:
     with ExitStack() as stack:
         handle = stack.enter_context(DevChainHandle(folder / "chain"))
         rpc = ChainClient([handle.url], handle.chain_id, seconds=60.0)  # machines are busy
-        stack.callback(rpc.close)
         members: list[Member] = []
         address = ""
         for name in ("first", "second"):

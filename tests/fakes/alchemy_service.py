@@ -5,15 +5,17 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
-from builders.alchemy import CONTRACT, DELEGATE, KEY, POLICY, Json, Service, Wallet, served
+from builders.alchemy import CONTRACT, KEY, POLICY, Json, Service, Wallet, served
 
 from codezero.chain.alchemy import UserOperation
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
 from codezero.chain.sponsored import AlchemySender
+from codezero.config import ChainConfig
 
 WIRE: list[Json] = json.loads(Path(__file__).with_name("alchemy_wire.json").read_text())
 """What Alchemy's own client sent to a scripted service for two registrations, and what it was answered."""
@@ -37,8 +39,11 @@ class Bench:
         self.sender = self.new_sender()
 
     def new_sender(self) -> AlchemySender:
-        url = self.service.url + "/v2"
-        return AlchemySender(self.client, self.wallet, key=KEY, policy=POLICY, url=url, delegates=[DELEGATE])
+        config = ChainConfig(
+            alchemy_policy=POLICY, alchemy_url=self.service.url + "/v2", alchemy_key_variable="ALCHEMY"
+        )
+        with patch.dict("os.environ", ALCHEMY=KEY):
+            return AlchemySender(self.client, self.wallet, config)
 
     def transact(self, seconds: float = 60.0, earlier: list[SignedTransaction] | None = None) -> str:
         receipt = self.sender.transact(
@@ -51,12 +56,7 @@ class Bench:
 def bench(service: Service | None = None, **changes: Any) -> Generator[Bench]:
     with served(service or Service(**changes)) as service:
         client = ChainClient([service.url + "/rpc"], service.chain_id)
-        here = Bench(service, client)
-        try:
-            yield here
-        finally:
-            here.sender.close()
-            client.close()
+        yield Bench(service, client)
 
 
 def rehashed(prepared: Json, **changes: object) -> Json:

@@ -14,15 +14,7 @@ from fakes.alchemy_service import CALL, EVIL, WIRE, bench, encode_function, put,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.alchemy import (
-    Prepared,
-    UnsponsoredError,
-    UserOperation,
-    WantedCall,
-    calls_only,
-    checked,
-    delegate_of,
-)
+from codezero.chain.alchemy import Prepared, UnsponsoredError, UserOperation, calls_only, checked, delegate_of
 from codezero.chain.bounded_http import UNDECODABLE
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.sponsored import RAN
@@ -193,10 +185,10 @@ def test_whatever_is_changed_only_the_same_is_signed(wire: tuple[Json, bytes], d
     """Names in what is compared and kept may be written in other letters; what is not looked at may be anything."""
     prepared, code = wire
     peer = "QmX" if prepared is WIRE[0]["result"] else "QmY"
-    asked = WantedCall(
-        ACCOUNT.address, CHAIN, CONTRACT, encode_function("registerPeer", peer), frozenset({DELEGATE.lower()}), code, 0
-    )
-    wanted = checked(msgspec.convert(prepared, Prepared), asked)
+    call = encode_function("registerPeer", peer)
+    asked: Any = {"account": ACCOUNT.address, "chain": CHAIN, "to": CONTRACT, "data": call, "code": code, "count": 0}
+    asked["delegates"] = {DELEGATE.lower()}
+    wanted = checked(msgspec.convert(prepared, Prepared), **asked)
     changed = copy.deepcopy(prepared)
     *parents, last = data.draw(st.sampled_from(list(leaves(prepared))))
     inner: Any = changed
@@ -204,7 +196,7 @@ def test_whatever_is_changed_only_the_same_is_signed(wire: tuple[Json, bytes], d
         inner = inner[part]
     inner[last] = data.draw(LEAVES)
     try:
-        ready = checked(msgspec.json.decode(json.dumps(changed), type=Prepared), asked)
+        ready = checked(msgspec.json.decode(json.dumps(changed), type=Prepared), **asked)
     except (UnsponsoredError, *UNDECODABLE):
         return
     assert ready[1].data.hash(CHAIN) == wanted[1].data.hash(CHAIN)

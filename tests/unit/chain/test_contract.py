@@ -318,7 +318,6 @@ def test_nonsense_is_an_unreachable_chain(body: object) -> None:
         client = ChainClient([url], 1, seconds=1.0)
         with pytest.raises(ChainUnreachableError) as caught:
             client.eth.get_block_number()
-        client.close()
     assert "api-key" not in str(caught.value)
 
 
@@ -331,7 +330,6 @@ def test_a_block_of_another_shape_is_not_believed(block: object) -> None:
         client = ChainClient([url], 1, seconds=1.0)
         with pytest.raises(ChainUnreachableError, match="in a form that is not known here"):
             client.eth.get_block("latest")
-        client.close()
 
 
 def test_a_nonce_that_no_account_reaches_is_not_believed() -> None:
@@ -339,7 +337,6 @@ def test_a_nonce_that_no_account_reaches_is_not_believed() -> None:
         client = ChainClient([url], 1, seconds=1.0)
         with pytest.raises(ChainUnreachableError, match="in a form that is not known here"):
             client.eth.get_transaction_count(NOBODY)  # pyright: ignore[reportArgumentType]
-        client.close()
 
 
 def pointing(entries: int, text: int) -> str:
@@ -360,7 +357,6 @@ def test_pointers_cannot_blow_an_answer_up(entries: int, text: int, refused: boo
                 coordinator.bootnodes()
         else:
             assert sum(map(len, coordinator.bootnodes())) <= 32 << 20
-        client.close()
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(31), (1 << 255).to_bytes(32), bytes(32) + b"\xff" * 64])
@@ -369,7 +365,6 @@ def test_malformed_return_data_is_not_believed(raw: bytes) -> None:
         client = ChainClient([url], 1, seconds=3.0)
         with pytest.raises(ChainUnreachableError, match="nothing or something malformed"):
             ContractCoordinator(client, "0x" + "11" * 20).bootnodes()
-        client.close()
 
 
 def test_another_chain_is_refused_and_the_next_endpoint_is_asked(swarm: Swarm) -> None:
@@ -377,10 +372,8 @@ def test_another_chain_is_refused_and_the_next_endpoint_is_asked(swarm: Swarm) -
         client = ChainClient([wrong], swarm.chain_id, seconds=2.0)
         with pytest.raises(WrongChainError, match=f"serves chain 1, not {swarm.chain_id}"):
             client.eth.get_block_number()
-        client.close()
         both = ChainClient([wrong, swarm.url], swarm.chain_id)
         assert ContractCoordinator(both, swarm.contract).read_round() == swarm.owner.read_round()
-        both.close()
 
 
 def test_a_silent_endpoint_leaves_time_for_the_next(swarm: Swarm) -> None:
@@ -389,7 +382,6 @@ def test_a_silent_endpoint_leaves_time_for_the_next(swarm: Swarm) -> None:
         silent.listen()
         client = ChainClient([f"http://127.0.0.1:{silent.getsockname()[1]}", swarm.url], swarm.chain_id, seconds=4.0)
         assert ContractCoordinator(client, swarm.contract).read_round() == swarm.owner.read_round()
-        client.close()
 
 
 def test_absurd_fees_are_not_signed(swarm: Swarm, tmp_path: Path) -> None:
@@ -408,8 +400,7 @@ def test_absurd_fees_are_not_signed(swarm: Swarm, tmp_path: Path) -> None:
     with endpoint(lambda asked: answer(asked, told[str(asked["method"])])) as url:
         client = ChainClient([url], 1, seconds=2.0)
         with pytest.raises(ChainUnreachableError, match="more than 2000 gwei"):
-            Sender(client, wallet).transact("0x" + "11" * 20, b"")
-        client.close()
+            Sender(client, wallet).transact("0x" + "11" * 20, b"", seconds=0.0)
     assert MAX_GAS < 30_000_000
 
 

@@ -131,7 +131,6 @@ def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplo
     status = until(tmp_path / "outbox.db", accepted=4, collecting=0)
     assert (status.pending, status.reasons) == (0, {})
     back.close()
-    nowhere.close()
 
 
 def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
@@ -296,7 +295,6 @@ def test_nothing_is_signed_while_the_chain_is_away(tmp_path: Path, swarm: Swarm)
     with pytest.raises(ChainUnreachableError):
         Sender(nowhere, wallet).transact(swarm.contract, b"", seconds=0.5, record=recorded.append)
     assert recorded == []
-    nowhere.close()
 
 
 def test_raw_transactions_are_not_shown(member: ContractCoordinator) -> None:

@@ -67,7 +67,6 @@ def test_it_signs_what_was_asked(token: Path, to: str | None) -> None:
     with signer(sign) as url:
         wallet = RemoteWallet(url, token, ACCOUNT.address)
         assert Account.recover_transaction(wallet.sign_transaction(asked)) == wallet.address == ACCOUNT.address
-        wallet.close()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,6 @@ def test_what_was_not_asked_for_is_not_sent(token: Path, reply: Callable[[dict[s
         wallet = RemoteWallet(url, token, ACCOUNT.address)
         with pytest.raises(WalletError, match="something else than it was asked for"):
             wallet.sign_transaction(ASKED)
-        wallet.close()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +110,6 @@ def test_each_failure_is_named(token: Path, reply: Reply, error: type[Exception]
         wallet = RemoteWallet(url, token, ACCOUNT.address)
         with pytest.raises(error, match=words):
             wallet.sign_transaction(ASKED)
-        wallet.close()
 
 
 def test_the_token_is_private_and_not_shown(token: Path) -> None:
@@ -124,7 +121,6 @@ def test_the_token_is_private_and_not_shown(token: Path) -> None:
         token.chmod(0o644)
         with pytest.raises(WalletError, match="chmod 600"):
             wallet.sign_transaction(ASKED)
-        wallet.close()
 
 
 def test_it_asks_over_https_or_on_this_machine_only(token: Path) -> None:

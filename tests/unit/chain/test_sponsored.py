@@ -27,6 +27,7 @@ from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.sponsored import AlchemySender, api_key
 from codezero.chain.wallet import KeystoreWallet
+from codezero.config import ChainConfig
 from codezero.errors import ChainError, ConfigError, WalletError
 
 
@@ -119,7 +120,6 @@ def test_what_ran_is_found_whatever_the_endpoint_allows() -> None:
         here.service.block = 40
         again = here.new_sender()
         receipt = again.transact(CONTRACT, CALL, seconds=60, earlier=here.recorded)
-        again.close()
         assert receipt["transactionHash"].to_0x_hex() == transaction and len(here.service.sent) == 1
 
 
@@ -252,12 +252,13 @@ def test_what_is_no_key_is_not_put_into_a_header(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"policy": "mine"}, "chain.alchemy_policy is no policy id"),
-        ({"delegates": ["0x12"]}, "chain.alchemy_delegates"),
-        ({"url": "http://example.org/v2"}, "use https"),
+        ({"alchemy_policy": "mine"}, "chain.alchemy_policy is no policy id"),
+        ({"alchemy_delegates": ["0x12"]}, "chain.alchemy_delegates"),
+        ({"alchemy_url": "http://example.org/v2"}, "use https"),
+        ({}, "holds no API key"),
     ],
 )
 def test_a_wrong_setting_is_named(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        settings = {"key": KEY, "policy": POLICY, "url": "https://example.org", "delegates": [DELEGATE]} | changes
-        AlchemySender(ChainClient(["http://127.0.0.1:9"], 1), Wallet(), **settings)
+        config = ChainConfig(**{"alchemy_policy": POLICY} | changes)
+        AlchemySender(ChainClient(["http://127.0.0.1:9"], 1), Wallet(), config)

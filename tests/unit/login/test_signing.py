@@ -46,7 +46,6 @@ def test_the_chains_client_signs_through_it(tab: Page, tmp_path: Path, to: str |
     tab.claim_with(Authenticator())
     asked = transaction_fields(31337, 7, to, b"\x60" * 20_000, 5_000_000, 10**10, 10**9)
     assert Account.recover_transaction(wallet.sign_transaction(asked)) == wallet.address
-    wallet.close()
 
 
 def test_it_signs_nothing_before_a_claim_and_after_a_logout(tab: Page, tmp_path: Path) -> None:
@@ -63,7 +62,6 @@ def test_it_signs_nothing_before_a_claim_and_after_a_logout(tab: Page, tmp_path:
     (tmp_path / "login" / "node.token").write_text("another-token")
     with pytest.raises(WalletError, match="does not accept the token"):
         wallet.sign_transaction(ASKED)
-    wallet.close()
 
 
 def test_a_restart_goes_on_signing(tmp_path: Path) -> None:
@@ -73,7 +71,6 @@ def test_a_restart_goes_on_signing(tmp_path: Path) -> None:
     with page(tmp_path / "login", accounts=accounts) as tab:
         wallet = RemoteWallet(tab.origin, tmp_path / "login" / "node.token", accounts.address or "")
         assert Account.recover_transaction(wallet.sign_transaction(ASKED)) == accounts.address
-        wallet.close()
 
 
 @pytest.mark.parametrize(
