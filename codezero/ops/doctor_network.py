@@ -182,8 +182,7 @@ def chain(config: ChainConfig) -> Finding:
     from codezero.chain.contract import ContractCoordinator
 
     try:
-        with contextlib.closing(_client(config)) as client:
-            now = ContractCoordinator(client, config.contract).read_round()
+        now = ContractCoordinator(_client(config), config.contract).read_round()
     except ChainError as error:
         return fail(str(error), "training goes on without it, and points wait")
     return ok(f"chain {config.chain_id} answers; round {now} of contract {config.contract}")
@@ -192,8 +191,8 @@ def chain(config: ChainConfig) -> Finding:
 def block_time(config: ChainConfig) -> float | None:
     """Of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
     if config.kind == "rpc" and config.rpc_urls:
-        with contextlib.suppress(ChainError), contextlib.closing(_client(config)) as client:
-            return float(client.eth.get_block("latest").get("timestamp", 0))
+        with contextlib.suppress(ChainError):
+            return float(_client(config).eth.get_block("latest").get("timestamp", 0))
     return None
 
 
