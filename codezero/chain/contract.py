@@ -126,16 +126,19 @@ class ContractCoordinator:
 
     def register(self, peer: str) -> None:
         """Make the peer id this account's. Raises ForeignOwnerError when it is another's; may be called again."""
-        try:
-            self.send("registerPeer", peer)
-        except ContractError as error:
-            if error.name != REGISTERED:
-                raise
-            owner = self.owners([peer])[peer]
-            if owner is None:
-                raise ChainUnreachableError(f"peer {peer} is registered, and the chain does not show it yet") from error
-            if owner != self.account:
-                raise ForeignOwnerError(peer, owner, self.account) from error
+        owner = self.owners([peer])[peer]
+        if owner is None:
+            try:
+                self.send("registerPeer", peer)
+                return
+            except ContractError as error:
+                if error.name != REGISTERED:
+                    raise
+            owner = self.owners([peer])[peer]  # somebody was faster
+        if owner is None:
+            raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
+        if owner != self.account:
+            raise ForeignOwnerError(peer, owner, self.account)
 
     def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
         """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""

@@ -8,7 +8,6 @@ A process that was started so ends when nobody holds `users.lock` any more. Lock
     chain.log       stderr of a process that a node started
 """
 
-import http.client
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from codezero.errors import ChainError, ConfigError
 from codezero.system.files import read_json, set_aside, take_lock
 
 DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
+HOST = "127.0.0.1"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
 MAX_ENDPOINT, MAX_ANSWER, MAX_LOG = 4096, 65536, 1 << 20
 BUSY = 75
@@ -36,16 +36,18 @@ POLL_SECONDS = 0.02
 
 
 class ChainEndpoint(msgspec.Struct, frozen=True):
-    """Where a chain is served. version: names the one process, which repeats it when asked."""
+    """Where a chain is served on this machine. version: names the one process, which repeats it when asked."""
 
-    url: Annotated[str, msgspec.Meta(max_length=64)]
     chain_id: int
-    host: Annotated[str, msgspec.Meta(pattern=r"^(?:127\.0\.0\.1|localhost|::1)\Z")]
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     pid: int
     version: Annotated[str, msgspec.Meta(max_length=256)]
     while_used: bool
     """It ends when nobody uses it any more."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
 
     @classmethod
     def of(cls, path: Path) -> "ChainEndpoint | None":
@@ -57,37 +59,30 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
 
     def answers(self) -> bool:
         """Is the very process that wrote this reached there? Another program on its old port is not."""
+        from codezero.chain.bounded_http import UNDECODABLE, post  # aiohttp is not for those who only lock a file
+
         request = b'{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion","params":[]}'
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_SECONDS)
         try:
-            connection.request("POST", "/", request, {"Content-Type": "application/json"})
-            answer = msgspec.json.decode(connection.getresponse().read(MAX_ANSWER), type=dict[str, object])
-        except (OSError, http.client.HTTPException, msgspec.DecodeError):
+            _, raw = post(self.url, request, ANSWER_SECONDS, limit=MAX_ANSWER)
+            return msgspec.json.decode(raw, type=dict[str, object]).get("result") == self.version
+        except (ChainError, *UNDECODABLE):
             return False
-        finally:
-            connection.close()
-        return answer.get("result") == self.version
 
 
 class Lock:
-    """A lock file; its directory is made where it is missing. `take` never waits. Raises ChainError."""
+    """A lock file; its directory is made where it is missing. `close` gives it back, also twice. Raises ChainError."""
 
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
         except OSError as error:
             raise ChainError(f"cannot open {path}: {error.strerror}") from error
+        self.close = self._file.close
 
     def take(self, shared: bool = False) -> bool:
-        """Is it ours now? A shared lock goes together with other shared ones. False once closed."""
-        return self._file >= 0 and take_lock(self._file, shared=shared)
-
-    def close(self) -> None:
-        """Give it back. May be called again."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Is it ours now? Never waits. A shared lock goes together with other shared ones. False once closed."""
+        return not self._file.closed and take_lock(self._file.fileno(), shared=shared)
 
 
 class DevChainHandle(AbstractContextManager["DevChainHandle"]):
@@ -99,6 +94,8 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
     """
 
     endpoint: ChainEndpoint
+    url: str
+    """Changes only when `revive` had to start the chain on another port."""
 
     def __init__(self, path: Path, *, port: int = 0, chain_id: int | None = None) -> None:
         self.path, self._port, self._wanted = path, port, chain_id
@@ -112,15 +109,6 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def url(self) -> str:
-        """Changes only when `revive` had to start the chain on another port."""
-        return self.endpoint.url
-
-    @property
-    def chain_id(self) -> int:
-        return self.endpoint.chain_id
-
     def revive(self) -> str:
         """The URL of the chain, started where no process serves it. Raises ChainError and ConfigError.
 
@@ -133,9 +121,9 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
                 if self._users.take(shared=True):
                     endpoint = ChainEndpoint.of(self.path)
                     if endpoint is not None and endpoint.answers():
-                        self._wanted = check_id(self.path, endpoint.chain_id, self._wanted)
-                        self.endpoint = endpoint
-                        return endpoint.url
+                        self.chain_id = self._wanted = check_id(self.path, endpoint.chain_id, self._wanted)
+                        self.endpoint, self.url = endpoint, endpoint.url
+                        return self.url
                     code = None if child is None else child.poll()
                     if code not in (None, BUSY):
                         raise ChainError(f"the embedded chain ended with code {code}: {self._last_words()}")

@@ -1,6 +1,5 @@
 """The invitation, `swarm.toml`: all that a stranger needs to join a swarm, every field signed by who founded it."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,6 +11,8 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 from msgspec import Meta
 
+from codezero.chain.bounded_http import UNDECODABLE
+from codezero.chain.errors import printable
 from codezero.errors import ConfigError, InviteError
 
 VERSION = 1
@@ -74,7 +75,7 @@ def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
     try:
         msgspec.convert(msgspec.to_builtins(invitation), Invitation)
     except msgspec.ValidationError as error:
-        raise InviteError(f"an invitation cannot hold this: {_one_line(error)}; choose a plainer name") from error
+        raise InviteError(f"an invitation cannot hold this: {printable(str(error))}; choose a plainer name") from error
     return msgspec.structs.replace(invitation, signature="0x" + sign(invitation.message).hex())
 
 
@@ -114,11 +115,7 @@ def read_invitation(path: Path) -> Invitation:
         raise InviteError(f"{path} is longer than an invitation can be")
     try:
         invitation = msgspec.toml.decode(raw, type=Invitation)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InviteError(f"{path} is no invitation: {_one_line(error)}") from error
+    except UNDECODABLE as error:
+        raise InviteError(f"{path} is no invitation: {printable(str(error))}") from error
     check_signature(invitation)
     return invitation
-
-
-def _one_line(error: Exception) -> str:
-    return re.sub(r"[^\x20-\x7e]+", " ", str(error))[:200]

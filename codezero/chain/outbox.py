@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -267,15 +268,8 @@ class ChainOutbox:
 
     def _submit(self, submission: Submission) -> str:
         """The hash of the transaction that took effect."""
-        value, is_reward = submission.value, submission.kind == "reward"
-        arguments: tuple[object, ...] = (STAGE, int(value)) if is_reward else ([value],)
-        receipt = self._coordinator.send(
-            "submitReward" if is_reward else "submitWinners",
-            submission.round,
-            *arguments,
-            self._peer,
-            seconds=TRY_SECONDS,
-            earlier=self._store.signed_for(submission),
-            record=lambda signed: self._store.record(submission, signed),
-        )
+        number, value, rewards = submission.round, submission.value, submission.kind == "reward"
+        call = ("submitReward", number, STAGE, int(value)) if rewards else ("submitWinners", number, [value])
+        earlier, record = self._store.signed_for(submission), partial(self._store.record, submission)
+        receipt = self._coordinator.send(*call, self._peer, seconds=TRY_SECONDS, earlier=earlier, record=record)
         return receipt["transactionHash"].to_0x_hex()

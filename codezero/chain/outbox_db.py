@@ -6,7 +6,6 @@ WAL and synchronous=FULL: what is signed is on the disk before it is on the netw
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -99,13 +98,10 @@ class OutboxStore:
     def __init__(self, path: Path, owner: Mapping[str, str] | None = None) -> None:
         self._turn = threading.Lock()
         with ExitStack() as stack:
-            lock = Lock(path.with_name(f"{path.name}.lock"))
-            stack.callback(lock.close)
-            if not lock.take():
+            if not stack.enter_context(closing(Lock(path.with_name(f"{path.name}.lock")))).take():
                 raise ChainError(f"{path} is used by another process; a run folder belongs to one node at a time")
             try:
-                self._connection = connect(path)
-                stack.callback(self._connection.close)
+                self._connection = stack.enter_context(closing(connect(path)))
                 self._claim(owner or {})
             except sqlite3.Error as error:
                 raise ChainError(f"the outbox {path} cannot be used ({error}); move it away") from error
@@ -217,15 +213,12 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def read_status(path: Path) -> OutboxStatus:
     """Of any outbox, also one that another process is writing. Raises ChainError when there is none to read."""
-    states: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
     try:
         with closing(connect(path, read_only=True)) as connection:
             run = connection.execute
-            for state, reason, count in run("SELECT state, reason, count(*) FROM submissions GROUP BY state, reason"):
-                states[state] += count
-                if state != "accepted" and reason:
-                    reasons[reason] += count
+            states: dict[State, int] = dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
+            refused = "SELECT reason, count(*) FROM submissions WHERE state='refused' GROUP BY reason"
+            reasons: dict[str, int] = dict(run(refused))
             (collecting,) = run("SELECT count(*) FROM points").fetchone()
             problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
             last: Any = run(f"{SUBMISSIONS} ('accepted', 'refused') ORDER BY round DESC, kind LIMIT 1").fetchone()
@@ -233,10 +226,10 @@ def read_status(path: Path) -> OutboxStatus:
         raise ChainError(f"the outbox {path} cannot be read ({error})") from error
     return OutboxStatus(
         collecting=collecting,
-        pending=states["pending"] + states["sent"],
-        accepted=states["accepted"],
-        refused=states["refused"],
-        reasons=dict(reasons),
+        pending=states.get("pending", 0) + states.get("sent", 0),
+        accepted=states.get("accepted", 0),
+        refused=sum(reasons.values()),
+        reasons=reasons,
         last=Submission(*last) if last else None,
         problem=problem[0] if problem else "",
     )

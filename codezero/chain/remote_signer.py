@@ -27,8 +27,6 @@ SECONDS = 10.0
 MAX_TOKEN = 512
 MAX_ANSWER = 256 << 10
 """Bytes; the largest transaction is a deployment."""
-MALFORMED = (RLPException, BadSignature, ValidationError, ValueError, TypeError)
-"""What eth-account raises over bytes that are no signed transaction."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -79,7 +77,7 @@ class RemoteWallet:
             wanted = {key: HexBytes(value) if isinstance(value, str) else value for key, value in wanted.items()}
             same = {key: value for key, value in written.items() if key not in ("v", "r", "s")} == wanted
             faithful = same and Account.recover_transaction(signed) == self.address
-        except MALFORMED:
+        except (RLPException, BadSignature, ValidationError, ValueError, TypeError):  # of eth-account
             faithful = False
         if not faithful:
             raise WalletError("the signer signed something else than it was asked for; nothing was sent")

@@ -35,7 +35,7 @@ def transaction_fields(
     chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, max_fee: int, max_tip: int
 ) -> dict[str, Any]:
     """EIP-1559, no value, named as in JSON-RPC. Fees in wei for each unit of gas. to: None is a deployment."""
-    fields: dict[str, Any] = {
+    return {
         "type": 2,
         "chainId": chain_id,
         "nonce": nonce,
@@ -44,8 +44,8 @@ def transaction_fields(
         "gas": gas,
         "maxFeePerGas": max_fee,
         "maxPriorityFeePerGas": max_tip,
+        **({} if to is None else {"to": to}),
     }
-    return fields if to is None else fields | {"to": to}
 
 
 class Wallet(Protocol):
