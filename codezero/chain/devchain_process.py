@@ -23,7 +23,6 @@ from codezero.errors import ChainError, ConfigError
 from codezero.system.files import read_json, set_aside, take_lock
 
 DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
-HOST = "127.0.0.1"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
 MAX_ENDPOINT, MAX_ANSWER, MAX_LOG = 4096, 65536, 1 << 20
 BUSY = 75
@@ -38,16 +37,14 @@ POLL_SECONDS = 0.02
 class ChainEndpoint(msgspec.Struct, frozen=True):
     """Where a chain is served on this machine. version: names the one process, which repeats it when asked."""
 
+    url: Annotated[str, msgspec.Meta(pattern=r"^http://127\.0\.0\.1:\d{1,5}\Z")]
     chain_id: int
+    host: str
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     pid: int
     version: Annotated[str, msgspec.Meta(max_length=256)]
     while_used: bool
     """It ends when nobody uses it any more."""
-
-    @property
-    def url(self) -> str:
-        return f"http://{HOST}:{self.port}"
 
     @classmethod
     def of(cls, path: Path) -> "ChainEndpoint | None":

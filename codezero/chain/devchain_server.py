@@ -30,7 +30,6 @@ from codezero.chain.devchain_process import (
     DATABASE,
     ENDPOINT,
     FAUCET_KEY,
-    HOST,
     SERVING,
     USERS,
     ChainEndpoint,
@@ -43,6 +42,7 @@ from codezero.errors import ChainError, CodeZeroError, ConfigError
 from codezero.system.files import write_atomic
 from codezero.system.signals import Stop
 
+HOST = "127.0.0.1"
 PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
 FIRST_CHAIN_ID, CHAIN_IDS = 1_000_000_000, 1_000_000_000
 """New chains get a random id of this range, so that what is signed for one means nothing on another."""
@@ -106,7 +106,8 @@ class RpcServer:
         with closing(Lock(self._path / USERS)) as users:
             try:
                 bound = await self._listen(runner, port)
-                endpoint = ChainEndpoint(self._chain_id, bound, os.getpid(), self._version, while_used)
+                url, version = f"http://{HOST}:{bound}", self._version
+                endpoint = ChainEndpoint(url, self._chain_id, HOST, bound, os.getpid(), version, while_used)
                 write_atomic(self._path / ENDPOINT, msgspec.json.encode(endpoint), private=True)
                 announce(endpoint)
                 while not (stop or (while_used and users.take())):  # and kept: who comes now waits for our end
