@@ -268,8 +268,10 @@ class ChainOutbox:
 
     def _submit(self, submission: Submission) -> str:
         """The hash of the transaction that took effect."""
-        number, value, rewards = submission.round, submission.value, submission.kind == "reward"
-        call = ("submitReward", number, STAGE, int(value)) if rewards else ("submitWinners", number, [value])
+        value, rewards = submission.value, submission.kind == "reward"
+        name, arguments = ("submitReward", [STAGE, int(value)]) if rewards else ("submitWinners", [[value]])
         earlier, record = self._store.signed_for(submission), partial(self._store.record, submission)
-        receipt = self._coordinator.send(*call, self._peer, seconds=TRY_SECONDS, earlier=earlier, record=record)
+        receipt = self._coordinator.send(
+            name, submission.round, *arguments, self._peer, seconds=TRY_SECONDS, earlier=earlier, record=record
+        )
         return receipt["transactionHash"].to_0x_hex()

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from eth_typing import ChecksumAddress
 from eth_utils.crypto import keccak
@@ -84,7 +84,7 @@ class Sender:
 
     @property
     def address(self) -> ChecksumAddress:
-        return ChecksumAddress(self.wallet.address)
+        return cast(ChecksumAddress, self.wallet.address)
 
     def transact(
         self,
