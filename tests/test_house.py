@@ -135,17 +135,17 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 
 BUDGETS = {
-    "files": 230,
-    "lines": 35_690,
-    "lines of code": 24_804,
+    "files": 227,
+    "lines": 34_878,
+    "lines of code": 24_262,
     "files in the root": 13,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 66,
+    "modules with one importer": 63,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_165,
+    "lines of the reading path": 2_114,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

@@ -1,7 +1,8 @@
 """The frozen evaluator: rollout groups -> a verdict per completion. Never runs code, never learns.
 
-Static pass in a guarded child -> canonical code -> the judge's scores, once for each distinct program and question ->
-calibrated probability (`reliability.py` limits how far the judge is believed) -> composite reward (`reward.py`).
+Static pass in a guarded child (`code/report.py`) -> canonical code -> the judge's scores (`judge.py`), once for each
+distinct program and question -> calibrated probability (`reliability.py` limits how far the judge is believed) ->
+composite reward (`reward.py`).
 """
 
 import logging

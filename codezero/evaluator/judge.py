@@ -2,7 +2,7 @@
 
 By likelihood (teacher forcing) a program pays for every token that the model would not have written itself, which a
 policy can exploit much less than a yes/no question; the price is that a correct but unusual program scores low.
-Questions are follow-ups of the same conversation, so question and code are read once.
+Questions are follow-ups of the same conversation, so question and code are read once (`models/likelihood.py`).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -35,8 +35,8 @@ from codezero.evaluator.judge_prompts import (
 )
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
+from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel
-from codezero.models.prefix_cache import PrefixReader
 from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
 
 logger = logging.getLogger(__name__)

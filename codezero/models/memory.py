@@ -36,8 +36,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 from codezero.models.decoders import heads_of
 from codezero.models.digest import place_of
 from codezero.models.generation import CACHE_BUDGET
+from codezero.models.likelihood import LOGIT_BUDGET, TOKENS_PER_BATCH
 from codezero.models.load import cannot_load
-from codezero.models.prefix_cache import LOGIT_BUDGET, TOKENS_PER_BATCH
 
 GIB = 2**30
 MARGIN = 1.1

@@ -116,22 +116,3 @@ def mask_apart(past: Tensor, lane_of: Tensor, dtype: torch.dtype) -> Tensor:
     seen = torch.cat([past[:, None].expand(-1, lane_of.shape[1], -1), own.tril()], dim=-1)
     hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
     return hidden.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
-
-
-def score(
-    logits: Tensor, starts: Sequence[int], answers: Sequence[Sequence[int]], choices: Sequence[int]
-) -> list[AskScores]:
-    """Logits [B, T, V]; column `starts[b]` predicts the first token of `answers[b]`, and the choices."""
-    logits = logits.float()
-    targets = torch.zeros(logits.shape[:2], dtype=torch.long)
-    for at, (start, answer) in enumerate(zip(starts, answers, strict=True)):
-        targets[at, start : start + len(answer)] = torch.tensor(answer, dtype=torch.long)
-    chosen = logits.gather(-1, targets.to(logits.device)[..., None])[..., 0]
-    total = logits.logsumexp(-1)
-    logprobs, gaps = (chosen - total).cpu(), (chosen - logits.amax(-1)).cpu()
-    rows, columns = torch.arange(len(starts)), torch.tensor(starts)
-    first = (logits[rows, columns][:, list(choices)] - total[rows, columns][:, None]).cpu()
-    return [
-        AskScores(first[at], TokenScores(*(scores[at, start : start + len(answer)] for scores in (logprobs, gaps))))
-        for at, (start, answer) in enumerate(zip(starts, answers, strict=True))
-    ]

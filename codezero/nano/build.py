@@ -22,8 +22,8 @@ from codezero.code.parsing import extract_code, fence
 from codezero.errors import ProposalError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.generation import Sampler
+from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.prefix_cache import PrefixReader
 from codezero.models.prefix_layout import PrefixRow
 from codezero.nano import ROLES
 from codezero.nano.corpus import Pair, judge_pairs, proposer_pairs, solver_pairs

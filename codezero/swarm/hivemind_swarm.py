@@ -1,5 +1,7 @@
 """The swarm as the round loop sees it: publish, gather, offer, proposals. The network is in another process.
 
+That process refuses what breaks a bound (`listener.py`, `records.py`); bodies are decoded once more here.
+
 Nothing here blocks. A peer's token ids pass only when they are of the own tokenizer, and its problems are claims.
 """
 

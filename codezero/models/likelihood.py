@@ -1,4 +1,5 @@
-"""Reads many texts with common beginnings: shared parts once, and asks from the keys and values of what they follow.
+"""The likelihood of many texts with common beginnings: shared parts are read once, asks from the keys and values of
+what they follow.
 
 A row is a head (shared by several rows), a body (scored token by token) and asks (read after head and body, none of
 which sees another). Every result equals that of a full forward pass over the ask's whole text, whatever else is in the
@@ -30,12 +31,12 @@ from codezero.models.prefix_layout import (
     Lane,
     PrefixRow,
     RowScores,
+    TokenScores,
     fed,
     kept_of,
     lanes_of,
     lay_out,
     mask_apart,
-    score,
 )
 
 LOGIT_BUDGET = 2**27
@@ -114,8 +115,8 @@ class PrefixReader:
             keep = 1 if end is None else max(map(len, texts))
             grown, logits = self._extend(past.branch([place[i] for i in batch]), texts, keep=keep)
             if end is not None:
-                scores = score(logits, [0] * len(batch), [(*rows[i].body, end) for i in batch], choices)
-                yield from (((i, _BODY), score) for i, score in zip(batch, scores, strict=True))
+                scores = score_answers(logits, [0] * len(batch), [(*rows[i].body, end) for i in batch], choices)
+                yield from (((i, _BODY), scored) for i, scored in zip(batch, scores, strict=True))
             del logits
             followed = {i: at for at, i in enumerate(batch) if rows[i].asks}
             yield from self._asks(rows, grown, followed, choices)
@@ -137,8 +138,10 @@ class PrefixReader:
                 having = [at for at, i in enumerate(batch) if k < len(rows[i].asks)]
                 asks = [rows[batch[at]].asks[k] for at in having]
                 own = logits[having, lane.column : lane.column + lane.kept]
-                scores = score(own, [lane.kept - kept_of(ask) for ask in asks], [ask.answer for ask in asks], choices)
-                yield from (((batch[at], k), score) for at, score in zip(having, scores, strict=True))
+                scores = score_answers(
+                    own, [lane.kept - kept_of(ask) for ask in asks], [ask.answer for ask in asks], choices
+                )
+                yield from (((batch[at], k), scored) for at, scored in zip(having, scores, strict=True))
 
     def _side_by_side(self, past: "_Past", asks: Sequence[Sequence[Ask]], lanes: "Sequence[Lane]") -> Tensor:
         """Logits [B, sum of kept, V] of every row's asks, each in its lane and ending where the lane ends."""
@@ -189,7 +192,9 @@ class PrefixReader:
             ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
             logits = self._model(input_ids=ids, use_cache=False, **self._only(keep)).logits[:, -keep:]
             starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
-            yield from zip(keys, score(logits, starts, [texts[key].answer for key in keys], choices), strict=True)
+            yield from zip(
+                keys, score_answers(logits, starts, [texts[key].answer for key in keys], choices), strict=True
+            )
 
     def _only(self, keep: int | Tensor) -> dict[str, Any]:
         """Logits of every position would be gigabytes for a large vocabulary."""
@@ -251,3 +256,25 @@ def _why_not(model: PreTrainedModel) -> str:
     if attention not in ("sdpa", "eager"):
         return f"attention by {attention} takes no mask of one's own"
     return ""
+
+
+def score_answers(
+    logits: Tensor, starts: Sequence[int], answers: Sequence[Sequence[int]], choices: Sequence[int]
+) -> list[AskScores]:
+    """Teacher-forced log-probabilities in nats: log p = logit - logsumexp of the logits.
+
+    Logits [B, T, V]; column `starts[b]` predicts the first token of `answers[b]`, and the choices.
+    """
+    logits = logits.float()
+    targets = torch.zeros(logits.shape[:2], dtype=torch.long)
+    for at, (start, answer) in enumerate(zip(starts, answers, strict=True)):
+        targets[at, start : start + len(answer)] = torch.tensor(answer, dtype=torch.long)
+    chosen = logits.gather(-1, targets.to(logits.device)[..., None])[..., 0]
+    total = logits.logsumexp(-1)
+    logprobs, gaps = (chosen - total).cpu(), (chosen - logits.amax(-1)).cpu()
+    rows, columns = torch.arange(len(starts)), torch.tensor(starts)
+    first = (logits[rows, columns][:, list(choices)] - total[rows, columns][:, None]).cpu()
+    return [
+        AskScores(first[at], TokenScores(*(scores[at, start : start + len(answer)] for scores in (logprobs, gaps))))
+        for at, (start, answer) in enumerate(zip(starts, answers, strict=True))
+    ]

@@ -8,8 +8,8 @@ import torch
 from oracles.teacher_forced import teacher_forced
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from codezero.models import prefix_cache as prefix
-from codezero.models.prefix_cache import PrefixReader
+from codezero.models import likelihood as prefix
+from codezero.models.likelihood import PrefixReader
 from codezero.models.prefix_layout import Ask, AskScores, PrefixRow, RowScores
 
 VOCABULARY, END, CHOICES = 61, 60, (3, 5, 7)
