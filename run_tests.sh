@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/install.sh dev
 scripts/install_test_tools.sh
 export HF_HUB_OFFLINE=1
+unset PYTHONDONTWRITEBYTECODE  # else each of hundreds of processes compiles the libraries anew
 # One thread for each process: several run at once, and threads that wait for each other would take their cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 if [[ ${1:-} == slow || ${1:-} == docker ]]; then exec .venv/bin/python -m pytest -m "$1" "${@:2}"; fi

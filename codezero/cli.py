@@ -5,7 +5,6 @@ import difflib
 import sys
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, NoReturn
 
 from codezero.commands import account, inspect, measure, page, run
@@ -59,6 +58,16 @@ class Parser(argparse.ArgumentParser):
         super().error(f"{message}\n`{self.prog} --help` explains it, with examples")
 
 
+class Version(argparse.Action):
+    """Reads the package's metadata when it is asked for: that loads a parser of e-mail."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        import codezero
+
+        print(f"codezero {codezero.__version__}")
+        parser.exit()
+
+
 def nearest(word: str, known: Sequence[str]) -> str:
     """The end of a sentence: the known word that was meant, or all of them where none is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
@@ -67,7 +76,7 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="codezero", description=ABOUT, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--version", action="version", version=f"codezero {version('codezero')}")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = Commands(parser)
     for module in (run, page, inspect, account, measure):
         module.add(commands)

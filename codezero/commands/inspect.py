@@ -43,13 +43,21 @@ def add(commands: Commands) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    from codezero.inspection.status import newest_run, print_status, read_run, watch
+    from codezero.inspection.status import newest_run, read_run
 
     config = composed(options)
     if options.watch:
+        from codezero.inspection.status_view import watch
+
         return INTERRUPTED if watch(config, options.every, as_lines=options.json) else DONE
     run = read_run(newest_run(Path(config.run.directory), config.run.name))
-    return answer(options, run, lambda: print_status(run))
+
+    def draw() -> None:  # rich is not loaded for JSON
+        from codezero.inspection.status_view import print_status
+
+        print_status(run)
+
+    return answer(options, run, draw)
 
 
 def doctor(options: argparse.Namespace) -> int:

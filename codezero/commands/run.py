@@ -146,7 +146,8 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 
 def swarm_peers(options: argparse.Namespace) -> int:
-    from codezero.inspection.status import newest_network, print_peers
+    from codezero.inspection.status import newest_network
+    from codezero.inspection.status_view import print_peers
 
     config = composed(options)
     status = newest_network(Path(config.run.directory), config.run.name)

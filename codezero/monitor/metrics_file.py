@@ -21,6 +21,8 @@ from codezero.types import Metrics
 FILE_NAME = "metrics.jsonl"
 LABEL = "run.json"
 """What makes a folder a run: the choices it was begun with."""
+NODE_FILE = "node.json"
+"""Who runs in this folder, for views of several nodes."""
 KEYS = (
     "time",
     "iteration",

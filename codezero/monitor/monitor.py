@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from codezero.monitor.logs import quiet_libraries
-from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, MetricsFile
 from codezero.monitor.report import MORE_PEERS, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import History
@@ -23,10 +23,8 @@ from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
-NODE_FILE = "node.json"
-"""Who runs in this folder, for views of several nodes."""
 MAX_FACT = 300
-"""Characters of a fact in it."""
+"""Characters of a fact in NODE_FILE."""
 
 
 def choose_view(view: str) -> LiveView | PlainView:

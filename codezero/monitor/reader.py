@@ -14,8 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from codezero.errors import CodeZeroError, HttpRefusal
-from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
-from codezero.monitor.monitor import NODE_FILE
+from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, read_metrics
 from codezero.monitor.rollouts_db import read_page, read_rollout
 from codezero.monitor.run_state import whole
 from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from codezero.monitor.monitor import NODE_FILE
+from codezero.monitor.metrics_file import NODE_FILE
 from codezero.monitor.run_state import History
 from codezero.monitor.summaries import PAUSE_SECONDS, RunState, plain_line
 from codezero.monitor.terminal import Trendline, framed, live_console

@@ -18,7 +18,8 @@ from fakes.terminal import read_terminal
 from codezero.chain.outbox_db import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError
-from codezero.inspection.status import headline, newest_run, plain_line, print_status, read_run
+from codezero.inspection.status import newest_run, read_run
+from codezero.inspection.status_view import headline, plain_line, print_status
 from codezero.system.pidfile import is_there, start_of
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"

@@ -14,8 +14,8 @@ from fakes.terminal import read_terminal
 from rich.console import Console
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
-from codezero.monitor.metrics_file import FILE_NAME, read_metrics
-from codezero.monitor.monitor import NODE_FILE, RunMonitor
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, read_metrics
+from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.rollouts_db import read_page
 from codezero.monitor.summaries import PlainView, plain_line
 from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from codezero.config import ExternalConfig, NodeConfig
-from codezero.monitor.monitor import NODE_FILE, RunMonitor
+from codezero.monitor.metrics_file import NODE_FILE
+from codezero.monitor.monitor import RunMonitor
 from codezero.settings import compose
 from codezero.wiring.node import build_stream, pulled_groups
 
