@@ -135,7 +135,8 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 
 def test_a_status_for_machines_draws_nothing() -> None:
-    assert "rich" not in loaded_by("import codezero.settings, codezero.inspection.status")
+    code = "from codezero.cli import main; main(['status', '--json', 'run.directory=/nowhere'])"
+    assert not loaded_by(code + "; import codezero.inspection.status") & (HEAVY | {"rich"})
 
 
 BUDGETS = {

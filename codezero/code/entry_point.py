@@ -172,10 +172,9 @@ def _mentioned(tree: ast.Module) -> set[str]:
 
 
 def read_answer(text: str, entry_point: str) -> tuple[str | None, str]:
-    """The code of an attempt that a person or another tool wrote: bare, in a fence of another name, among others.
-    And why its form is not the one asked for, in a phrase; empty where it is, and where there is no code.
+    """The code of an attempt that a person or another tool wrote, and why its form is not the one asked for, if so.
 
-    That is the last Python block that defines `entry_point`; without a fence the whole text, where it does.
+    The code is the last Python block that defines `entry_point`; without a fence the whole text, where it does.
     `entry_point` is empty for a program that reads stdin: then the last block that is a program, or the whole text.
 
     Only `codezero evaluate` reads so. In training and in the exams exactly one ```python fence counts: the form is part

@@ -124,6 +124,6 @@ def _fenced(group: RolloutGroup, answers: Sequence[tuple[str | None, str]]) -> R
 
 def _execute(sandbox: Sandbox, problem: Problem, codes: Sequence[str | None]) -> tuple[Execution, ...]:
     """An attempt without code fails without being run."""
-    jobs = {code: Job(code, problem.tests, problem.style is Style.STDIO) for code in codes if code is not None}
-    executed = dict(zip(jobs, sandbox.run_many(list(jobs.values())), strict=True))
-    return tuple(NO_CODE if code is None else executed[code] for code in codes)
+    jobs = [None if code is None else Job(code, problem.tests, problem.style is Style.STDIO) for code in codes]
+    executed = sandbox.run_distinct(job for job in jobs if job is not None)
+    return tuple(NO_CODE if job is None else executed[job] for job in jobs)

@@ -38,7 +38,7 @@ def choose_view(view: str) -> LiveView | PlainView:
 
 
 class RunMonitor:
-    """Of one run folder."""
+    """Implements `protocols.Monitor` for one run folder."""
 
     def __init__(
         self,
