@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from annotated_types import Ge, Interval
 
 from codezero.config_learning import (
     AuditConfig,
+    Checked,
     DataConfig,
     EvalsConfig,
     EvaluatorConfig,
@@ -27,6 +28,9 @@ from codezero.config_learning import (
     one_of,
 )
 from codezero.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")
 """Of a run's folder: one path component that is not hidden."""
@@ -47,22 +51,22 @@ class RunConfig:
     name: str = ""
     """Folder below `directory`; empty: the newest run there is resumed, or one is made from the date."""
     directory: str = "runs"
-    max_iterations: Annotated[int, Field(ge=0)] = 0
+    max_iterations: Annotated[int, Ge(0)] = 0
     """Stop after this many iterations in all; 0: no limit."""
-    max_minutes: Annotated[float, Field(ge=0)] = 0.0
+    max_minutes: Annotated[float, Ge(0)] = 0.0
     """Stop after this many minutes of this process; 0: no limit."""
     logs: str = "logs"
     """Folder of the log files."""
     resume: bool = True
     """Go on from the newest checkpoint; False refuses a folder that has one. `codezero run --fresh` begins anew."""
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 0.0
+    checkpoint_seconds: Annotated[float, Ge(0)] = 0.0
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
-    keep_checkpoints: Annotated[int, Field(ge=1)] = 2
-    max_failures: Annotated[int, Field(ge=1, le=1000)] = 20
+    keep_checkpoints: Annotated[int, Ge(1)] = 2
+    max_failures: Annotated[int, Interval(ge=1, le=1000)] = 20
     """Iterations in a row without judging own attempts, or with role=proposer without proposing, that end the node."""
-    max_deaths: Annotated[int, Field(ge=1, le=1000)] = 15
+    max_deaths: Annotated[int, Interval(ge=1, le=1000)] = 15
     """With --supervise: in a row, without an iteration saved between, after which it is given up; 15: half an hour."""
-    restart_seconds: Annotated[float, Field(ge=0, le=300)] = 1.0
+    restart_seconds: Annotated[float, Interval(ge=0, le=300)] = 1.0
     """With --supervise: from the first of them to the next start; twice as long each time, up to 300."""
 
 
@@ -79,7 +83,7 @@ class SwarmConfig:
     """Multiaddresses of nodes to join; empty: found a swarm."""
     host: str = "127.0.0.1"
     """Interface the peer-to-peer daemon listens on; 0.0.0.0 to be reachable from other machines."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    port: Annotated[int, Interval(ge=0, le=65535)] = 0
     """TCP port of the peer-to-peer daemon; 0: any free one."""
     members: str = ""
     """Who may come: a file with a peer id a line, read again when it changes; `registry`: the chain's; empty: all."""
@@ -89,9 +93,9 @@ class SwarmConfig:
     """Can others dial this node? auto: neighbours try. no: it looks for a relay, and leaves its rollouts in the DHT."""
     relay: bool = True
     """May nodes that cannot be reached be reached through this one?"""
-    poll_seconds: Annotated[float, Field(gt=0, le=600)] = 1.0
+    poll_seconds: Annotated[float, Interval(gt=0, le=600)] = 1.0
     """Pause between two looks for peers' announcements; up to eight times that, or 8, while nothing is new."""
-    pull_groups: Annotated[int, Field(ge=0, le=1024)] = 32
+    pull_groups: Annotated[int, Interval(ge=0, le=1024)] = 32
     """Most peers' groups pulled from one iteration to the next."""
 
 
@@ -102,17 +106,17 @@ class ChainConfig:
     kind: Annotated[str, one_of("embedded", "rpc", "clock")] = "embedded"
     """embedded: this machine's own, on loopback, started when needed. rpc: any EVM chain. clock: none; rounds go by the
     clock, at the same moments on every node, and points are not counted."""
-    round_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 60.0
+    round_seconds: Annotated[float, Interval(gt=0, le=31_536_000)] = 60.0
     """How long whoever may open rounds lets one last; less, when everybody has submitted."""
-    submit_after: Annotated[float, Field(ge=0, le=31_536_000)] = 45.0
+    submit_after: Annotated[float, Interval(ge=0, le=31_536_000)] = 45.0
     """Seconds from a round's first points to their submission; later points count in the next round. 0: at its end."""
     directory: str = "runs/chain"
     """Of the embedded chain."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    port: Annotated[int, Interval(ge=0, le=65535)] = 0
     """TCP port of the embedded chain; 0: the one it had last time, or any free one."""
     rpc_urls: list[str] = field(default_factory=list[str])
     """Endpoints of the chain, tried in turn."""
-    chain_id: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
+    chain_id: Annotated[int, Interval(ge=0, le=2**53 - 1)] = 0
     """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
     contract: str = ""
     """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
@@ -147,13 +151,13 @@ class LoginConfig:
 
     page: Annotated[str, one_of("auto", "on", "off")] = "auto"
     """auto: served, unless nobody is to see anything (monitor.view=off)."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 3000
+    port: Annotated[int, Interval(ge=1, le=65535)] = 3000
     """On 127.0.0.1 and ::1, and nowhere else."""
     publish: bool = False
     """For a container: also where a port that its engine publishes arrives, and there for the host alone."""
     directory: str = "runs/login"
     """Where it keeps who the owner is, and his account's key as cipher text."""
-    days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+    days: Annotated[float, Interval(gt=0, le=3650)] = 30.0
     """How long a login lasts, for the browser and for the node."""
     legacy_clients: bool = False
     """Answer programs of the original's, which know no token, on the routes of the original?"""
@@ -163,9 +167,9 @@ class LoginConfig:
 class HubConfig:
     """Pushing the policy, with a card of the run's own figures. It never delays or stops the training."""
 
-    repository: Annotated[str, AfterValidator(_repository)] = ""
+    repository: Annotated[str, Checked(_repository)] = ""
     """OWNER/NAME on the hub; made when it is not there. Empty: nothing is pushed."""
-    every: Annotated[int, Field(ge=1, le=1_000_000)] = 10
+    every: Annotated[int, Interval(ge=1, le=1_000_000)] = 10
     """Rounds from one push to the next."""
     private: bool = True
     """May only its owner read it? A repository that is public already is then refused, not written to."""
@@ -173,7 +177,7 @@ class HubConfig:
     """File that nobody else may read, with a token that may write there; empty: see the next."""
     token_variable: str = "HF_TOKEN"
     """Environment variable with the token. Tokens that the hub's own tools saved are neither read nor changed."""
-    seconds: Annotated[float, Field(gt=0, le=86_400)] = 600.0
+    seconds: Annotated[float, Interval(gt=0, le=86_400)] = 600.0
     """Deadline of one push."""
 
 
@@ -197,7 +201,7 @@ class NodeConfig:
 
     role: Annotated[str, one_of("node", "proposer")] = "node"
     """node: attempts, judges, learns, proposes. proposer: only proposes, for a swarm (`codezero propose`)."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Ge(0)] = 0
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
@@ -215,8 +219,10 @@ class NodeConfig:
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
 
 
-def check(config: NodeConfig) -> None:
-    """Raise ConfigError for the first setting outside its bounds or choices, or at odds with another."""
+def check_bounds(config: NodeConfig) -> None:
+    """Raise ConfigError for the first setting outside its bounds or choices."""
+    from pydantic import ValidationError  # its import is a fifth of `status`, which is mostly given a folder alone
+
     try:
         _adapter().validate_python(dataclasses.asdict(config))
     except ValidationError as error:
@@ -225,26 +231,18 @@ def check(config: NodeConfig) -> None:
         bounds = [f"{SIGNS[name]} {bound:g}" for name, bound in context.items() if name in SIGNS]
         why = f"={wrong['input']} is out of bounds; it must be {bounds[0]}" if bounds else context["error"]
         raise ConfigError(f"{key}{why}") from error
-    for contradiction in (*_of_endpoints(config), *_of_a_run(config), *_of_proposing(config)):
-        raise ConfigError(contradiction)
 
 
 @functools.cache
-def _adapter() -> TypeAdapter[NodeConfig]:
+def _adapter() -> "TypeAdapter[NodeConfig]":
+    from pydantic import TypeAdapter
+
     return TypeAdapter(NodeConfig)
 
 
-def _of_endpoints(config: NodeConfig) -> Iterator[str]:
-    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
-        url = settings.url
-        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
-            yield f"{section}.url must hold no password; its key comes from an environment variable"
-        if settings.kind != "local" and settings.model != "off" and not url.startswith(("http://", "https://")):
-            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
-
-
-def _of_a_run(config: NodeConfig) -> Iterator[str]:
-    """vLLM decodes for one rank, and not in the greedy limit. A run has a folder of its own."""
+def contradictions(config: NodeConfig) -> Iterator[str]:
+    """What is at odds with other settings, a line each; vLLM decodes for one rank, and not in the greedy limit."""
+    yield from _of_endpoints(config)
     reward, run, model, temperature = config.reward, config.run, config.model, config.solver.temperature
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
         yield "reward: all four weights are 0; give reward.correctness at least some weight"
@@ -260,6 +258,16 @@ def _of_a_run(config: NodeConfig) -> Iterator[str]:
             f"run.name={run.name!r} cannot name a run; use one folder name of letters, digits, `.`, `_` and `-` that "
             "is neither the chain's nor the login's (run.directory says where the folder lies)"
         )
+    yield from _of_proposing(config)
+
+
+def _of_endpoints(config: NodeConfig) -> Iterator[str]:
+    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
+        url = settings.url
+        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
+            yield f"{section}.url must hold no password; its key comes from an environment variable"
+        if settings.kind != "local" and settings.model != "off" and not url.startswith(("http://", "https://")):
+            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
 
 
 def _of_proposing(config: NodeConfig) -> Iterator[str]:

@@ -1,10 +1,14 @@
 """Settings of what learns and what it learns from: models, solver, judge, reward, proposer, data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, Field
+from annotated_types import Ge, Gt, Interval
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 EVERY_LINEAR = "all-linear"
 """As a target of LoRA: every linear layer but the output head."""
@@ -15,7 +19,20 @@ DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests")
 MAX_SOURCES = 16
 
 
-def one_of(*choices: str) -> AfterValidator:
+@dataclass(frozen=True)
+class Checked:
+    """What pydantic's AfterValidator is, for a schema that is read without loading pydantic."""
+
+    check: Callable[[Any], Any]
+    """Returns the value, or raises ValueError that says what is wrong."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        return no_info_after_validator_function(self.check, handler(source))
+
+
+def one_of(*choices: str) -> Checked:
     """A text that is one of these. Not a Literal, which OmegaConf knows only from 2.4 on."""
 
     def check(value: str) -> str:
@@ -23,7 +40,7 @@ def one_of(*choices: str) -> AfterValidator:
             raise ValueError(f"={value} is unknown; choose one of: {', '.join(choices)}")
         return value
 
-    return AfterValidator(check)
+    return Checked(check)
 
 
 def _questions(names: list[str]) -> list[str]:
@@ -74,26 +91,26 @@ class ModelConfig:
     """Which of `configs/profile/` describes this hardware. `auto`: the largest that fits, once for each run."""
     device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
     """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
-    gpus: Annotated[int, Field(ge=0, le=64)] = 1
+    gpus: Annotated[int, Interval(ge=0, le=64)] = 1
     """GPUs that compute together, a process each; 0: every visible one. Without a GPU: so many processes on the CPU."""
     precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
     """auto: bfloat16 on CUDA cards that compute in it, float32 elsewhere."""
-    threads: Annotated[int, Field(ge=0)] = 0
+    threads: Annotated[int, Ge(0)] = 0
     """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
     backend: Annotated[str, one_of("own", "vllm")] = "own"
     """Decoder of the solver's completions. vllm: an engine in this process; needs the extra `vllm`."""
-    backend_share: Annotated[float, Field(gt=0, le=0.95)] = 0.3
+    backend_share: Annotated[float, Interval(gt=0, le=0.95)] = 0.3
     """Share of the device's memory that vLLM takes for its own copy of the weights and its KV cache."""
     train: Annotated[str, one_of("full", "lora")] = "full"
     """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
-    lora_rank: Annotated[int, Field(ge=1, le=1024)] = 16
-    lora_alpha: Annotated[float, Field(gt=0, le=4096)] = 32.0
+    lora_rank: Annotated[int, Interval(ge=1, le=1024)] = 16
+    lora_alpha: Annotated[float, Interval(gt=0, le=4096)] = 32.0
     """The adapter's output is multiplied by alpha / rank."""
     lora_targets: list[str] = field(default_factory=lambda: [EVERY_LINEAR])
     """Names of the linear layers that get one, for example [q_proj,v_proj]; `all-linear`: all but the output head."""
     activation_checkpointing: Annotated[str, one_of("auto", "on", "off")] = "auto"
     """Compute activations twice instead of keeping them; auto: from 200 million parameters on."""
-    memory_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    memory_share: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """Share of the device's memory that this node may use: several nodes on one device share it."""
     preflight: Annotated[str, one_of("refuse", "warn")] = "refuse"
     """When the estimated memory exceeds what there is."""
@@ -103,33 +120,33 @@ class ModelConfig:
 class SolverConfig:
     """Sampling and GRPO."""
 
-    group_size: Annotated[int, Field(ge=2, le=64)] = 8
+    group_size: Annotated[int, Interval(ge=2, le=64)] = 8
     """G: completions sampled for each problem."""
-    problems_per_iteration: Annotated[int, Field(ge=1, le=1024)] = 16
-    max_new_tokens: Annotated[int, Field(ge=1, le=32768)] = 48
-    max_prompt_tokens: Annotated[int, Field(ge=16, le=131072)] = 256
-    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
-    learning_rate: Annotated[float, Field(gt=0, le=0.1)] = 5e-4
-    settle_steps: Annotated[int, Field(ge=0)] = 0
+    problems_per_iteration: Annotated[int, Interval(ge=1, le=1024)] = 16
+    max_new_tokens: Annotated[int, Interval(ge=1, le=32768)] = 48
+    max_prompt_tokens: Annotated[int, Interval(ge=16, le=131072)] = 256
+    temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
+    learning_rate: Annotated[float, Interval(gt=0, le=0.1)] = 5e-4
+    settle_steps: Annotated[int, Ge(0)] = 0
     """The learning rate falls as 1 / (1 + steps / settle_steps), so that the policy settles; 0: it stays."""
-    minibatches: Annotated[int, Field(ge=1, le=64)] = 2
+    minibatches: Annotated[int, Interval(ge=1, le=64)] = 2
     """Optimiser steps for each iteration's rows."""
-    micro_batch_rows: Annotated[int, Field(ge=1)] = 64
+    micro_batch_rows: Annotated[int, Ge(1)] = 64
     """Rows in one forward pass; bounds memory, not the gradient."""
     loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo")] = "dapo"
-    clip_low: Annotated[float, Field(gt=0, le=1)] = 0.2
-    clip_high: Annotated[float, Field(gt=0, le=10)] = 0.28
+    clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2
+    clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
     scale_rewards: Annotated[str, one_of("none", "group")] = "none"
     """group: divide advantages by the group's standard deviation."""
-    kl_beta: Annotated[float, Field(ge=0, le=10)] = 0.0
+    kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.0
     """Weight of the KL penalty towards the initial model; 0: none is loaded."""
-    grad_clip: Annotated[float, Field(gt=0)] = 1.0
+    grad_clip: Annotated[float, Gt(0)] = 1.0
     """Largest gradient norm."""
-    refill: Annotated[float, Field(ge=1, le=8)] = 2.0
+    refill: Annotated[float, Interval(ge=1, le=8)] = 2.0
     """Most groups sampled in an iteration, in its batches, to replace those without spread; 1: none is replaced."""
-    passes: Annotated[int, Field(ge=1, le=16)] = 1
+    passes: Annotated[int, Interval(ge=1, le=16)] = 1
     """Updates from each iteration's rows; from the second on with the importance weights of `stale`."""
-    replay: Annotated[float, Field(ge=0, le=4)] = 0.0
+    replay: Annotated[float, Interval(ge=0, le=4)] = 0.0
     """Rows of earlier iterations in an update for each fresh one, with the importance weights of `stale`."""
     stale: Annotated[str, one_of("tis", "m2po")] = "tis"
     """Importance weights of earlier policies' tokens. tis: the ratio, at most 2. m2po: without those furthest off."""
@@ -143,9 +160,9 @@ class ExternalConfig:
     """positives: learn from completions above their group's mean. sapo: from those below it too. off: from none."""
     gate: bool = True
     """Learn from a peer only while the own judge scores its completions at least as high as own ones?"""
-    groups: Annotated[int, Field(ge=0, le=1024)] = 16
+    groups: Annotated[int, Interval(ge=0, le=1024)] = 16
     """Most peer groups in one update."""
-    share: Annotated[float, Field(ge=0, le=0.95)] = 0.5
+    share: Annotated[float, Interval(ge=0, le=0.95)] = 0.5
     """Largest share of peers in an update's completions, own ones without gradient included."""
 
 
@@ -159,26 +176,26 @@ class EvaluatorConfig:
     """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
     url: str = ""
     """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
-    seconds: Annotated[float, Field(gt=0, le=3600)] = 20.0
+    seconds: Annotated[float, Interval(gt=0, le=3600)] = 20.0
     """Deadline of all requests to an endpoint for one batch; what is not answered by then is unavailable."""
-    requests: Annotated[int, Field(ge=1, le=256)] = 8
+    requests: Annotated[int, Interval(ge=1, le=256)] = 8
     """Concurrent requests to an endpoint."""
-    questions: Annotated[list[str], AfterValidator(_questions)] = field(default_factory=lambda: list(QUESTIONS))
+    questions: Annotated[list[str], Checked(_questions)] = field(default_factory=lambda: list(QUESTIONS))
     """Kinds of judge prompts; calibration weighs each by its proven skill."""
-    canaries: Annotated[int, Field(ge=80, le=20000)] = 400
+    canaries: Annotated[int, Interval(ge=80, le=20000)] = 400
     """Known right and wrong solutions for the calibration, the newest ones."""
     canaries_from: str = ""
     """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: synthetic ones."""
-    canaries_per_iteration: Annotated[int, Field(ge=0, le=1024)] = 16
+    canaries_per_iteration: Annotated[int, Interval(ge=0, le=1024)] = 16
     """New canaries judged in each iteration, unmarked among the completions."""
-    refit_every: Annotated[int, Field(ge=0)] = 50
+    refit_every: Annotated[int, Ge(0)] = 50
     """Iterations between two calibrations; 0: only at the start."""
     on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
     """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
-    batch_rows: Annotated[int, Field(ge=1)] = 128
-    guard_seconds: Annotated[float, Field(gt=0)] = 2.0
+    batch_rows: Annotated[int, Ge(1)] = 128
+    guard_seconds: Annotated[float, Gt(0)] = 2.0
     """CPU seconds of the static pass for one completion; four times as long on the clock."""
-    guard_memory_mib: Annotated[int, Field(ge=128)] = 512
+    guard_memory_mib: Annotated[int, Ge(128)] = 512
 
 
 @dataclass(kw_only=True)
@@ -187,21 +204,21 @@ class RewardConfig:
 
     mode: Annotated[str, one_of("judge", "rlvr")] = "judge"
     """judge: nothing is executed. rlvr: correctness is the outcome of running the tests in a sandbox."""
-    correctness: Annotated[float, Field(ge=0, le=1)] = 0.70
-    structure: Annotated[float, Field(ge=0, le=1)] = 0.15
-    adherence: Annotated[float, Field(ge=0, le=1)] = 0.10
-    format: Annotated[float, Field(ge=0, le=1)] = 0.05
+    correctness: Annotated[float, Interval(ge=0, le=1)] = 0.70
+    structure: Annotated[float, Interval(ge=0, le=1)] = 0.15
+    adherence: Annotated[float, Interval(ge=0, le=1)] = 0.10
+    format: Annotated[float, Interval(ge=0, le=1)] = 0.05
 
 
 @dataclass(kw_only=True)
 class AuditConfig:
     """Execution of a sample of the judged completions, outside the reward, to measure the judge."""
 
-    share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    share: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """Share of the judged completions; 0: nothing is executed."""
     sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
     """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
-    window: Annotated[int, Field(ge=50, le=100_000)] = 2000
+    window: Annotated[int, Interval(ge=50, le=100_000)] = 2000
     """Newest executed completions in the figures."""
 
 
@@ -209,13 +226,13 @@ class AuditConfig:
 class EvalsConfig:
     """Executed truth, beside the reward."""
 
-    every: Annotated[int, Field(ge=0)] = 25
+    every: Annotated[int, Ge(0)] = 25
     """Iterations between two exams; 0: never. Two more come after a fifth and two fifths of the first ones."""
-    problems: Annotated[int, Field(ge=5, le=10000)] = 200
+    problems: Annotated[int, Interval(ge=5, le=10000)] = 200
     """Held-out problems, spread evenly over the five levels."""
-    samples: Annotated[int, Field(ge=1, le=256)] = 8
+    samples: Annotated[int, Interval(ge=1, le=256)] = 8
     """n: attempts at each held-out problem."""
-    seed: Annotated[int, Field(ge=0)] = 20_000
+    seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
 
 
@@ -229,22 +246,22 @@ class ProposerConfig:
     """`nano` (embedded), a directory, a Hugging Face id, or `off`; for an endpoint the name it serves."""
     url: str = ""
     """Base address of the endpoint; a key for it comes from CODEZERO_PROPOSER_KEY."""
-    seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    seconds: Annotated[float, Interval(gt=0, le=3600)] = 60.0
     """Deadline of one try at an endpoint."""
-    requests: Annotated[int, Field(ge=1, le=256)] = 4
+    requests: Annotated[int, Interval(ge=1, le=256)] = 4
     """Concurrent requests to an endpoint."""
-    taken: Annotated[int, Field(ge=0, le=64)] = 12
+    taken: Annotated[int, Interval(ge=0, le=64)] = 12
     """Names of the last problems that are shown as taken, and refused when they come again; 0: none."""
-    problems_per_iteration: Annotated[int, Field(ge=0, le=64)] = 2
-    every: Annotated[int, Field(ge=1)] = 4
+    problems_per_iteration: Annotated[int, Interval(ge=0, le=64)] = 2
+    every: Annotated[int, Ge(1)] = 4
     """Propose each this many iterations."""
-    rest_seconds: Annotated[float, Field(ge=0, le=3600)] = 15.0
+    rest_seconds: Annotated[float, Interval(ge=0, le=3600)] = 15.0
     """With role=proposer: from the beginning of one iteration to that of the next."""
-    max_new_tokens: Annotated[int, Field(ge=16, le=8192)] = 256
-    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
-    attempts: Annotated[int, Field(ge=1, le=16)] = 2
+    max_new_tokens: Annotated[int, Interval(ge=16, le=8192)] = 256
+    temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
+    attempts: Annotated[int, Interval(ge=1, le=16)] = 2
     """Tries for one problem before it is left out this time; with `train` one."""
-    vetting: Annotated[int, Field(ge=0, le=64)] = 4
+    vetting: Annotated[int, Interval(ge=0, le=64)] = 4
     """The solver's attempts at an own problem before it is offered; it is dropped when the judge that is shown tests,
     or execution with reward.mode=rlvr, finds its tests contradicted. 0: offered unseen."""
     structured: Annotated[str, one_of("auto", "off")] = "auto"
@@ -253,13 +270,13 @@ class ProposerConfig:
     train: bool = False
     """Does it learn to write problems that teach the solver most? For a model in this process; how much of it, says
     `model.train`. A checkpoint goes on only with the same choice."""
-    group_size: Annotated[int, Field(ge=2, le=32)] = 8
+    group_size: Annotated[int, Interval(ge=2, le=32)] = 8
     """K: with `train`, proposals sampled for each level asked for, which are compared with each other."""
-    wait: Annotated[int, Field(ge=1, le=1000)] = 8
+    wait: Annotated[int, Interval(ge=1, le=1000)] = 8
     """With `train`, iterations until a group is learned from though not all its proposals were attempted."""
-    learning_rate: Annotated[float, Field(gt=0, le=0.1)] = 1e-4
+    learning_rate: Annotated[float, Interval(gt=0, le=0.1)] = 1e-4
     """With `train`."""
-    kl_beta: Annotated[float, Field(ge=0, le=10)] = 0.01
+    kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.01
     """With `train`, weight of the KL penalty towards the initial model; 0: none is loaded."""
 
 
@@ -267,11 +284,11 @@ class ProposerConfig:
 class DataConfig:
     """Where problems come from."""
 
-    proposer_share: Annotated[float, Field(ge=0, le=1)] = 0.25
+    proposer_share: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """Share of an iteration's problems taken from proposers when there are enough."""
-    sources: Annotated[list[str], AfterValidator(_sources)] = field(default_factory=lambda: ["synthetic"])
+    sources: Annotated[list[str], Checked(_sources)] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
     mbpp_sanitized, code_contests, or a path to a JSONL or Parquet file with rows in the form of these sets, or to a
     folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic problems stand in."""
-    wait_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    wait_seconds: Annotated[float, Interval(gt=0, le=600)] = 10.0
     """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""

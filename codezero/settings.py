@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import NodeConfig, check
+from codezero.config import NodeConfig, check_bounds, contradictions
 from codezero.errors import ConfigError
 
 MAIN = "node.yaml"
@@ -49,12 +49,14 @@ def check_directories(config: NodeConfig) -> None:
             raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
 
 
-def keys(schema: Any = NodeConfig, prefix: str = "") -> Iterator[str]:
-    """Every dotted key of the schema, groups included."""
+def keys(schema: Any = NodeConfig, prefix: str = "", *, unbounded: bool = False) -> Iterator[str]:
+    """Every dotted key of the schema, sections included. unbounded: only of what has no bounds but its type."""
     for spec in dataclasses.fields(schema):
-        yield prefix + spec.name
-        if dataclasses.is_dataclass(spec.type):
-            yield from keys(spec.type, prefix + spec.name + ".")
+        section = dataclasses.is_dataclass(spec.type)
+        if not unbounded or not (section or hasattr(spec.type, "__metadata__")):
+            yield prefix + spec.name
+        if section:
+            yield from keys(spec.type, prefix + spec.name + ".", unbounded=unbounded)
 
 
 def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISHED) -> NodeConfig:
@@ -111,7 +113,10 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
         config = cast(NodeConfig, OmegaConf.to_object(composed))
     except OmegaConfBaseException as error:
         raise ConfigError(_one_line(error, overrides)) from error
-    check(config)
+    if not set(map(_key, overrides)) <= set(keys(unbounded=True)):
+        check_bounds(config)
+    for contradiction in contradictions(config):
+        raise ConfigError(contradiction)
     return config
 
 

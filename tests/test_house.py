@@ -136,13 +136,13 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 
 def test_a_status_for_machines_draws_nothing() -> None:
     code = "from codezero.cli import main; main(['status', '--json', 'run.directory=/nowhere'])"
-    assert not loaded_by(code + "; import codezero.inspection.status") & (HEAVY | {"rich"})
+    assert not loaded_by(code + "; import codezero.inspection.status") & (HEAVY | {"rich", "pydantic"})
 
 
 BUDGETS = {
     "files": 228,
-    "lines": 34_906,
-    "lines of code": 24_277,
+    "lines": 34_935,
+    "lines of code": 24_296,
     "files in the root": 13,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -72,7 +72,7 @@ FORM = (
     "Read the input from stdin and write the answer to stdout.\n\nANSWER FORMAT: one ```python block with the whole "
     "program and nothing after it."
 )
-BEFORE = "said = print\ndef print(*values, **named):\n    pass"
+BEFORE = "write_answer = print\ndef print(*values, **named):\n    pass"
 """What a method prints by the way is no part of its answer."""
 PLAIN = """def plain(value):
     if isinstance(value, bool):
@@ -80,14 +80,14 @@ PLAIN = """def plain(value):
     if isinstance(value, float) and abs(value) < 1e15 and value == int(value):
         return int(value)
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return value"""
 """Values that are equal become the same text: True and 1, 2.0 and 2, (1, 2) and [1, 2]."""
 AFTER = f"""import json
 import sys
 {PLAIN}
 given = [json.loads(line) for line in sys.stdin.read().split("\\n") if line.strip()]
-said(json.dumps(plain(Solution().METHOD(*given))))"""
+write_answer(json.dumps(plain(Solution().METHOD(*given))))"""
 
 _LEVELS = {"easy": 1, "medium": 3, "hard": 5}
 

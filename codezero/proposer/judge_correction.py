@@ -16,7 +16,7 @@ from scipy.special import betainc, betaincinv
 
 from codezero.types import JudgeRates
 
-LEAST_TOLD = 0.1
+MIN_INFORMEDNESS = 0.1
 """Of 1 - fpr - fnr, what right attempts are believed more than wrong ones; a judge below it tells nothing."""
 TAILS = (0.025, 0.975)
 """Ends of the interval that is reported, as quantiles of the posterior."""
@@ -32,22 +32,22 @@ class Rates:
     false_negative: float = 0.0
 
     @property
-    def told(self) -> float:
-        """How much more a right attempt is believed than a wrong one, at least LEAST_TOLD."""
-        return max(LEAST_TOLD, 1 - self.false_positive - self.false_negative)
+    def informedness(self) -> float:
+        """Youden's J: how much more a right attempt is believed than a wrong one; at least MIN_INFORMEDNESS."""
+        return max(MIN_INFORMEDNESS, 1 - self.false_positive - self.false_negative)
 
     def judged(self, truth: float) -> float:
         """The share believed where the share `truth` is right."""
-        return min(1.0, self.false_positive + truth * self.told)
+        return min(1.0, self.false_positive + truth * self.informedness)
 
     def truth(self, judged: float) -> float:
         """The inverse, cut to [0, 1]."""
-        return min(1.0, max(0.0, (judged - self.false_positive) / self.told))
+        return min(1.0, max(0.0, (judged - self.false_positive) / self.informedness))
 
 
 def tells(rates: JudgeRates) -> bool:
     """Does a judge with these rates say anything of the truth?"""
-    return 1 - rates.false_positive - rates.false_negative >= LEAST_TOLD
+    return 1 - rates.false_positive - rates.false_negative >= MIN_INFORMEDNESS
 
 
 def possible(rates: JudgeRates | None) -> tuple[Rates, ...]:
@@ -68,11 +68,11 @@ def interval(successes: float, failures: float, rates: JudgeRates | None, around
     """
     mean = successes / (successes + failures)
     truth = around.truth(mean)
-    own = [(beta_quantile(share, successes, failures) - mean) / around.told for share in TAILS]
+    own = [(beta_quantile(share, successes, failures) - mean) / around.informedness for share in TAILS]
     wrong = right = [0.0, 0.0]
     if rates is not None:
         wrong, right = (
-            [(quantile - rate) / around.told for quantile in _quantiles(TAILS, rate, count)]
+            [(quantile - rate) / around.informedness for quantile in _quantiles(TAILS, rate, count)]
             for rate, count in ((rates.false_positive, rates.wrong), (rates.false_negative, rates.right))
         )
     low = math.hypot(own[0], (1 - truth) * wrong[1], truth * right[0])
