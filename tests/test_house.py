@@ -141,8 +141,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 228,
-    "lines": 34_935,
-    "lines of code": 24_296,
+    "lines": 34_972,
+    "lines of code": 24_319,
     "files in the root": 13,
     "rows of imports": 13,
     "public class names in two files": 0,

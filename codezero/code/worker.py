@@ -1,6 +1,6 @@
-"""The static pass in a child process, so that hostile source costs only itself.
+"""The static pass in child processes, so that hostile source costs only itself.
 
-The child holds no model and no secret, may use so much memory and so much CPU time per completion, and is replaced
+A child holds no model and no secret, may use so much memory and so much CPU time per completion, and is replaced
 when it dies. A completion that kills it is unparseable; one that it did not answer for (a busy or stopped machine) is
 "could not tell".
 """
@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -25,6 +27,8 @@ from codezero.system.child import Channel, Child, parent_channel, spawn
 MAX_TEXT = 256 * 1024
 """Characters of a completion, or of a problem's question and tests together, that are looked at."""
 CACHED_REPORTS = 8_192
+WORKERS = 2
+"""Children: whoever asks for many reports has nothing else to do until they are there."""
 START_SECONDS = 60.0
 PATIENCE = 4.0
 """Wall seconds granted for a CPU second."""
@@ -35,28 +39,36 @@ _T = TypeVar("_T")
 
 
 class StaticGuard:
-    """Asks one child process for reports. Starts it at the first question; `close` ends it. For one thread."""
+    """Asks child processes for reports. Starts them at the first question; `close` ends them. For one thread."""
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 512) -> None:
-        """`seconds` of CPU time for one completion; `memory_mib` of address space for the child."""
-        self.seconds = seconds
-        self.memory_mib = memory_mib
-        self.deaths = 0
-        self._child: tuple[Child, Channel] | None = None
+        """`seconds` of CPU time for one completion; `memory_mib` of address space for a child."""
+        self._workers = [_Worker(seconds, memory_mib) for _ in range(WORKERS)]
         self._cache: dict[bytes, StaticReport] = {}
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
         """A report for each item, in order. Raises EvaluatorError when no child can be started."""
-        return [self._check(item) for item in items]
+        asked = [_encoded(item) for item in items]
+        requests = dict.fromkeys(item for item in asked if isinstance(item, bytes))
+        new = [request for request in requests if _key(request) not in self._cache]
+        shares = [new[first::WORKERS] for first in range(WORKERS)]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            answers = dict(chain.from_iterable(pool.map(_Worker.check_all, self._workers, shares)))
+        known = {request: answers.get(request) or self._cache[_key(request)] for request in requests}
+        for request, report in answers.items():
+            if len(self._cache) == CACHED_REPORTS:
+                del self._cache[next(iter(self._cache))]
+            if not report.unavailable:
+                self._cache[_key(request)] = report
+        return [known[item] if isinstance(item, bytes) else item for item in asked]
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
-        return [self._transplant(item) for item in items]
+        return [self._workers[0].transplant(item) for item in items]
 
     def close(self) -> None:
-        if self._child is not None:
-            _end(*self._child)
-            self._child = None
+        for worker in self._workers:
+            worker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -66,39 +78,64 @@ class StaticGuard:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child; None while there is none."""
+        """Process id of the first child; None while there is none."""
+        return self._workers[0].pid
+
+    @property
+    def deaths(self) -> int:
+        return sum(worker.deaths for worker in self._workers)
+
+
+def _encoded(item: StaticRequest) -> bytes | StaticReport:
+    """What a child is sent, or the report of what none is asked about."""
+    if len(item.completion_text) > MAX_TEXT:
+        return StaticReport(refusal=f"unparseable: more than {MAX_TEXT} characters")
+    if len(item.question) + sum(map(len, item.tests)) > MAX_TEXT:
+        return StaticReport(unavailable="the problem itself is too long")
+    try:
+        return msgspec.msgpack.encode(item)
+    except UnicodeEncodeError:
+        return StaticReport(refusal="unparseable: not valid Unicode")
+
+
+def _key(request: bytes) -> bytes:
+    return hashlib.sha256(request).digest()
+
+
+class _Worker:
+    """One child, and a new one after it."""
+
+    def __init__(self, seconds: float, memory_mib: int) -> None:
+        self.seconds, self.memory_mib, self.deaths = seconds, memory_mib, 0
+        self._child: tuple[Child, Channel] | None = None
+
+    @property
+    def pid(self) -> int | None:
         return None if self._child is None else self._child[0].pid
 
-    def _check(self, item: StaticRequest) -> StaticReport:
-        if len(item.completion_text) > MAX_TEXT:
-            return StaticReport(refusal=f"unparseable: more than {MAX_TEXT} characters")
-        if len(item.question) + sum(map(len, item.tests)) > MAX_TEXT:
-            return StaticReport(unavailable="the problem itself is too long")
-        try:
-            request = msgspec.msgpack.encode(item)
-        except UnicodeEncodeError:
-            return StaticReport(refusal="unparseable: not valid Unicode")
-        key = hashlib.sha256(request).digest()
-        if key in self._cache:
-            return self._cache[key]
-        try:
-            report = self._exchange("check", msgspec.Raw(request), StaticReport)
-        except TimeoutError:
-            return StaticReport(unavailable="the static pass got no time from this machine")
-        except (EOFError, OSError):
-            report = StaticReport(refusal="unparseable: the static pass could not finish it")
-        if len(self._cache) == CACHED_REPORTS:
-            del self._cache[next(iter(self._cache))]
-        self._cache[key] = report
-        return report
+    def check_all(self, requests: Sequence[bytes]) -> list[tuple[bytes, StaticReport]]:
+        return [(request, self._check(request)) for request in requests]
 
-    def _transplant(self, item: tuple[str, str, str]) -> str | None:
+    def transplant(self, item: tuple[str, str, str]) -> str | None:
         if sum(map(len, item)) > MAX_TEXT:
             return None
         try:
             return self._exchange("transplant", item, str) or None
         except (UnicodeEncodeError, EOFError, OSError):  # a TimeoutError is an OSError
             return None
+
+    def close(self) -> None:
+        if self._child is not None:
+            _end(*self._child)
+            self._child = None
+
+    def _check(self, request: bytes) -> StaticReport:
+        try:
+            return self._exchange("check", msgspec.Raw(request), StaticReport)
+        except TimeoutError:
+            return StaticReport(unavailable="the static pass got no time from this machine")
+        except (EOFError, OSError):
+            return StaticReport(refusal="unparseable: the static pass could not finish it")
 
     def _exchange(self, task: str, request: object, kind: type[_T]) -> _T:
         """The child's answer. Raises TimeoutError, EOFError or OSError; the next request then gets a new child."""
