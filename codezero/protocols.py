@@ -45,7 +45,7 @@ class GroupLearner(Persistent, Protocol):
 class ProblemScreen(Persistent, Protocol):
     """The rules for problems, and a memory of those that passed."""
 
-    def look(self, problem: Problem) -> Screened: ...
+    def screen(self, problem: Problem) -> Screened: ...
 
 
 class ProblemStream(Persistent, Protocol):

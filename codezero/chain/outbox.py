@@ -150,11 +150,11 @@ class ChainOutbox:
     def _work(self) -> None:
         try:
             while not self._closing.is_set():
-                self._look()
+                self._poll()
                 self._wake.wait(self._every)
                 self._wake.clear()
             while time.monotonic() < self._until and self._left():
-                self._look()
+                self._poll()
                 time.sleep(min(0.1, max(0.0, self._until - time.monotonic())))
             self._done = not (self._left() or self._unsaved)
         except BaseException as error:  # a bug: raised by the next `add`, or training would go on uncounted
@@ -164,7 +164,7 @@ class ChainOutbox:
     def _left(self) -> bool:
         return bool(self._store.unsettled() or self._store.collecting())
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Do whatever is due now, and pause after a failure."""
         if self._pause.left:
             return

@@ -128,14 +128,14 @@ class LogFile(RotatingFileHandler):
     `logging` would print a trace for each, with the message as it came, secrets and all.
     """
 
-    _told = False
+    _reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             super().handleError(record)
-        elif not self._told:
-            self._told = True
+        elif not self._reported:
+            self._reported = True
             print(f"codezero: {self.baseFilename} cannot be written: {error.strerror}", file=sys.stderr)
 
 

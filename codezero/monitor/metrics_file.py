@@ -94,7 +94,7 @@ class MetricsFile:
         """Drop the rows of later iterations, which a crashed run did but never saved. Atomic."""
         self._stream.close()
         with replacing(self.path, durable=True) as target:
-            rows = (row for line in Tail(self.path).look()[1] if (row := parse(line)) is not None)
+            rows = (row for line in Tail(self.path).poll()[1] if (row := parse(line)) is not None)
             target.writelines(_line(row) for row in rows if cast(int, row["iteration"]) <= iteration)
         self._stream = self.path.open("ab")
 
@@ -107,7 +107,7 @@ def read_metrics(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Metrics]:
 
     Lines that are torn, overlong or no row are passed over: another process may be writing the last one.
     """
-    _, lines = Tail(path, budget=max_bytes).look()
+    _, lines = Tail(path, budget=max_bytes).poll()
     return [row for line in lines if (row := parse(line)) is not None]
 
 
@@ -160,7 +160,7 @@ class Tail:
         """The first byte that was not given out."""
         self._proof = b""
 
-    def look(self) -> tuple[bool, Iterator[bytes]]:
+    def poll(self) -> tuple[bool, Iterator[bytes]]:
         """Whether the file was written anew since, and its new lines, without newline; use them up at once.
 
         No file is an empty one. Raises OSError.

@@ -250,7 +250,7 @@ class History:
 
     def read(self) -> Fold:
         """Fold all rows so far. Raises OSError."""
-        anew, lines = self._tail.look()
+        anew, lines = self._tail.poll()
         if anew:
             self.fold = Fold()
         return self.fold.extend(lines)

@@ -282,7 +282,7 @@ class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
     def __init__(self, fits: Fits = lambda problem: True) -> None:
         self._fits, self._novelty = fits, Novelty()
 
-    def look(self, problem: Problem) -> Screened:
+    def screen(self, problem: Problem) -> Screened:
         """Remembers a usable one, so that the next like it is repeated."""
         refusal = usable(problem, self._novelty, self._fits)
         return Screened.USABLE if refusal is None else _SCREENED.get(refusal.reason, Screened.BROKEN)

@@ -174,4 +174,4 @@ class TrainedProposer(ModelProposer):
         problem = self._read(text, level, taken)
         if isinstance(problem, ProposalReason):
             return None, Screened.REPEATED if problem is ProposalReason.DUPLICATE else Screened.BROKEN
-        return problem, self._screen.look(problem)
+        return problem, self._screen.screen(problem)

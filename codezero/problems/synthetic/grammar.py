@@ -124,8 +124,8 @@ def _over(level: int, outer: Slot, inner: ProgramKind, phrase: str, *drops: tupl
     """`outer` works on the list that `inner` makes; its slot comes first."""
 
     def build(f: Sequence[Function]) -> Function:
-        made = inner.build(f[1:])
-        return lambda nums: f[0](made(nums))
+        first = inner.build(f[1:])
+        return lambda nums: f[0](first(nums))
 
     code = inner.code[1:-1].format("{1}", "{2}", "{3}")
     return ProgramKind(level, (outer, *inner.slots), (phrase,), code, build, outer=0, differ=inner.differ, drops=drops)

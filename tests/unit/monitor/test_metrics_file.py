@@ -158,7 +158,7 @@ def test_lines_come_whole_in_order_and_once_however_they_were_written(
         with path.open("ab") as stream:
             stream.write(whole[place : place + step])
         place += step
-        seen += tail.look()[1]
+        seen += tail.poll()[1]
     assert seen == lines
 
 

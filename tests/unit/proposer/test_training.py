@@ -310,5 +310,5 @@ def test_it_is_off_unless_it_is_asked_for() -> None:
 def test_a_proposal_from_the_embedded_family_is_usable_once() -> None:
     problem = dataclasses.replace(make_task(Random(4)).problem, source=Source.PROPOSER, proposer="me", reference=None)
     screen = Screen()
-    assert [screen.look(problem), screen.look(problem)] == [Screened.USABLE, Screened.REPEATED]
-    assert Screen(lambda one: False).look(problem) is Screened.BROKEN
+    assert [screen.screen(problem), screen.screen(problem)] == [Screened.USABLE, Screened.REPEATED]
+    assert Screen(lambda one: False).screen(problem) is Screened.BROKEN
