@@ -60,7 +60,7 @@ def test_no_key_or_run_of_this_checkout_is_in_it(image: str) -> None:
         (("solver.learning_rat=1",), 2, "did you mean solver.learning_rate?"),
         (("run", "--help"), 0, "usage: codezero run"),
         (("config", "show"), 0, "max_iterations"),
-        (("fly",), 2, "invalid choice"),
+        (("fly",), 2, "there is no fly"),
         (("status",), 2, "there is no run below runs yet"),
     ],
     ids=["help", "misspelt", "run-help", "show", "unknown", "no-run"],
