@@ -2,6 +2,7 @@
 
 import copy
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Sourc
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|answer|>{% endif %}"
 EOS, PAD = 256, 257
+
+
+def peak_memory() -> int:
+    """Bytes of this process at its largest, on Linux; its ru_maxrss begins with what its parent had."""
+    match = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert match
+    return 1024 * int(match[1])
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
