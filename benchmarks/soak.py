@@ -185,7 +185,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for samples, logs and metrics")
     parser.add_argument("--json", action="store_true", help="one JSON object on one line")
     options = parser.parse_args()
-    if not (TESTS / "judge_server.py").exists() or shutil.which("unshare") is None:
+    if not (TESTS / "fakes" / "judge_server.py").exists() or shutil.which("unshare") is None:
         raise SystemExit(
             "soak: needs a checkout, whose tests have the judge and the hostile peer, and `unshare` of Linux"
         )
