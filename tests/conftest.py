@@ -36,7 +36,7 @@ def level_names() -> None:
     logging.addLevelName(logging.WARNING, "WARNING")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a file counts what its nodes have heard
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Nodes"]:
     """alice and bob, real nodes on loopback. Both start at once, so bob finds his only bootstrap dead at first."""
     from builders.swarm import Nodes, free_port, make_swarm  # hivemind, which few tests need

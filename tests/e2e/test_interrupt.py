@@ -23,7 +23,7 @@ from codezero.monitor.report import headline
 from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import percent
 
-LONG = "solver.problems_per_iteration=160"
+LONG = "solver.problems_per_iteration=80"
 """An iteration takes seconds, within which somebody can press twice."""
 
 SILENT_CHAIN = ["chain.kind=rpc", "chain.rpc_urls=[http://127.0.0.1:9]", "chain.chain_id=31337",
@@ -75,7 +75,7 @@ def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Pa
     assert seen["stopped"] == ended and not seen["running"] and not seen["problem"] and seen["iteration"] == 1
     assert f"Ended: {ended}, after iteration 1." in report and "curve.png" not in report
     assert f"codezero: {ended}, after iteration 1" in seat.shown
-    again = subprocess.run(command(tmp_path, "network=peer", LONG, "evals.every=0", "run.max_iterations=2"))
+    again = subprocess.run(command(tmp_path, "network=peer", "evals.every=0", "run.max_iterations=2"))
     assert again.returncode == 0 and [row["iteration"] for row in rows(tmp_path)] == [1, 2]
     assert int(newest_checkpoint(tmp_path).name) == 2 and status(tmp_path)["stopped"] == "max_iterations reached"
 
