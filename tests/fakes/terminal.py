@@ -11,7 +11,11 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
-TAKE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+TAKE = (
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+"""Take the terminal, and Ctrl-C as at any: background jobs of a shell ignore it, and so would their children."""
 CTRL_C = b"\x03"
 NOISE = ("Traceback", "leaked", "Unclosed", "was destroyed", "never awaited", "Exception ignored", "Warning:")
 """What nobody who stops a node shall read."""
