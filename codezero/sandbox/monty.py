@@ -42,7 +42,8 @@ class MontySandbox(Tier):
 
     def run(self, job: Job) -> Execution:
         execution = super().run(job)
-        gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(job.code)
+        known = execution.outcome is not Outcome.UNKNOWN
+        gap = silent_gap(job.code, raised=execution.provisional) if known else ""
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
     def check(self, script: str) -> Execution:
