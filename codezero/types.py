@@ -83,6 +83,8 @@ class Worked:
     """At least one."""
     wrong: tuple[str, ...] = ()
     """Each known to fail a test."""
+    suspect: tuple[str, ...] = ()
+    """Each very probably wrong: right ones changed at random, solutions of other problems."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,5 +23,4 @@ if [[ ! -f .venv-vllm/installed || $(<.venv-vllm/installed) != "$engine" ]]; the
   echo "$engine" >.venv-vllm/installed
 fi
 export HF_HUB_OFFLINE=1
-exec .venv-vllm/bin/python -m pytest -W default -p no:cacheprovider tests/unit/models/test_vllm_engine.py \
-  tests/e2e/test_judge_servers.py "$@"
+exec .venv-vllm/bin/python -m pytest -W default -p no:cacheprovider tests/unit/models/test_vllm_engine.py "$@"

@@ -84,13 +84,15 @@ def config_show(options: argparse.Namespace) -> int:
 
 def data_list(options: argparse.Namespace) -> int:
     """The sources that have a name and those of the config, with the share of problems drawn from each."""
-    from codezero.config_learning import DATA_SETS, source_weights
+    from codezero.config_learning import source_weights
+    from codezero.problems.hub import SETS
+    from codezero.problems.stream import SYNTHETIC
 
     weights = source_weights(composed(options).data.sources)
     total = sum(weights.values())
     rows = [
         {"name": name, "share": weights.get(name, 0.0) / total, "where": _where(name)}
-        for name in dict.fromkeys([*DATA_SETS, *weights])
+        for name in dict.fromkeys([SYNTHETIC, *SETS, *weights])
     ]
     return answer(options, rows, "\n".join("{name:<16} {share:>5.0%}  {where}".format(**row) for row in rows))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from codezero.code.parsing import extract_code
 from codezero.errors import ConfigError
 from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
 from codezero.evals.figures import TaskOutcome
@@ -83,7 +84,7 @@ class EvalRun:
             tasks=sampled.tasks,
             passed=[[grade.passed for grade in group] for group in grades],
             truncated=sum(not attempt.finished for attempt in flat),
-            without_code=sum(grade.without_code for group in grades for grade in group),
+            without_code=sum(extract_code(attempt.text).code is None for attempt in flat),
             undecided=[grade.reason for group in grades for grade in group if grade.passed is None],
         )
 

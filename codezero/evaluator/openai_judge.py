@@ -77,16 +77,6 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         """Does the server echo what it is sent? `check` sets it."""
         self._cache: dict[bytes, Answer] = {}
 
-    @property
-    def url(self) -> str:
-        """Without the /v1 that its end may have."""
-        return self._client.url
-
-    @property
-    def reads_likelihood(self) -> bool:
-        """Does the server give the log-probabilities of a prompt? Known after `check`."""
-        return self._echoes and bool({*GAPS} & {*self.names})
-
     def __exit__(self, *_: object) -> None:
         self._client.close()
 

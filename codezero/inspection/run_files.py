@@ -11,8 +11,8 @@ from codezero.chain.outbox_db import OutboxStatus, connect
 from codezero.chain.outbox_db import read_status as read_outbox
 from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
-from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
-from codezero.monitor.run_state import CURVES, Fold, History
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, number
+from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, whole
 from codezero.monitor.run_types import (
     MAX_PEERS,
     ExamView,

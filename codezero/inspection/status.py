@@ -19,8 +19,7 @@ from codezero.system.files import full
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
-OF_VIEW = ("name", "peer_id", "account", "running", "stopped", "iteration", "round", "limit_seconds", "reward", "level",
-           "facts")  # fmt: skip
+OF_VIEW = ("name", "peer_id", "account", "running", "stopped", "iteration", "round", "limit_seconds", "reward", "level")
 """Fields of RunStatus that are as in RunView."""
 
 
@@ -65,8 +64,6 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     tolerated: dict[str, int]
     stand_ins: str
     """What stands in for sources of problems that give nothing now, and why; empty: nothing."""
-    facts: dict[str, str]
-    """Its models, and which problems it is examined on and its judge is measured on."""
     hub: HubState | None
     """None: this run pushes nothing."""
 

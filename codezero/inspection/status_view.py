@@ -87,7 +87,6 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
         lines.append(("submissions", f"{_counts(sent)}; {count(sent.collecting, 'round')} being collected"))
         lines += [("", f"{times} times: {reason}") for reason, times in sent.reasons.items()]
         lines.append(("kept back", sent.problem))
-    lines += [(name, status.facts[name]) for name in ("exam", "canaries") if name in status.facts]
     lines += [("problems", status.stand_ins), *status.problems.items()]
     lines += [("kept away from", f"{readable_name(peer)}: {why}") for peer, why in status.quarantined.items()]
     if hub is not None:

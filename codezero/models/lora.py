@@ -67,9 +67,8 @@ def has_adapter(model: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def without_adapter(model: nn.Module) -> Generator[None]:
-    """The base model, for as long as the context is open; what was off before stays off."""
-    every = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
-    layers = [layer for layer in every if not layer.disable_adapters]
+    """The base model, for as long as the context is open."""
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
     for layer in layers:
         layer.enable_adapters(False)
     try:
@@ -77,22 +76,6 @@ def without_adapter(model: nn.Module) -> Generator[None]:
     finally:
         for layer in layers:
             layer.enable_adapters(True)  # also lets it take gradients again
-
-
-@contextlib.contextmanager
-def as_loaded(loaded: LoadedModel) -> Generator[None]:
-    """To be open while a frozen model is read: one that is the base of a policy is then without its adapter, and
-    without the forward pass that a learner has wrapped for mixed precision."""
-    if not loaded.adapter_off:
-        yield
-        return
-    wrapped = loaded.model.__dict__.pop("forward", None)
-    try:
-        with without_adapter(loaded.model):
-            yield
-    finally:
-        if wrapped is not None:
-            loaded.model.forward = wrapped
 
 
 def save_adapter(model: PreTrainedModel, folder: Path) -> None:

@@ -7,16 +7,13 @@ I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (p
 in the computing precision (2 or 4).
 
 Always allocated: weights, 4 n when all are trained (float32, see `solver.learner`), b n_frozen + 4 n_t with an
-adapter; Adam's two moments, 8 n_t, or `ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and
-nothing with an adapter; judge and proposer, b n each, and nothing where they read a copy that is there already. Frozen
-linear layers in NF4 take `NF4` of a number instead of b, and the largest of them b while it is multiplied. Only one of
-the following is allocated at a time:
+adapter; Adam's two moments, 8 n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter;
+judge and proposer, b n each. Only one of the following is allocated at a time:
 
-* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; activations B S (L a + a / 2), or with
-  checkpointing B S (L 4 H + 3 a / 2), where a layer keeps a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two
+* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; activations B S (L a + a), or with
+  checkpointing B S (L 4 H + 2 a), where a layer keeps a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two
   norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their activation and
-  product; with an adapter also its inputs) and the halves were measured; logits in pieces; the gradient of a trained
-  head, 4 V H
+  product); with an adapter also its inputs, outputs and sums; logits in pieces; the gradient of a trained head, 4 V H
 * sampling or proposing: keys and values, 2 L K b for each token, and one layer's more while they grow; 16 V a row
 * judging: keys and values of a batch, its widest layer, its logits
 
@@ -53,10 +50,6 @@ PIECE_COPIES = 7
 """Of such a piece, alive at once in its backward pass, all in float32."""
 FUSED_PIECE = 4096 * 32768
 """Logits in a tile of TRL's fused head on CUDA, in precision b, and changed in place."""
-ADAM, ADAM_8BIT = 8.0, 2 + 2 * 4 / 256
-"""Bytes of a trained number's moments; with 8 bits, float32 scales of 256 numbers each, and embeddings stay as is."""
-NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Bytes of a number: 4 bits, the 8-bit scale of a block of 64, and the float32 scale of 256 of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +67,6 @@ class ModelShape:
     vocabulary: int
     linear: tuple[tuple[str, int, int], ...]
     """(last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter."""
-    nf4: bool = False
-    """Are these layers frozen in 4 bits?"""
-
-    def stored(self, number: int) -> float:
-        """Bytes of frozen weights."""
-        packed = sum(into * out for _, into, out in self.linear) if self.nf4 else 0
-        return (self.parameters - packed) * number + packed * NF4
-
-    def unpacked(self, number: int) -> float:
-        """Bytes of the widest layer while it is multiplied, where it is kept in 4 bits."""
-        return float(number * max(into * out for _, into, out in self.linear)) if self.nf4 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +79,6 @@ class Training:
     checkpointing: bool
     rows: int
     """B"""
-    moments: float = ADAM
-    """Bytes of the optimiser's state of a trained number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +131,20 @@ def node_need(
     judge: ModelShape | None = None,
     judge_rows: int = 1,
     proposer: tuple[ModelShape, Texts, Training | None] | None = None,
-    shared: Collection[str] = (),
 ) -> Need:
     """Of a whole node. `number`: b; `judge_rows`: most rows of the judge's batch; `proposer`: its shape, its texts,
-    and how it learns (None: it is frozen); `shared`: of judge and proposer, who read weights that are there already."""
-    always = _resident("solver", policy, training, number)
+    and how it learns (None: it is frozen)."""
+    always: list[tuple[str, float]] = [("solver", _resident(policy, training, number))]
     at_times = [
         ("update", update_bytes(policy, training, texts, device=device, number=number)),
         ("sampling", sampling_bytes(policy, texts, number=number)),
     ]
     if judge is not None:
-        always += [] if "judge" in shared else [("judge", judge.stored(number))]
+        always.append(("judge", float(judge.parameters * number)))
         at_times.append(("judging", judging_bytes(judge, judge_rows, texts, number=number)))
     if proposer is not None:
         other, proposals, learns = proposer
-        frozen = [] if "proposer" in shared else [("proposer", other.stored(number))]
-        always += _resident("proposer", other, learns, number) if learns else frozen
+        always.append(("proposer", _resident(other, learns, number) if learns else other.parameters * number))
         at_times.append(("proposing", sampling_bytes(other, proposals, number=number)))
         if learns:
             own_update = update_bytes(other, learns, proposals, device=device, number=number)
@@ -174,13 +152,10 @@ def node_need(
     return Need(tuple(always), tuple(at_times), PROCESS[device])
 
 
-def _resident(role: str, shape: ModelShape, training: Training, number: int) -> list[tuple[str, float]]:
+def _resident(shape: ModelShape, training: Training, number: int) -> float:
     """Weights, moments and leash."""
-    weights = shape.stored(number) + 4.0 * training.adapter if training.adapter else 4.0 * shape.parameters
-    embedding = 0 if training.adapter else shape.vocabulary * shape.hidden  # its moments always have 32 bits
-    moments = training.moments * ((training.adapter or shape.parameters) - embedding) + ADAM * embedding
-    parts = [(role, weights), (f"{role}'s Adam", moments)]
-    return [*parts, (f"{role}'s KL copy", 4.0 * shape.parameters)] if training.leash and not training.adapter else parts
+    whole = shape.parameters * (4.0 + 8.0 + 4.0 * training.leash)
+    return shape.parameters * number + 12.0 * training.adapter if training.adapter else whole
 
 
 def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device: str, number: int) -> float:
@@ -193,7 +168,7 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
         pieces = PIECE_COPIES * 4.0 * min(training.rows * texts.completion * shape.vocabulary, PIECE)
     # of a head that learns, before it is added to the embedding's
     of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden
-    return gradients + activations + (pieces + of_head) + shape.unpacked(number)
+    return gradients + activations + (pieces + of_head)
 
 
 def _token_bytes(shape: ModelShape, training: Training, number: int) -> float:
@@ -201,10 +176,12 @@ def _token_bytes(shape: ModelShape, training: Training, number: int) -> float:
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
         layer += 2 * shape.hidden * number
+    passing = 0.0
     if training.adapter:
         layer += sum(into for _, into, _ in shape.linear) / shape.layers * number
+        passing = 2.0 * sum(out for _, _, out in shape.linear) / shape.layers * number
     kept = 4.0 * shape.hidden if training.checkpointing else layer
-    return shape.layers * kept + (1.5 if training.checkpointing else 0.5) * layer
+    return shape.layers * kept + (2 if training.checkpointing else 1) * layer + passing
 
 
 def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
@@ -213,15 +190,14 @@ def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
     groups = min(texts.problems, max(1, int(CACHE_BUDGET / group)))
     prefill = groups * texts.prompt * _passing(shape, number)
     drawing = 16.0 * groups * texts.group * shape.vocabulary
-    return groups * group * (1 + 1 / shape.layers) + max(prefill + shape.unpacked(number), drawing)
+    return groups * group * (1 + 1 / shape.layers) + max(prefill, drawing)
 
 
 def judging_bytes(shape: ModelShape, rows: int, texts: Texts, *, number: int) -> float:
     """The largest batch of reading: keys and values of all its tokens, one layer, logits and their float32 copy."""
     tokens = min(rows * texts.row, max(TOKENS_PER_BATCH, texts.row))
     cache = 2.0 * shape.layers * shape.keys * number * tokens
-    passing = tokens * _passing(shape, number) + shape.unpacked(number)
-    return 2 * cache + passing + 4.0 * min(tokens * shape.vocabulary, LOGIT_BUDGET)
+    return 2 * cache + tokens * _passing(shape, number) + 4.0 * min(tokens * shape.vocabulary, LOGIT_BUDGET)
 
 
 def _passing(shape: ModelShape, number: int) -> float:
@@ -230,18 +206,12 @@ def _passing(shape: ModelShape, number: int) -> float:
 
 
 AUTO = "auto"
-SMALL, LARGE, THREE, SEVEN = (f"Qwen/Qwen2.5-Coder-{size}B-Instruct" for size in ("0.5", "1.5", "3", "7"))
+SMALL, LARGE = "Qwen/Qwen2.5-Coder-0.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"
 LARGE_FROM = 40 * GIB
 """Memory of the whole device from which the large one is taken."""
 KNOWN: dict[str, dict[str, Any]] = {
-    name: {"hidden_size": hidden, "intermediate_size": wide, "num_hidden_layers": layers, "num_attention_heads": heads}
-    | {"num_key_value_heads": pairs, "vocab_size": vocabulary, "tie_word_embeddings": name != SEVEN}
-    for name, hidden, wide, layers, heads, pairs, vocabulary in (
-        (SMALL, 896, 4864, 24, 14, 2, 151_936),
-        (LARGE, 1536, 8960, 28, 12, 2, 151_936),
-        (THREE, 2048, 11008, 36, 16, 2, 151_936),
-        (SEVEN, 3584, 18944, 28, 28, 4, 152_064),
-    )
+    SMALL: {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
+    LARGE: {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
 }
 """Shapes of the default models, for profiles on a machine without the hub."""
 
@@ -262,7 +232,9 @@ def shape_of(name: str, role: str) -> ModelShape:
 
 def _config(name: str) -> Any:
     if name in KNOWN:
-        return Qwen2Config(bos_token_id=None, **KNOWN[name])
+        return Qwen2Config(
+            vocab_size=151_936, num_key_value_heads=2, tie_word_embeddings=True, bos_token_id=None, **KNOWN[name]
+        )
     return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
 
 

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from codezero.errors import ConfigError, ModelError
+from codezero.errors import ConfigError
 from codezero.models.device import memory_of
 from codezero.models.digest import place_of
 from codezero.models.generation import Drawn
@@ -34,14 +33,6 @@ DEFAULTS = {
     "VLLM_CONFIGURE_LOGGING": "0",  # what it says goes where everything goes
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner works on the same cores
 }
-PROBE = range(32)
-"""Token ids that engine and policy both score after each push."""
-APART = {torch.float32: 1e-2}
-"""Nats a token between the two, in the mean, that only other weights explain; 0.5 with fewer bits. Measured: 1e-6 and
-0.04; 0.5 to 1.1 with a tied head that a push had not reached."""
-PUSHED = "after its weights were pushed: they did not arrive; set model.backend=own, and please report it"
-MOVED = 1e-2
-"""Nats by which the policy's score of one token changes, and an engine that has its weights cannot answer as before."""
 Fingerprint = tuple[int, tuple[tuple[int, int], ...]]
 """Optimiser steps; where each weight is and how often it was written."""
 
@@ -62,16 +53,13 @@ class VllmLoop:
         require_vllm()
         self.loaded = loaded
         self._pushed: Fingerprint | None = None
-        self._scores: tuple[Tensor, Tensor] | None = None
-        """Of PROBE, by engine and policy, when the engine's last changed."""
-        self._apart = APART.get(loaded.model.dtype, 0.5)
         self._engine: Any = _engine(loaded, memory_share)
         self._changes = WeightChanges(loaded.model)
 
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
-        """Raises ConfigError for a temperature that vLLM would raise, ModelError where a push does not arrive."""
+        """Raises ConfigError for a temperature that vLLM would raise."""
         if temperature < COLDEST:
             raise ConfigError(
                 f"model.backend=vllm samples at {COLDEST} or warmer, not at {temperature:g}; set model.backend=own"
@@ -102,30 +90,6 @@ class VllmLoop:
             weights = iter(plain_weights(self.loaded.model).items())
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self._pushed = present
-        self._engine.reset_prefix_cache()
-        self._check_arrival()
-
-    def _check_arrival(self) -> None:
-        """Of the push: through log-probabilities, as an engine may keep weights in a form of its own.
-
-        Raises ModelError where engine and policy differ, or the policy has moved and the engine has not.
-        """
-        from vllm import SamplingParams
-
-        ids = torch.tensor([*PROBE], device=self.loaded.device)
-        settings = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
-        (answer,) = self._engine.generate([{"prompt_token_ids": [*PROBE]}], [settings], use_tqdm=False)
-        engine = torch.tensor([answer.prompt_logprobs[at][PROBE[at]].logprob for at in range(1, len(PROBE))])
-        with torch.no_grad():
-            logits = self.loaded.model(input_ids=ids[None]).logits[0, :-1].float()
-        policy = logits.log_softmax(-1).gather(-1, ids[1:, None])[:, 0].cpu()
-        apart = float((engine - policy).abs().mean())
-        if not apart <= self._apart:
-            raise ModelError(f"vLLM's engine is {apart:.2g} nats a token from the policy {PUSHED}")
-        if self._scores is None or not torch.equal(engine, self._scores[0]):
-            self._scores = engine, policy
-        elif float((policy - self._scores[1]).abs().max()) > MOVED:
-            raise ModelError(f"vLLM's engine answers as before, though the policy has changed, {PUSHED}")
 
 
 class WeightChanges:

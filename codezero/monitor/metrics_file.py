@@ -49,8 +49,6 @@ MAX_TEXT = 1_000
 """Characters of a string value."""
 MAX_LINE = 1 << 16
 """Bytes of a line that is read."""
-MAX_WHOLE = 2**53 - 1
-"""The largest integer that every JSON reader takes exactly."""
 LARGEST = 1e300
 """Of a number that means anything. NaN is not below it either."""
 MAX_BYTES = 32 << 20
@@ -117,12 +115,6 @@ def number(row: Metrics, key: str) -> float | None:
     """A measured number that can be reckoned with; None for anything else."""
     value = row.get(key)
     return value if isinstance(value, int | float) and -LARGEST <= value <= LARGEST else None
-
-
-def whole(row: Metrics, key: str) -> int | None:
-    """A whole number from 0 to MAX_WHOLE; None for anything else."""
-    value = number(row, key)
-    return int(value) if value is not None and 0 <= value <= MAX_WHOLE else None
 
 
 def _line(row: Metrics) -> bytes:

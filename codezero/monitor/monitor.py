@@ -79,10 +79,6 @@ class RunMonitor:
         self._view = choose_view(self.view_kind)
         self._view.show(self.state)
 
-    def add_facts(self, **facts: str) -> None:
-        """What turned out to stay the same while the parts were put together."""
-        self.state = replace(self.state, facts={**self.state.facts, **facts})
-
     def busy(self, doing: str) -> None:
         """Shown until the next `observe`. From the first call on, others know that this process runs here."""
         if self._file is None and not self.state.busy:

@@ -122,11 +122,6 @@ def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
         [_inline(f"{last.source} pass@{last.samples}"), *passes],
         ["undecided executions, left out", *(percent(exam.unknown_share) for exam in shown)],
     )
-    if last.set:
-        yield f"\nThe exam: {_inline(last.set, 300)}."
-    if last.control is not None:
-        control = " to ".join(percent(exam.control) for exam in shown)
-        yield f"\nControl, attempts at embedded problems that pass: {control}."
     problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "
     yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
 
@@ -168,7 +163,7 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     seconds, tokens, shared = (fold.series[name].mean for name in ("seconds", "tokens", "external_share"))
     yield f"- node: {readable_name(state.identity)} (`{_inline(state.identity)}`), {_inline(state.swarm_kind)} swarm"
     for key, value in state.facts.items():
-        yield f"- {_inline(key)}: `{_inline(value, 300)}`"
+        yield f"- {_inline(key)}: `{_inline(value)}`"
     yield f"- reward: {NOT_MEASURED if rewards.newest is None else f'{rewards.first:.2f} to {rewards.newest:.2f}'}"
     yield f"- speed: {NOT_MEASURED if seconds is None else duration(seconds) + ' an iteration'}" + (
         "" if tokens is None else f", {tokens:,.0f} tokens sampled a second"
@@ -184,7 +179,7 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     for which, (attempt, verdict) in zip(("Best", "Worst"), best_and_worst(state.problem), strict=True):
         why = _inline("; ".join(verdict.reasons[:8]), 300)
         yield f"\n{which}, reward {verdict.reward:.2f}{f': `{why}`' if why else ''}\n"
-        yield _fenced(code_of(attempt.text, state.problem.group.problem.entry_point), "python", lines=True)
+        yield _fenced(code_of(attempt.text), "python", lines=True)
 
 
 def _inline(text: str, limit: int = 120) -> str:

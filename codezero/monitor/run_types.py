@@ -40,10 +40,6 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
 class ExamResult(ExamView, frozen=True, kw_only=True):
     """An exam with what the terminal and the report show besides."""
 
-    set: str
-    """Which problems, how many, and their digest; empty: not said."""
-    control: float | None
-    """Share of the attempts at embedded problems that pass, where the set is another one."""
     problems: float | None
     unknown_share: float | None
     auroc: float | None

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codezero.code.answer import read_answer
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamResult
@@ -42,7 +41,7 @@ class RunState:
     exams: Sequence[ExamResult] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
     trouble: str = ""
-    """What is wrong with judge or sampler now."""
+    """What is wrong with the judge now."""
     audit: str = ""
     problem: ScoredGroup | None = None
     """The last one, of which some attempts could be judged."""
@@ -140,12 +139,11 @@ def best_and_worst(scored: ScoredGroup) -> Iterator[tuple[Completion, Verdict]]:
     yield judged[0]
 
 
-def code_of(text: str, entry_point: str) -> str:
-    """The answer in a completion, for display only; without one its first fenced block, or the text as it is."""
+def code_of(text: str) -> str:
+    """The first fenced block of a completion, for display only; without a fence the text as it is."""
     text = text[:MAX_SHOWN]
     fenced = FENCED.search(text)
-    answer = read_answer(text, entry_point).code or (fenced[1] if fenced else text)
-    return answer.strip("\n")
+    return (fenced[1] if fenced else text).strip("\n")
 
 
 def audit_line(row: Metrics) -> str:

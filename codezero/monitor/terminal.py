@@ -26,7 +26,6 @@ from codezero.monitor.text import clean, count, duration, gauge, interval, perce
 from codezero.types import ScoredGroup, Verdict
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
-MODELS = ("solver", "evaluator", "proposer")
 FIXED_ROWS = 17
 """Rows of the view that are not code, and one for the cursor."""
 CODE_ROWS = (3, 14)
@@ -56,8 +55,7 @@ def render(state: RunState, *, height: int = 24, now: float | None = None, line:
     more = bool(state.tolerated) + bool(state.audit) + bool(state.trouble)
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
     body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
-    models = ((name, state.facts[name]) for name in MODELS if name in state.facts)
-    names = (f"{name} {clean(value.rpartition('/')[2], 40)}" for name, value in models)
+    names = (f"{clean(key, 16)} {clean(value.rpartition('/')[2], 40)}" for key, value in state.facts.items())
     note = Text(" · ".join(names), style="dim") if state.facts else None
     run = framed(body, Text("codezero", style="bold cyan"), "cyan", note)
     return Group(run, _problem(state.problem, code_rows), _foot(state, line))
@@ -161,7 +159,7 @@ def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
     table.add_column(ratio=1)
     table.add_column(ratio=1)
     table.add_row(_verdict("best", attempts[0][1], "green"), _verdict("worst", attempts[1][1], "red"))
-    table.add_row(*(_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
+    table.add_row(*(_code(attempt.text, code_rows) for attempt, _ in attempts))
     table.add_row(*(_reasons(verdict) for _, verdict in attempts))
     level = "" if problem.level is None else f" · level {problem.level}"
     return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
@@ -171,8 +169,8 @@ def _verdict(which: str, verdict: Verdict, style: str) -> Text:
     return Text.assemble((f"{which} ", style), (f"{verdict.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
 
 
-def _code(code: str, rows: int) -> RenderableType:
-    lines = clean(code, 160 * CODE_ROWS[1], lines=True).split("\n")
+def _code(text: str, rows: int) -> RenderableType:
+    lines = clean(code_of(text), 160 * CODE_ROWS[1], lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
     code = "\n".join(line[:160] for line in shown)
     return Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=False)

@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils.logging import disable_progress_bar
 
-from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.parsing import fence
+from codezero.code.parsing import extract_code, fence
 from codezero.errors import ProposalError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.generation import Sampler
@@ -182,7 +181,7 @@ def attempt_held_out(solver: LoadedModel, temperature: float = 1.0, samples: int
         generator_seed=SEED,
     )
     answers = [
-        (problem, read_answer(completion.text, problem.entry_point).code or "")
+        (problem, extract_code(completion.text).code or "")
         for problem, group in zip(problems, groups, strict=True)
         for completion in group
     ]

@@ -70,7 +70,7 @@ def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
         Check("ways in", lambda: network.ways_in(config.swarm)),
         Check("reach", lambda: network.reach(config.swarm, network.running_network(config)), 20.0),
         Check("chain", lambda: network.chain(config.chain)),
-        Check("judge", lambda: network.judge(config.evaluator), 25.0),
+        Check("judge", lambda: network.judge(config.evaluator)),
         Check("hub", lambda: network.hub(config)),
         Check("identity", lambda: network.identity(config.swarm)),
         Check("login", lambda: network.login(config)),

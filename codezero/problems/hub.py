@@ -44,7 +44,6 @@ _MBPP = HubSet(
 )
 SETS = {
     "mbpp": _MBPP,
-    "mbpp_test": _MBPP._replace(files="full/test-*.parquet"),
     "mbpp_sanitized": _MBPP._replace(files="sanitized/train-*.parquet"),
     "code_contests": HubSet(
         "deepmind/code_contests", "data/train-*.parquet", "802411c3010cb00d1b05bad57ca77365a3c699d6"

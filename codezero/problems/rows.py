@@ -4,7 +4,6 @@ Fields that are not used are ignored; one that is missing or of another type is 
 `question` and `tests`, is for problems that somebody proposed.
 """
 
-import bisect
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -20,10 +19,6 @@ from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 PYTHON3 = 3
 """CodeContests numbers its languages: 0 unknown, 1 Python 2, 2 C++, 3 Python 3, 4 Java."""
-EXTERNAL = 6
-"""CodeContests' word for a difficulty that it does not know."""
-RATINGS = (1000, 1300, 1700, 2200)
-"""Ratings of Codeforces at which levels 2 to 5 begin."""
 MAX_ROW = 32 << 20
 """Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
 MAX_CASES, MAX_CASES_TEXT = 64, 64 * 1024
@@ -76,8 +71,6 @@ class _CodeContests(msgspec.Struct, frozen=True):
     description: _Text
     public_tests: _Cases
     solutions: _Solutions
-    difficulty: int = 0
-    cf_rating: int = 0
     private_tests: _Cases = _Cases()
     incorrect_solutions: _Solutions = _Solutions()
 
@@ -88,20 +81,8 @@ class _CodeContests(msgspec.Struct, frozen=True):
         right, wrong = self.solutions.python(), self.incorrect_solutions.python()
         question = self.description.strip()
         reference = right[0] if right else None
-        key, source = problem_id(question, tests), Source.CODE_CONTESTS
-        problem = Problem(key, question, tests, "", source, level=self.level, reference=reference)
+        problem = Problem(problem_id(question, tests), question, tests, "", Source.CODE_CONTESTS, reference=reference)
         return Worked(problem, right, wrong)
-
-    @property
-    def level(self) -> int | None:
-        """1 to 5 by the rating of Codeforces, else by the difficulty; None where the row says neither.
-
-        Difficulties are 1 EASY to 5 HARDEST, 6 EXTERNAL, and from 7 on the letters of Codeforces' problems, A first.
-        """
-        if self.cf_rating > 0:
-            return 1 + bisect.bisect_right(RATINGS, self.cf_rating)
-        named = self.difficulty if self.difficulty < EXTERNAL else self.difficulty - EXTERNAL
-        return min(named, 5) if named > 0 else None
 
     def _tests(self) -> Iterator[str]:
         """The first that fit together; one that is too long leaves room for the next."""

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from codezero.config_learning import MAX_SOURCES, DataConfig, source_weights
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
-from codezero.problems.filters import Fits, is_withheld, usable
+from codezero.problems.filters import Fits, is_exam, usable
 from codezero.problems.hub import open_rows
 from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
@@ -66,7 +66,7 @@ def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem
 
 SYNTHETIC = "synthetic"
 """The name of the embedded source."""
-REHEARSAL = "embedded problems: a rehearsal"
+STAND_INS = "synthetic problems"
 """What is left where no other source gives anything."""
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -87,17 +87,9 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     """See `protocols.ProblemStream`."""
 
     def __init__(
-        self,
-        data: DataConfig,
-        *,
-        seed: int,
-        peer_id: str,
-        batch: int,
-        fits: Fits = lambda problem: True,
-        withheld: Novelty | None = None,
+        self, data: DataConfig, *, seed: int, peer_id: str, batch: int, fits: Fits = lambda problem: True
     ) -> None:
-        """batch: problems in an iteration; withheld: what none may be like. Raises ProblemError for a bad revision."""
-        self._withheld = withheld
+        """batch: problems in an iteration. Raises ProblemError for an unknown source."""
         self._origin, self._peer_id = f"{seed} {peer_id}", peer_id
         self._batch, self._most_proposals, self._fits = batch, int(batch * data.proposer_share), fits
         self._weights = source_weights(data.sources)
@@ -105,7 +97,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         self._data_sources = {
             name: DataSource(
                 name, open_rows(name), origin=self._origin, fits=fits, counts=self._counts,
-                wait_seconds=data.wait_seconds, withheld=self._withheld,
+                wait_seconds=data.wait_seconds,
             )
             for name in self._weights
             if name != SYNTHETIC
@@ -142,12 +134,12 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         """What stands in for sources that give nothing now, and why they do not; empty while all give."""
         lost = {name: source.trouble for name, source in self._data_sources.items() if source.trouble}
         others = ", ".join(name for name in self._data_sources if name not in lost)
-        instead = f"problems of {others} stand in" if others else REHEARSAL
-        return f"{instead}: {'; '.join(lost.values())}" if lost else ""
+        who = f"problems of {others}" if others else STAND_INS
+        return f"{who} stand in: {'; '.join(lost.values())}" if lost else ""
 
     def admits(self, problem: Problem) -> bool:
-        """False for a problem that the exam asks or the judge is measured on."""
-        return not is_withheld(problem, self._withheld)
+        """False for a problem that asks for a held-out program."""
+        return not is_exam(problem)
 
     def metrics(self) -> Metrics:
         """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`;
@@ -178,7 +170,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         """Is this proposal used? Each is looked at once, however often it is offered."""
         if not remember(self._proposals, problem.id):
             return False
-        refusal = usable(problem, self._novelty, self._fits, self._withheld)
+        refusal = usable(problem, self._novelty, self._fits)
         self._counts["drawn_proposals" if refusal is None else f"refused_{refusal.reason}"] += 1
         return refusal is None
 

@@ -3,14 +3,12 @@
 Compared over some 50,000 expressions (operators, builtins, methods, formats, `re`, `math`, `itertools`), Monty 1.4 and
 CPython differ silently in these: a set keeps the order of insertion; lazy values are lists; `round` to decimals rounds
 ties of the decimal spelling; a group reference in front of a word character (`\\1_`) is lost in `re.sub`; `hasattr`
-knows no methods; a few functions of `math` differ in the last digit; some methods of classes are never called. What is
-lazy is computed to its end, so an exception or a limit may come from elements that CPython never reaches. Not found
-here: a set or a generator expression handed to a function of the code's own by a longer way, `$` in front of a last
-newline, `repr` of some floats above 1e15, a NaN that equals itself in a list, and a width for `None` in a format.
+knows no methods; a few functions of `math` differ in the last digit. Not found here: a set or a generator expression
+handed to a function of the code's own by a longer way, `$` in front of a last newline, `repr` of some floats above
+1e15, and a lazy value whose later elements would raise or never end.
 """
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator
 
@@ -44,16 +42,6 @@ _DIFFERENT = frozenset(("hasattr", "hash"))
 _ROUNDS = 8
 """Names whose value is a name whose value .. is a set: no honest chain is longer."""
 _LAST_DIGIT = frozenset(("cbrt", "erfc", "gamma", "lgamma"))
-_METHODS = frozenset((
-    "init", "post_init", "iter", "next", "getitem", "setitem", "delitem", "contains", "call", "enter", "exit", "hash",
-    "str", "repr", "int", "float", "index", "abs", "neg", "pos", "invert", "round", "eq", "lt", "gt", "le", "ge", "add",
-    "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "mod", "pow", "rpow", "matmul", "divmod",
-    "and", "or", "xor", "lshift", "rshift",
-))  # fmt: skip
-"""Of classes, those that Monty calls, and those whose lack it reports."""
-_TO_THE_END = frozenset(
-    ("sum", "list", "tuple", "set", "frozenset", "sorted", "max", "min", "dict", "Counter", "join", "extend", "update")
-)
 _REFERENCE_BEFORE_WORD = re.compile(r"\\[1-9]\w")
 
 
@@ -63,19 +51,18 @@ def mended(*texts: str) -> str:
     return "\n".join(_MENDED[name] for name in sorted(names))
 
 
-def silent_gap(code: str, *, raised: bool = False) -> str:
-    """What Monty may silently get wrong in `code`, in a phrase; empty when nothing is known. `raised`: it did not come
-    to its end."""
+def silent_gap(code: str) -> str:
+    """What Monty may silently get wrong in `code`, in a phrase; empty when nothing is known."""
     try:
         tree = parse_quietly(code)
     except UNPARSEABLE:
         return ""
+    return next(_gaps(tree), "")
+
+
+def _gaps(tree: ast.Module) -> Iterator[str]:
     nodes = list(ast.walk(tree))
     parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
-    return next(itertools.chain(_gaps(nodes, parents), _lazy_gaps(nodes, parents, raised)), "")
-
-
-def _gaps(nodes: list[ast.AST], parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
     own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     sets = _sets(nodes)
     modules = {node.name if isinstance(node, ast.alias) else getattr(node, "module", "") for node in nodes}
@@ -83,8 +70,6 @@ def _gaps(nodes: list[ast.AST], parents: dict[ast.AST, ast.AST]) -> Iterator[str
         match node:
             case ast.GeneratorExp() if _is_kept(node, parents, own):
                 yield "a generator is a list"
-            case ast.FunctionDef(name=name) if _is_ignored(name) and isinstance(parents[node], ast.ClassDef):
-                yield f"no {name} of a class is called"
             case ast.Constant(value=str(text)) if "re" in modules and _REFERENCE_BEFORE_WORD.search(text):
                 yield f"the reference {text[:20]!r} in a replacement"
             case ast.Call(func=ast.Name(id=name)) if name in _DIFFERENT - own:
@@ -99,52 +84,6 @@ def _gaps(nodes: list[ast.AST], parents: dict[ast.AST, ast.AST]) -> Iterator[str
                 yield "the order of a set"
             case _:
                 pass
-
-
-def _lazy_gaps(nodes: list[ast.AST], parents: dict[ast.AST, ast.AST], raised: bool) -> Iterator[str]:
-    lazy = {node for node in nodes if _is_lazy(node)}
-    kept = (node.targets[0] for node in nodes if isinstance(node, ast.Assign) and node.value in lazy)
-    iterators = {target.id for target in kept if isinstance(target, ast.Name)}
-    for node in lazy:
-        match node:
-            case ast.GeneratorExp(generators=[ast.comprehension(iter=ast.Name(id=name)), *_]) if name in iterators:
-                yield "a generator uses an iterator up"
-            case _ if raised and not _is_used_up(node, parents):
-                yield "what is lazy is computed to its end"
-            case _:
-                pass
-
-
-def _is_lazy(node: ast.AST) -> bool:
-    match node:
-        case ast.GeneratorExp():
-            return True
-        case ast.Call(func=ast.Name(id=name)):
-            return name in _LAZY or name == "iter"
-        case _:
-            return False
-
-
-def _is_used_up(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Is every element asked for where the lazy value stands?"""
-    match parents[node]:
-        case ast.Call(func=func) as call if call.func is not node:
-            inner = isinstance(func, ast.Name) and func.id in _LAZY
-            return (
-                _is_used_up(call, parents) if inner else getattr(func, "attr", getattr(func, "id", "")) in _TO_THE_END
-            )
-        case ast.For() as loop:
-            return not any(isinstance(part, ast.Break | ast.Return | ast.Raise) for part in ast.walk(loop))
-        case ast.comprehension() as part:
-            return not isinstance(parents[part], ast.GeneratorExp) or _is_used_up(parents[part], parents)
-        case ast.Assign(targets=[ast.Tuple() | ast.List()]) | ast.Starred():
-            return True
-        case _:
-            return False
-
-
-def _is_ignored(method: str) -> bool:
-    return method.startswith("__") and method.endswith("__") and method.strip("_") not in _METHODS
 
 
 def _is_kept(node: ast.GeneratorExp, parents: dict[ast.AST, ast.AST], own: set[str]) -> bool:

@@ -42,8 +42,7 @@ class MontySandbox(Tier):
 
     def run(self, job: Job) -> Execution:
         execution = super().run(job)
-        known = execution.outcome is not Outcome.UNKNOWN
-        gap = silent_gap(job.code, raised=execution.provisional) if known else ""
+        gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(job.code)
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
     def check(self, script: str) -> Execution:

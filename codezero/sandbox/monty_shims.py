@@ -93,9 +93,7 @@ def _is_lacking(cause: BaseException, message: str) -> bool:
             return missing is not None and missing[1].removesuffix(TAG) in dir(builtins)
         case AttributeError():
             missing = _NO_ATTRIBUTE.search(message)
-            present = missing is not None and (
-                missing[2].startswith("__") or hasattr(_KINDS.get(missing[1], object), missing[2])
-            )
+            present = missing is not None and hasattr(_KINDS.get(missing[1], object), missing[2])
             return present or message.startswith("module ") or TAG in message
         case _:
             return False

@@ -9,7 +9,6 @@ adapter is saved, with the name and digest of its base model.
 import copy
 import logging
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -53,13 +52,13 @@ def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters:
         with without_progress_bars():
             policy.model.save_pretrained(folder / MODEL)
         policy.tokenizer.save_pretrained(folder / MODEL)
-    save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
+    state = cast("dict[int, dict[str, Tensor]]", optimizer.state_dict()["state"])
+    moments = {f"{index}.{name}": value for index, entry in state.items() for name, value in entry.items()}
+    save_file(moments, folder / OPTIMIZER)
     (folder / COUNTERS).write_bytes(msgspec.json.encode(counters))
 
 
-def load_policy(
-    policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path, *, eight_bit: bool = False
-) -> LearnerCounters:
+def load_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path) -> LearnerCounters:
     """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
     try:
         counters = msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
@@ -72,30 +71,14 @@ def load_policy(
         for key, value in load_file(folder / OPTIMIZER).items():
             index, _, name = key.partition(".")
             state.setdefault(int(index), {})[name] = value
-        parameters = _trained(optimizer)
-        first = "state1" if eight_bit else "exp_avg"
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         for index, entry in state.items():
-            if first not in entry:
-                raise ValueError("solver.optimizer is not that of the run's beginning")
-            if index >= len(parameters) or entry[first].shape != parameters[index].shape:
+            if index >= len(parameters) or entry["exp_avg"].shape != parameters[index].shape:
                 raise ValueError("the optimiser is of another model")
-            if eight_bit:
-                entry["step"] = cast(Tensor, int(entry["step"]))
         optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
         return counters
     except UNREADABLE as error:
         raise CheckpointError(f"the solver in {folder} cannot be read: {error}") from error
-
-
-def _trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [weight for group in optimizer.param_groups for weight in group["params"]]
-
-
-def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """As in `state_dict`, where the 8-bit optimiser would hide them; its code tables are one tensor for all weights."""
-    for index, weight in enumerate(_trained(optimizer)):
-        for name, value in optimizer.state.get(weight, {}).items():
-            yield f"{index}.{name}", value.clone() if name.startswith("qmap") else torch.as_tensor(value)
 
 
 def check_base(own: Base, adapter: Path) -> None:

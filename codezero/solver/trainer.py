@@ -32,7 +32,6 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
             temperature=config.temperature,
             max_completion_length=config.max_new_tokens,
             learning_rate=config.learning_rate,
-            optim="adamw_bnb_8bit" if config.optimizer == "adamw_8bit" else "adamw_torch_fused",
             adam_beta1=BETAS[0],
             adam_beta2=BETAS[1],
             weight_decay=0.0,
@@ -50,17 +49,13 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
             save_strategy="no",
             disable_tqdm=True,
         )
-        trainer = GRPOTrainer(
+        return GRPOTrainer(
             model=policy.model,
             reward_funcs=_never_asked,
             args=settings,
             train_dataset=Dataset.from_dict({"prompt": ["unused", "unused"]}),
             processing_class=policy.tokenizer,
         )
-    for parameter in policy.model.parameters():
-        if parameter.requires_grad:  # TRL makes an adapter on a quantized base bfloat16, in which small steps are lost
-            parameter.data = parameter.data.float()
-    return trainer
 
 
 def learning_rate(config: SolverConfig, steps: int) -> float:

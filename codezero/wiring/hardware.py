@@ -4,7 +4,6 @@ Also which card each of several nodes on one machine gets, decided without loadi
 """
 
 import dataclasses
-import importlib.util
 import itertools
 import logging
 import math
@@ -23,7 +22,6 @@ from codezero.config import NodeConfig
 from codezero.config_learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models import cpu_only
-from codezero.models.digest import same_place
 from codezero.nano import NANO, weights_directory
 from codezero.settings import compose
 from codezero.system.files import write_atomic
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-LARGEST_FIRST = ("gpu-80g", "gpu-24g", "gpu-16g", "gpu-12g", "gpu-8g", "laptop", "solo")
+LARGEST_FIRST = ("gpu-80g", "gpu-24g", "laptop", "solo")
 FILE = "hardware.json"
 """In a run's folder: what was chosen for it."""
 LARGE_PARAMETERS = 200_000_000
@@ -87,7 +85,6 @@ def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfi
     Raises ConfigError with the numbers, and a profile that fits, when memory will not suffice; ModelError.
     """
     config = settled(config, overrides, folder)
-    check_extras(config)
     need, has, where = weigh(config)
     if need is None:
         return config
@@ -124,11 +121,9 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
         solver = choose_solver(_memory(config)[0].total) if solver == AUTO else solver
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, solver=solver))
     if known is None:
-        solver, (has, where) = config.model.solver, _memory(config)
+        solver = config.model.solver
         write_atomic(path, msgspec.json.format(msgspec.json.encode(_Choice(profile, solver))) + b"\n")
-        small = where.type == "cuda" and profile in LARGEST_FIRST and not profile.startswith("gpu-")
-        small_card = f" (no profile made for a card fits the {has.free / 2**30:.1f} GiB that are free)" if small else ""
-        print(f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {solver}{small_card}", flush=True)
+        print(f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {solver}", flush=True)
     return config
 
 
@@ -140,28 +135,16 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
     Raises ModelError when a model's configuration cannot be read.
     """
     from codezero.models.device import choose_precision
+    from codezero.models.memory import Texts, Training, adapter_numbers, node_need, shape_of
 
     has, where = _memory(config)
-    need = estimate(config, where.type, choose_precision(config.model.precision, where).itemsize)
-    if need is not None and config.model.backend == "vllm":
-        engine = has.total * config.model.memory_share * config.model.backend_share
-        need = dataclasses.replace(need, always=(*need.always, ("vLLM", engine)))
-    return need, has, where
-
-
-def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
-    """What the node would need on such a device (cuda, mps, cpu), at `number` bytes a number. Raises ModelError."""
-    from codezero.models.memory import ADAM, ADAM_8BIT, Texts, Training, adapter_numbers, node_need, shape_of
-
     settings, solves, proposes = config.model, config.solver, config.proposer
-    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
-    writer = proposes.model if proposes.kind == "local" else "off"
-    if {settings.solver, judge, writer} <= {NANO, "off"}:
-        return None
+    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode == "judge" else "off"
+    if {settings.solver, judge, proposes.model} <= {NANO, "off"}:
+        return None, has, where
 
-    def shape(name: str, role: str, learns: bool = False) -> "ModelShape":
-        nf4 = settings.quantize == "nf4" and not (learns and settings.train == "full")
-        return dataclasses.replace(shape_of(source_of(name, role), role), nf4=nf4)
+    def shape(name: str, role: str) -> "ModelShape":
+        return shape_of(str(weights_directory(role)) if name == NANO else name, role)
 
     def training(shape: "ModelShape", kl_beta: float, rows: int) -> Training:
         """At most `rows` at once."""
@@ -171,52 +154,29 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
             leash=kl_beta > 0,
             checkpointing=recomputes(config, shape.parameters),
             rows=min(solves.micro_batch_rows, rows),
-            moments=ADAM if solves.optimizer == "adamw" else ADAM_8BIT,
         )
 
-    policy = shape(settings.solver, "solver", learns=True)
-    proposer = None if writer == "off" else shape(writer, "proposer", proposes.train)
+    policy = shape(settings.solver, "solver")
+    proposer = None if proposes.model == "off" else shape(proposes.model, "proposer")
     group = proposes.group_size if proposes.train else 1
     exam = math.ceil(config.evals.problems * config.evals.samples / solves.group_size) if config.evals.every else 0
     problems = math.ceil(max(solves.problems_per_iteration, exam) / max(1, settings.gpus))
     asked, written = solves.max_prompt_tokens, proposes.problems_per_iteration
     learns = training(proposer, proposes.kl_beta, group * written) if proposer and proposes.train else None
-    return node_need(
+    need = node_need(
         policy,
         training(policy, solves.kl_beta, solves.group_size * solves.problems_per_iteration),
         Texts(asked, solves.max_new_tokens, solves.group_size, problems),
-        device=device,
-        number=number,
+        device=where.type,
+        number=choose_precision(settings.precision, where).itemsize,
         judge=None if judge == "off" else shape(judge, "judge"),
         judge_rows=config.evaluator.batch_rows,
         proposer=proposer and (proposer, Texts(asked, proposes.max_new_tokens, group, written), learns),
-        shared=_shared(config, judge, "off" if proposes.train else writer),
     )
-
-
-def _shared(config: NodeConfig, judge: str, proposer: str) -> set[str]:
-    """Frozen roles whose model is in memory already, as `wiring.models.FrozenModels` finds it."""
-    shared, solver = set[str](), same_place(source_of(config.model.solver, "solver"))
-    loaded = {solver} if config.model.train == "lora" else set[str]()
-    for role, name in (("judge", judge), ("proposer", proposer)):
-        if name != "off":
-            place = same_place(source_of(name, role))
-            shared |= {role} if place in loaded else set()
-            loaded.add(place)
-    return shared
-
-
-def source_of(name: str, role: str) -> str:
-    """The directory or hub id of what a setting names."""
-    return str(weights_directory(role)) if name == NANO else name
-
-
-def check_extras(config: NodeConfig) -> None:
-    """Raise ConfigError for a setting whose library is missing."""
-    quantized, small = config.model.quantize == "nf4", config.solver.optimizer == "adamw_8bit"
-    if (quantized or small) and importlib.util.find_spec("bitsandbytes") is None:
-        setting = "model.quantize=nf4" if quantized else "solver.optimizer=adamw_8bit"
-        raise ConfigError(f"{setting}: bitsandbytes is not installed; run `uv sync --no-dev --extra bnb`, or drop it")
+    if settings.backend == "vllm":
+        engine = has.total * settings.memory_share * settings.backend_share
+        need = dataclasses.replace(need, always=(*need.always, ("vLLM", engine)))
+    return need, has, where
 
 
 def recomputes(config: NodeConfig, parameters: int) -> bool:
@@ -240,17 +200,11 @@ def _largest_profile(config: NodeConfig, overrides: Sequence[str]) -> str:
     """That fits this device; empty: the user's own settings rule all out."""
     for name in LARGEST_FIRST:
         try:
-            other = _with_profile(config, overrides, name)
-            need, has, _ = weigh(other)
+            need, has, _ = weigh(_with_profile(config, overrides, name))
         except CodeZeroError as error:  # no such device, or a model that cannot be had
             logger.info("profile %s is passed over: %s", name, error)
             continue
         if need is None or need.total <= has.free:
-            try:
-                check_extras(other)
-            except ConfigError as error:
-                logger.warning("profile %s would fit: %s", name, error)
-                continue
             return name
     return ""
 

@@ -23,10 +23,7 @@ from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
-from codezero.problems.dedup import Novelty
-from codezero.problems.filters import Screen
-from codezero.problems.held_back import MAX_HELD_BACK
-from codezero.problems.stream import REHEARSAL, SYNTHETIC, MixedStream
+from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
@@ -39,10 +36,10 @@ from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, with_login
-from codezero.wiring.evaluator import build_canaries, build_evaluator
+from codezero.wiring.evaluator import build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
-from codezero.wiring.models import FrozenModels, build_learner, build_sampler, join_ranks, load_policy, start_workers
+from codezero.wiring.models import build_learner, build_sampler, join_ranks, load_policy, start_workers
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
@@ -135,24 +132,18 @@ def build_node(
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.policy_files import GlobalGenerators, policy_fingerprint
-    from codezero.wiring.evals import build_exam, build_exam_tasks
+    from codezero.wiring.evals import build_exam
 
     group = None if workers is None else join_ranks(config, workers)
     policy = load_policy(config, monitor.busy)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
     sampler = build_sampler(config, policy, monitor.busy, stack, group=group)
-    models = FrozenModels(config, monitor.busy, policy)
-    withheld = Novelty(most=MAX_HELD_BACK)
-    asked = build_exam_tasks(config, withheld, monitor.busy)
-    canaries = build_canaries(config, withheld, stack, monitor.busy)
-    evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
+    evaluator = build_evaluator(config, stack, monitor.busy)
     solver = build_solver(config, policy, sampler, swarm.peer_id, group)
     fits = holding(config, policy)
-    screen = Screen(fits, withheld)
-    proposer, learning = build_proposer(config, swarm.peer_id, screen, models, stack)
-    problems = build_stream(config, swarm.peer_id, fits, withheld, monitor)
-    monitor.add_facts(exam=asked.name, canaries=canaries.name)
+    proposer, learning = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
+    problems = build_stream(config, swarm.peer_id, fits, monitor)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()
     checkpoints = CheckpointStore(
@@ -172,7 +163,7 @@ def build_node(
         proposer=vetted(config, proposer, sampler, evaluator, swarm.peer_id, stack),
         coordinator=coordinator,
         outbox=outbox,
-        exam=build_exam(config, asked, sampler, evaluator, stack),
+        exam=build_exam(config, sampler, evaluator, stack),
         monitor=monitor,
         checkpoints=checkpoints,
     )
@@ -190,7 +181,6 @@ def build_solver(
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,
-        engine=config.model.backend != "own",
     )
 
 
@@ -203,17 +193,15 @@ def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bo
     return lambda problem: len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
 
 
-def build_stream(
-    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], withheld: Novelty, monitor: RunMonitor
-) -> MixedStream:
+def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], monitor: RunMonitor) -> MixedStream:
     """The problems' sources; prints what they are and what stands in for them. Raises ProblemError."""
     weights = source_weights(config.data.sources)
     batch = config.solver.problems_per_iteration
-    stream = MixedStream(config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits, withheld=withheld)
+    stream = MixedStream(config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits)
     if list(weights) != [SYNTHETIC]:
         monitor.busy("looking for the problems")
         monitor.stand_ins = stream.probe()
-        too_easy = monitor.stand_ins.startswith(REHEARSAL) and config.model.solver != NANO
+        too_easy = monitor.stand_ins.startswith(STAND_INS) and config.model.solver != NANO
         little = "; these teach a real model little" if too_easy else ""
         print(f"codezero: problems: {monitor.stand_ins or ', '.join(weights)}{little}", flush=True)
     return stream

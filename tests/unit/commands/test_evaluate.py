@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from hypothesis import strategies as st
 from codezero.cli import main
 from codezero.code.parsing import fence
 from codezero.commands.evaluate import read_group
-from codezero.config import EvaluatorConfig, NodeConfig
+from codezero.config import EvaluatorConfig
 from codezero.errors import ProblemError
-from codezero.problems.dedup import Novelty
-from codezero.wiring.evaluator import EMBEDDED, build_canaries
+from codezero.wiring.evaluator import calibration_family
 
 SETTINGS = ["evaluator.canaries=80", "evaluator.questions=[likelihood]"]
 LINE: dict[str, Any] = {
@@ -120,13 +118,12 @@ def test_canaries_of_a_file_are_the_family(tmp_path: Path):
     rows = tmp_path / "rows.jsonl"
     row = {"text": "Add one.", "code": "def f(x):\n    return x + 1", "test_list": ["assert f(1) == 2"]}
     rows.write_text(json.dumps(row))
-    with ExitStack() as stack:
-        config = NodeConfig(evaluator=EvaluatorConfig(canaries_from=str(rows)))
-        canaries = build_canaries(config, Novelty(), stack, lambda _: None)
+    name, holds = calibration_family(EvaluatorConfig(canaries_from=str(rows)))
     called, program = (read_group(json.dumps(line).encode()).problem for line in (LINE, STDIO))
-    assert str(rows) in canaries.name and canaries.cover(called) and not canaries.cover(program)
+    assert str(rows) in name and holds(called) and not holds(program)
+    _, holds = calibration_family(EvaluatorConfig())
     other = read_group(json.dumps({**LINE, "question": "Write a function that finds primes."}).encode()).problem
-    assert EMBEDDED.cover(called) and not EMBEDDED.cover(other)
+    assert holds(called) and not holds(other)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import evals as small
 
-from codezero.code.answer import read_answer
+from codezero.code.parsing import extract_code
 from codezero.errors import ConfigError
 from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
 from codezero.evals.figures import TaskOutcome, compare, figures_of
@@ -216,7 +216,7 @@ def test_an_attempt_that_takes_too_long_is_undecided() -> None:
 def test_equal_answers_are_run_once() -> None:
     sandbox = Scripted(failed("no"))
     ((a, b, c),) = SandboxGrader(sandbox).grade([LONG], [[*TRY[0], *TRY[0], SampledAttempt("no code", True)]])
-    assert (a.passed, b.passed, c.passed) == (False, False, False) and c.reason == "no Python fence" and c.without_code
+    assert (a.passed, b.passed, c.passed) == (False, False, False) and c.reason == "no single Python fence"
 
 
 class Believer:
@@ -226,7 +226,7 @@ class Believer:
         return [ScoredGroup(group, tuple(map(self._verdict, group.completions))) for group in groups]
 
     def _verdict(self, completion: Completion) -> Verdict:
-        code = read_answer(completion.text, "", "only").code or ""
+        code = extract_code(completion.text).code or ""
         p = 0.9 if "Solution()" in code else 0.1
         return Verdict(p, p, 1, 1, 1, 1, Status.UNAVAILABLE if "odd" in code else Status.JUDGED, ("because",))
 

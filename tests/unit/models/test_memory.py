@@ -1,6 +1,5 @@
 """The estimate against what a process really took, and what it has to depend on."""
 
-import dataclasses
 import subprocess
 import sys
 
@@ -8,7 +7,6 @@ import pytest
 
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.memory import (
-    ADAM_8BIT,
     GIB,
     LARGE,
     LARGE_FROM,
@@ -130,12 +128,7 @@ def test_what_saves_memory_saves_it_in_the_estimate():
     assert update(plain, number=2, device="cuda") < update(plain, device="cuda")
     need = node_need(small(), WHOLE, TEXTS, device="cpu", number=4)
     without_leash = node_need(small(), Training(0, False, True, 4), TEXTS, device="cpu", number=4)
-    assert dict(need.always)["solver's KL copy"] == 4 * small().parameters
-    assert dict(without_leash.always) == {name: size for name, size in need.always if "KL" not in name}
-    in_eight = Training(0, False, True, 4, ADAM_8BIT)
-    assert sum(size for _, size in node_need(small(), in_eight, TEXTS, device="cpu", number=4).always) < 9 * 494_032_768
-    packed = dataclasses.replace(small(), nf4=True)
-    assert 0.4 * small().stored(2) < packed.stored(2) < 0.5 * small().stored(2)  # a quarter of it is the embedding
+    assert dict(need.always)["solver"] - dict(without_leash.always)["solver"] == 4 * small().parameters
     judged = node_need(small(), WHOLE, TEXTS, device="cpu", number=4, judge=shape_of(LARGE, "judge"), judge_rows=8)
     assert judged.total > need.total + 4 * shape_of(LARGE, "judge").parameters
 

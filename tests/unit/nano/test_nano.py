@@ -12,9 +12,8 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.parsing import fence
+from codezero.code.parsing import extract_code, fence
 from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
@@ -114,7 +113,7 @@ def test_no_held_out_composition_is_taught():
 
 def test_the_judge_is_taught_canonical_code_only():
     for question, answer in asked(corpus.judge_pairs(Random(4)), 500):
-        code = read_answer(answer, "", "only").code or ""
+        code = extract_code(answer).code or ""
         name = question.split("function ")[1].split("(")[0]
         assert canonical(code, name, parameters=stated_parameters(question, name)) == code
 

@@ -108,7 +108,7 @@ def a_hub(tmp_path: Path) -> Hub:
         (small.repository, small.revision): {
             "README.md": MBPP_CARD,
             "full/train-00000-of-00001.parquet": parquet([mbpp(number) for number in range(50)]),
-            "full/test-00000-of-00001.parquet": parquet([mbpp(number) for number in range(90, 130)]),
+            "full/test-00000-of-00001.parquet": parquet([mbpp(99)]),
         },
         (large.repository, large.revision): {
             "README.md": b"---\nlicense: cc-by-4.0\n---\n",

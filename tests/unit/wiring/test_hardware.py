@@ -31,12 +31,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, kind: str, free: float, total: floa
     )
 
 
-@pytest.fixture(autouse=True)
-def extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every extra were installed; nothing is loaded here."""
-    monkeypatch.setattr(profiles, "check_extras", lambda config: None)
-
-
 def begun(folder: Path, *overrides: str) -> NodeConfig:
     return fit(compose(overrides), overrides, folder)
 
@@ -46,7 +40,7 @@ def begun(folder: Path, *overrides: str) -> NodeConfig:
     [
         ("cuda", 79, "gpu-80g"),
         ("cuda", 23.5, "gpu-24g"),
-        ("cuda", 11, "gpu-12g"),
+        ("cuda", 11, "laptop"),
         ("cpu", 500, "laptop"),
         ("cpu", 15, "laptop"),
         ("mps", 15, "laptop"),
@@ -67,77 +61,6 @@ def test_auto_is_the_largest_profile_that_fits(
     assert chosen == dataclasses.replace(expected, run=chosen.run)
     assert f"{profile} profile, solver {expected.model.solver}" in capsys.readouterr().out
     assert json.loads((tmp_path / FILE).read_text()) == {"profile": profile, "solver": expected.model.solver}
-
-
-CARDS = [
-    (3, "solo"),
-    (4, "laptop"),
-    (6, "laptop"),
-    (8, "gpu-8g"),
-    (10, "gpu-12g"),
-    (12, "gpu-12g"),
-    (16, "gpu-16g"),
-    (19.7, "gpu-24g"),
-    (24, "gpu-24g"),
-    (40, "gpu-24g"),
-    (48, "gpu-80g"),
-    (80, "gpu-80g"),
-]
-
-
-@pytest.mark.parametrize(("size", "profile"), CARDS)
-@pytest.mark.parametrize("taken", [0.0, 0.5])
-def test_a_card_gets_the_largest_profile_that_fits_what_is_free_on_it(
-    size: float, profile: str, taken: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
-    """Nominal sizes, and with half a GiB taken by a screen."""
-    machine(monkeypatch, "cuda", size - taken, size)
-    chosen = begun(tmp_path, "profile=auto")
-    need, has, _ = weigh(chosen)
-    assert need is None or need.total <= has.free
-    larger = profiles.LARGEST_FIRST[: profiles.LARGEST_FIRST.index(chosen.model.profile)]
-    for name in larger:
-        other = weigh(compose([f"profile={name}"]))[0]
-        assert other is not None and other.total > has.free
-    line = capsys.readouterr().out
-    assert ("no profile made for a card fits" in line) == (chosen.model.profile in ("laptop", "solo"))
-    if not taken:
-        assert chosen.model.profile == profile
-
-
-@pytest.mark.parametrize(("size", "profile"), CARDS)
-def test_a_refusal_names_a_profile_on_every_card(
-    size: float, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    machine(monkeypatch, "cuda", size)
-    own = ["evaluator.kind=openai", "evaluator.url=http://127.0.0.1:8000", "solver.micro_batch_rows=8"]
-    for words in (["profile=gpu-80g", "solver.micro_batch_rows=64"], ["model=qwen", "model.solver=" + LARGE, *own]):
-        config = compose(words)
-        need = weigh(config)[0]
-        if need is not None and need.total > size * GIB:
-            with pytest.raises(ConfigError, match=r"; profile=[\w-]+ with its own models fits"):
-                begun(tmp_path, *words)
-
-
-def test_a_profile_whose_library_is_missing_is_passed_over_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    def missing(config: NodeConfig) -> None:
-        if config.model.quantize == "nf4":
-            raise ConfigError("model.quantize=nf4: bitsandbytes is not installed")
-
-    machine(monkeypatch, "cuda", 12)
-    monkeypatch.setattr(profiles, "check_extras", missing)
-    assert begun(tmp_path, "profile=auto").model.profile == "gpu-8g"
-    assert "profile gpu-12g would fit: model.quantize=nf4: bitsandbytes is not installed" in caplog.text
-
-
-def test_a_proposer_behind_an_endpoint_takes_no_memory_here(monkeypatch: pytest.MonkeyPatch):
-    machine(monkeypatch, "cuda", 24)
-    words = ["profile=gpu-24g", "proposer.kind=openai", "proposer.url=http://127.0.0.1:1", "proposer.model=served"]
-    need = weigh(compose(words))[0]
-    assert need is not None and "propos" not in str(need)
 
 
 def test_a_restart_keeps_what_was_chosen(
@@ -221,15 +144,7 @@ def test_a_damaged_choice_is_named(text: str, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("profile", "kind", "most"),
-    [
-        ("laptop", "cpu", 8),
-        ("gpu-8g", "cuda", 7),
-        ("gpu-12g", "cuda", 11),
-        ("gpu-16g", "cuda", 14.5),
-        ("gpu-24g", "cuda", 22),
-        ("gpu-80g", "cuda", 75),
-    ],
+    ("profile", "kind", "most"), [("laptop", "cpu", 12), ("gpu-24g", "cuda", 23), ("gpu-80g", "cuda", 75)]
 )
 def test_each_profile_fits_what_it_is_named_after(
     profile: str, kind: str, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

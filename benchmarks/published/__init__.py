@@ -1,1 +1,0 @@
-"""HumanEval and MBPP from their authors' files, for `real_files.py`."""
