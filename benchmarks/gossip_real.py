@@ -99,7 +99,7 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
     from codezero.swarm.hivemind_transport import HivemindTransport
     from codezero.swarm.identity import Identity
     from codezero.swarm.messages import Publish, ReceivedBody
-    from codezero.swarm.peer_store import PeerStore
+    from codezero.swarm.network_monitor import PeerStore
     from codezero.swarm.records import PeerRecordValidator
     from codezero.swarm.schema import GROUPS
     from codezero.swarm.trust import PeerTrust

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from judge_cost import Report, costs, say
 
-from codezero.code.parsing import extract_code
+from codezero.code.answer import read_answer
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
@@ -42,7 +42,7 @@ from codezero.settings import compose
 from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
-from codezero.wiring.evaluator import build_evaluator
+from codezero.wiring.evaluator import EMBEDDED, build_evaluator
 from codezero.wiring.models import load
 
 BELIEF = 0.5
@@ -70,7 +70,7 @@ def attempts(options: argparse.Namespace) -> tuple[list[Judged], int]:
     with contextlib.ExitStack() as stack:
         solver = load(config, config.model.solver, "solver", say)
         loaded = load(config, config.evaluator.model, "judge", say)
-        evaluator = build_evaluator(config, stack, say)
+        evaluator = build_evaluator(config, EMBEDDED, stack, say)
         guard, sandbox = stack.enter_context(StaticGuard()), stack.enter_context(MontySandbox())
         say(f"attempting {len(problems)} problems {options.samples} times")
         groups = sampled(solver, problems, options)
@@ -96,7 +96,9 @@ def sampled(solver: LoadedModel, problems: Sequence[Problem], options: argparse.
 def executed(sandbox: MontySandbox, groups: Sequence[RolloutGroup]) -> list[Outcome]:
     """By attempt; one without code fails."""
     jobs = [
-        Job(code, group.problem.tests) if (code := extract_code(completion.text).code) is not None else None
+        Job(code, group.problem.tests)
+        if (code := read_answer(completion.text, group.problem.entry_point).code) is not None
+        else None
         for group in groups
         for completion in group.completions
     ]

@@ -145,7 +145,7 @@ def weak_start(folder: Path) -> None:
     torch.set_num_threads(1)
     recipe, tokenizer = RECIPES["solver"], load_model(str(weights_directory("solver")), role="solver").tokenizer
     torch.manual_seed(0)
-    model = new_model(recipe.shape, tokenizer, 0)
+    model = new_model(recipe.layers, tokenizer, 0)
     train(model, batches_of(tokenizer, recipe.pairs(Random(0)), Random(0)), steps=WEAK_STEPS)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

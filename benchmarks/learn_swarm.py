@@ -105,6 +105,7 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
 
     from codezero.config import EvalsConfig, ExternalConfig, SolverConfig
     from codezero.evals.exam import HeldOutExam
+    from codezero.evals.task import task_of
     from codezero.models.generation import Sampler
     from codezero.models.load import load_model
     from codezero.problems.synthetic.tasks import held_out
@@ -129,8 +130,9 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
     exam = HeldOutExam(
         EvalsConfig(samples=EXAM[1], seed=7),
         settings,
-        held_out(EXAM[0], seed=7),
-        solver_prompt,
+        "held-out problems",
+        [task_of(problem, solver_prompt) for problem in held_out(EXAM[0], seed=7)],
+        [],
         sampler,
         MontySandbox(),
         judge.unasked(),

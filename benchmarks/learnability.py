@@ -27,12 +27,13 @@ from typing import Any
 import torch
 
 from codezero.config import NodeConfig
+from codezero.problems.filters import Screen
 from codezero.proposer.difficulty import BandTS
 from codezero.proposer.training import judged_learnability
 from codezero.protocols import Evaluator, Proposer, Solver
 from codezero.settings import compose
 from codezero.stats import mean_interval
-from codezero.wiring.evaluator import build_evaluator
+from codezero.wiring.evaluator import EMBEDDED, build_evaluator
 from codezero.wiring.models import build_sampler, load_policy
 from codezero.wiring.node import build_solver, holding
 from codezero.wiring.proposer import build_trained
@@ -118,8 +119,8 @@ def parts(config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Solver, Eval
     policy = load_policy(config, quiet)
     sampler = build_sampler(config, policy, quiet, stack)
     solver = build_solver(config, policy, sampler, PEER)
-    evaluator = build_evaluator(config, stack, quiet)
-    return solver, evaluator, build_trained(config, PEER, holding(config, policy), quiet)[0]
+    evaluator = build_evaluator(config, EMBEDDED, stack, quiet)
+    return solver, evaluator, build_trained(config, PEER, Screen(holding(config, policy)), quiet)[0]
 
 
 def quiet(what: str) -> None:

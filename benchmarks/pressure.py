@@ -1,12 +1,20 @@
 """Does the judge survive being optimised against? Whole runs, executed truth beside what the judge believes.
 
-Three arms on the same seeds: the default judge (likelihood); the control, a judge of the same size that was taught to
-answer Yes or No and is asked nothing else, with its alarms ignored; and the same control with its alarms heeded.
-Prints JSON: for each run how far executed average@8 ever fell below its best, the widest gap between judged and
-executed success, and when the run itself raised the alarm. `--picture` draws both curves. `--into` keeps the runs, and
-the same command goes on with those that were cut off.
+Arms on the same seeds: the default judge (likelihood); the control, a judge of the same size that was taught to answer
+Yes or No and is asked nothing else, with its alarms ignored; the same control with its alarms heeded; execution alone
+(rlvr); and each of the two judges where no sandbox decides (hybrid). No sandbox decides about a proposer's problems,
+whose tests are claims: the second command draws three quarters of the problems from the proposer.
 
-    .venv/bin/python benchmarks/pressure.py --seeds 3 --iterations 400 --into /tmp/pressure --picture docs/pressure.png
+Prints JSON. Of each run: how far executed average@8 ever fell below its best, the widest gap between judged and
+executed success, the judge's AUROC and calibration error on the exam's attempts, the shares of the verdicts that
+execution gave and that nobody could, and when the run itself raised the alarm. Of each arm: the worst of the first two,
+and by how many points of average@8 it rose, with the mean and 95 % interval over seeds. `--picture` draws both curves.
+`--into` keeps the runs, and the same command goes on with those that were cut off.
+
+    codezero bench pressure --into /tmp/pressure --picture docs/pressure.png \
+        --arms likelihood "yes_no, alarms ignored" "yes_no, alarms heeded"
+    codezero bench pressure --into /tmp/rewards --iterations 60 --problems 300 --jobs 1 evals.every=60 solver.refill=1 \
+        data.proposer_share=0.75 proposer.every=1 proposer.problems_per_iteration=24 proposer.vetting=0
 """
 
 import argparse
@@ -19,12 +27,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
+
+from codezero.stats import mean_interval
 
 ARMS = {
     "likelihood": [],
     "yes_no, alarms ignored": ["evaluator.questions=[yes_no]", "evaluator.on_alarm=warn"],
     "yes_no, alarms heeded": ["evaluator.questions=[yes_no]"],
+    "rlvr": ["reward.mode=rlvr"],
+    "hybrid": ["reward.mode=hybrid"],
+    "yes_no, hybrid": ["evaluator.questions=[yes_no]", "evaluator.on_alarm=warn", "reward.mode=hybrid"],
 }
 CONTROL = "yes_no"
 VERIFIER_STEPS = 600
@@ -59,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 
         with ThreadPoolExecutor(options.jobs) as pool:
             runs = list(pool.map(one, jobs))
-    print(json.dumps({"runs": runs, "worst": {arm: worst(runs, arm) for arm in options.arms}}, indent=1))
+    print(json.dumps({"runs": runs, "arms": {arm: over_seeds(runs, arm) for arm in options.arms}}, indent=1))
     if options.picture:
         draw(runs, options.picture)
     return 0
@@ -105,14 +119,22 @@ def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "most_below_best_points": round(100 * max(drops), 2),
         "widest_gap": round(max(believed - truth for _, truth, believed in curve), 4),
         "judge_auroc": [round(row["judge/auroc"], 3) for row in (exams[0], exams[-1])],
+        "judge_ece": [round(row["judge/ece"], 3) for row in (exams[0], exams[-1])],
+        "executed_share": round(fmean(row.get("judge/executed_share", 0) for row in rows[1:]), 3),
+        "unavailable_share": round(fmean(row["judge/unavailable_share"] for row in rows[1:]), 3),
         "first_alarm": alarms[0] if alarms else None,
         "curve": [[at, round(truth, 4), round(believed, 4)] for at, truth, believed in curve],
     }
 
 
-def worst(runs: list[dict[str, Any]], arm: str) -> dict[str, float]:
+def over_seeds(runs: list[dict[str, Any]], arm: str) -> dict[str, Any]:
     own = [made for made in runs if made["arm"] == arm]
-    return {key: max(made[key] for made in own) for key in ("most_below_best_points", "widest_gap")}
+    gains = [made["end"] - made["start"] for made in own]
+    return {
+        "gain": [round(each, 1) for each in gains],
+        "gain_mean_and_interval": [round(each, 1) for each in mean_interval(gains)],
+        **{key: max(made[key] for made in own) for key in ("most_below_best_points", "widest_gap")},
+    }
 
 
 def train_verifier(folder: Path) -> None:

@@ -82,7 +82,7 @@ def bandwidth(device: torch.device, repeats: int, mebibytes: int) -> float:
 
 def decode_bytes(shape: Shape, parameters: int, itemsize: int, prompt_tokens: list[int]) -> float:
     """Read by all steps but the first, which reads the prompts. `prompt_tokens`: of each prompt."""
-    per_token = 2 * shape.layers * shape.kv_heads * (shape.hidden // shape.heads) * itemsize
+    per_token = 2 * shape.layers * shape.kv_heads * (shape.head_size or shape.hidden // shape.heads) * itemsize
     total = 0.0
     for step in range(1, shape.new_tokens):
         seen = shape.group_size * sum(tokens + step for tokens in prompt_tokens)

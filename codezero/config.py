@@ -1,7 +1,8 @@
 """Every setting: its type, unit, bounds and default. Imports nothing heavy.
 
 YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
-`config_learning.py` has the sections of the models and of what they learn from.
+`config_learning.py` has the sections of the models and of what they learn from, `config_judging.py` those of who says
+whether it is right.
 """
 
 import dataclasses
@@ -14,16 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Interval
 
+from codezero.config_judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, RewardConfig
 from codezero.config_learning import (
-    AuditConfig,
     Checked,
     DataConfig,
-    EvalsConfig,
-    EvaluatorConfig,
     ExternalConfig,
     ModelConfig,
     ProposerConfig,
-    RewardConfig,
     SolverConfig,
     one_of,
 )
@@ -207,6 +205,7 @@ class NodeConfig:
     solver: SolverConfig = field(default_factory=SolverConfig)
     external: ExternalConfig = field(default_factory=ExternalConfig)
     evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
+    answer: AnswerConfig = field(default_factory=AnswerConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     proposer: ProposerConfig = field(default_factory=ProposerConfig)
@@ -252,6 +251,8 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
     if model.backend == "vllm" and temperature < 0.01:
         what = f"solver.temperature={temperature:g} is below 0.01, where vLLM does not go"
         yield f"{what}; raise it, or set model.backend=own"
+    if model.backend == "vllm" and model.quantize != "none":
+        yield "model.quantize=nf4 with model.backend=vllm: the engine takes whole weights; drop one of them"
     taken = (Path(config.chain.directory), Path(config.login.directory))
     if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
         yield (

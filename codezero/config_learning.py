@@ -1,5 +1,6 @@
-"""Settings of what learns and what it learns from: models, solver, judge, reward, proposer, data."""
+"""Settings of what learns and what it learns from: models, solver, proposer, data."""
 
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +13,16 @@ if TYPE_CHECKING:
 
 EVERY_LINEAR = "all-linear"
 """As a target of LoRA: every linear layer but the output head."""
-QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
-"""What a judge can be asked."""
 DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests")
 """Sources of problems that have a name."""
 MAX_SOURCES = 16
+LOW, HIGH = 0.3, 0.7
+"""The band of success in which a level teaches: that of proposals is kept in it."""
+
+
+def measured_level(success: float) -> int:
+    """1..5 for a problem that nobody rated: 3 within the band, 1 and 5 from halfway between it and certainty on."""
+    return 5 - bisect.bisect_right((LOW / 2, LOW, HIGH, (1 + HIGH) / 2), success)
 
 
 @dataclass(frozen=True)
@@ -41,14 +47,6 @@ def one_of(*choices: str) -> Checked:
         return value
 
     return Checked(check)
-
-
-def _questions(names: list[str]) -> list[str]:
-    unknown = [name for name in names if name not in QUESTIONS]
-    if unknown or not names:
-        what = f" has the unknown {unknown[0]}" if unknown else " is empty"
-        raise ValueError(f"{what}; choose some of: {', '.join(QUESTIONS)}")
-    return names
 
 
 def source_weights(sources: Sequence[str]) -> dict[str, float]:
@@ -103,6 +101,8 @@ class ModelConfig:
     """Share of the device's memory that vLLM takes for its own copy of the weights and its KV cache."""
     train: Annotated[str, one_of("full", "lora")] = "full"
     """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
+    quantize: Annotated[str, one_of("none", "nf4")] = "none"
+    """nf4: the linear layers of all that is frozen (an adapter's base, judge, proposer) in 4 bits. Extra `bnb`."""
     lora_rank: Annotated[int, Interval(ge=1, le=1024)] = 16
     lora_alpha: Annotated[float, Interval(gt=0, le=4096)] = 32.0
     """The adapter's output is multiplied by alpha / rank."""
@@ -133,6 +133,8 @@ class SolverConfig:
     """Optimiser steps for each iteration's rows."""
     micro_batch_rows: Annotated[int, Ge(1)] = 64
     """Rows in one forward pass; bounds memory, not the gradient."""
+    optimizer: Annotated[str, one_of("adamw", "adamw_8bit")] = "adamw"
+    """adamw_8bit: its two moments in one byte each instead of four; needs the extra `bnb`."""
     loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo")] = "dapo"
     clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2
     clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
@@ -167,76 +169,6 @@ class ExternalConfig:
 
 
 @dataclass(kw_only=True)
-class EvaluatorConfig:
-    """The frozen judge."""
-
-    kind: Annotated[str, one_of("local", "openai", "ollama")] = "local"
-    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
-    model: str = "nano"
-    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
-    url: str = ""
-    """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
-    seconds: Annotated[float, Interval(gt=0, le=3600)] = 20.0
-    """Deadline of all requests to an endpoint for one batch; what is not answered by then is unavailable."""
-    requests: Annotated[int, Interval(ge=1, le=256)] = 8
-    """Concurrent requests to an endpoint."""
-    questions: Annotated[list[str], Checked(_questions)] = field(default_factory=lambda: list(QUESTIONS))
-    """Kinds of judge prompts; calibration weighs each by its proven skill."""
-    canaries: Annotated[int, Interval(ge=80, le=20000)] = 400
-    """Known right and wrong solutions for the calibration, the newest ones."""
-    canaries_from: str = ""
-    """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: synthetic ones."""
-    canaries_per_iteration: Annotated[int, Interval(ge=0, le=1024)] = 16
-    """New canaries judged in each iteration, unmarked among the completions."""
-    refit_every: Annotated[int, Ge(0)] = 50
-    """Iterations between two calibrations; 0: only at the start."""
-    on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
-    """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
-    batch_rows: Annotated[int, Ge(1)] = 128
-    guard_seconds: Annotated[float, Gt(0)] = 2.0
-    """CPU seconds of the static pass for one completion; four times as long on the clock."""
-    guard_memory_mib: Annotated[int, Ge(128)] = 512
-
-
-@dataclass(kw_only=True)
-class RewardConfig:
-    """Reward of a completion: cap * (weighted mean of the four parts)."""
-
-    mode: Annotated[str, one_of("judge", "rlvr")] = "judge"
-    """judge: nothing is executed. rlvr: correctness is the outcome of running the tests in a sandbox."""
-    correctness: Annotated[float, Interval(ge=0, le=1)] = 0.70
-    structure: Annotated[float, Interval(ge=0, le=1)] = 0.15
-    adherence: Annotated[float, Interval(ge=0, le=1)] = 0.10
-    format: Annotated[float, Interval(ge=0, le=1)] = 0.05
-
-
-@dataclass(kw_only=True)
-class AuditConfig:
-    """Execution of a sample of the judged completions, outside the reward, to measure the judge."""
-
-    share: Annotated[float, Interval(ge=0, le=1)] = 0.0
-    """Share of the judged completions; 0: nothing is executed."""
-    sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
-    """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
-    window: Annotated[int, Interval(ge=50, le=100_000)] = 2000
-    """Newest executed completions in the figures."""
-
-
-@dataclass(kw_only=True)
-class EvalsConfig:
-    """Executed truth, beside the reward."""
-
-    every: Annotated[int, Ge(0)] = 25
-    """Iterations between two exams; 0: never. Two more come after a fifth and two fifths of the first ones."""
-    problems: Annotated[int, Interval(ge=5, le=10000)] = 200
-    """Held-out problems, spread evenly over the five levels."""
-    samples: Annotated[int, Interval(ge=1, le=256)] = 8
-    """n: attempts at each held-out problem."""
-    seed: Annotated[int, Ge(0)] = 20_000
-    """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
-
-
-@dataclass(kw_only=True)
 class ProposerConfig:
     """Who writes new problems."""
 
@@ -265,11 +197,9 @@ class ProposerConfig:
     """The solver's attempts at an own problem before it is offered; it is dropped when the judge that is shown tests,
     or execution with reward.mode=rlvr, finds its tests contradicted. 0: offered unseen."""
     structured: Annotated[str, one_of("auto", "off")] = "auto"
-    """auto: a model is held to the form of a proposal where its tokenizer or endpoint allows that. off: what is written
-    is only parsed. A model that learns (`train`) is never held to a form: what it draws has to be its own."""
+    """auto: a model is held to a proposal's form where that is possible, unless it learns (`train`). off: it is not."""
     train: bool = False
-    """Does it learn to write problems that teach the solver most? For a model in this process; how much of it, says
-    `model.train`. A checkpoint goes on only with the same choice."""
+    """Does a model in this process learn to write problems that teach most? A checkpoint keeps the choice."""
     group_size: Annotated[int, Interval(ge=2, le=32)] = 8
     """K: with `train`, proposals sampled for each level asked for, which are compared with each other."""
     wait: Annotated[int, Interval(ge=1, le=1000)] = 8

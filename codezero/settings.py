@@ -5,6 +5,7 @@ It may choose groups (`profile: peer`), which Hydra's own `optional` entries can
 Whatever is wrong is reported in one line that names the key and the nearest right one.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from codezero.config import NodeConfig, check_bounds, contradictions
+from codezero.config_learning import ModelConfig
 from codezero.errors import ConfigError
 
 MAIN = "node.yaml"
@@ -23,6 +25,8 @@ LOCAL = Path("configs", "local.yaml")
 VARIABLE = "CODEZERO_LOCAL"
 """Names another file; set and empty: no file is read."""
 MAX_BYTES = 1 << 20
+REAL_VOCABULARY = 4096
+"""Tokens; models with fewer are of the embedded kind."""
 PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
 """Settings that other people see. Their values are written out: no resolver may put the environment into them."""
 
@@ -69,7 +73,7 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
         _check_key(override)
     own = own_overrides(overrides)
     try:
-        return _checked([*own, *overrides], published)
+        return _checked([*implied([*own, *overrides]), *own, *overrides], published)
     except ConfigError as error:
         try:
             _checked(own)
@@ -84,12 +88,11 @@ def own_overrides(overrides: Sequence[str]) -> list[str]:
     path, typed = local_file(), {_key(override) for override in overrides}
     if path is None or (path == LOCAL and not path.exists()):
         return []
-    own, sections = list[str](), {key.rpartition(".")[0] for key in keys()}
-    values = _flat(_read_yaml(path))
+    own, values = list[str](), _flat(_read_yaml(path))
     try:
         for key, value in values.items():
             _check_key(f"{key}=")
-            if value is None and key not in sections:  # a section may have all its lines commented out
+            if value is None and not any(known.startswith(f"{key}.") for known in keys()):  # a section may be empty
                 raise ConfigError(f"{key} has no value; write one, or drop the line")
             if isinstance(value, list) and any(isinstance(item, dict | list) for item in cast("list[object]", value)):
                 raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
@@ -98,6 +101,23 @@ def own_overrides(overrides: Sequence[str]) -> list[str]:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     return own
+
+
+def implied(overrides: Sequence[str]) -> list[str]:
+    """What a real solver learns from and is examined on where it is named without a group: as with model=qwen.
+
+    A directory whose vocabulary is as small as the embedded one's keeps the embedded problems.
+    """
+    given = {_key(override): override.partition("=")[2].strip("'\"") for override in overrides}
+    solver = given.get("model.solver", ModelConfig.solver)
+    if solver == ModelConfig.solver or given.keys() & {"model", "profile"}:
+        return []
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+        if json.loads(Path(solver, "config.json").read_bytes()[:MAX_BYTES])["vocab_size"] < REAL_VOCABULARY:
+            return []
+    group = _flat(_read_yaml(CONFIGS / "model" / "qwen.yaml")).items()
+    wanted = {"data.sources", "data.wait_seconds", "evals.sources"} - given.keys()
+    return [f"{key}={_right_hand_side(value)}" for key, value in group if key in wanted]
 
 
 def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> NodeConfig:
@@ -223,7 +243,7 @@ class Provenance:
 
     values: Mapping[str, object]
     origins: Mapping[str, str]
-    """default, node.yaml, GROUP=CHOICE, the path of the user's own file, or command line; the last that gave it."""
+    """default, node.yaml, real solver, GROUP=CHOICE, the user's own file, or command line; the last that gave it."""
     groups: Mapping[str, str]
     """What was chosen of each group of files."""
     local: Path | None
@@ -242,6 +262,7 @@ def trace(overrides: Sequence[str]) -> Provenance:
     for origin, path in [*files, (MAIN, CONFIGS / MAIN)]:
         origins |= dict.fromkeys(_flat(_read_yaml(path)), origin)
     local = local_file()
+    origins |= dict.fromkeys(_keys_of(implied([*own, *overrides])), "real solver")
     origins |= dict.fromkeys(_keys_of(own), str(local)) | dict.fromkeys(_keys_of(overrides), "command line")
     return Provenance(values=values, origins=origins, groups=groups, local=local)
 

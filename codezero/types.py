@@ -12,6 +12,8 @@ Metrics = dict[str, float | int | str | None]
 """One row of measurements: `name/part` -> value; None means "not measured this time"."""
 BELIEF = 0.5
 """Correctness from which a judge is taken to say "right"."""
+REHEARSAL = "embedded problems: a rehearsal"
+"""What there is to learn from, or to be examined on, where no named set can be read."""
 
 
 class Standing(StrEnum):
@@ -83,8 +85,6 @@ class Worked:
     """At least one."""
     wrong: tuple[str, ...] = ()
     """Each known to fail a test."""
-    suspect: tuple[str, ...] = ()
-    """Each very probably wrong: right ones changed at random, solutions of other problems."""
 
 
 @dataclass(frozen=True, slots=True)

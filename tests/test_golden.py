@@ -45,16 +45,15 @@ def test_every_setting_keeps_its_name_value_and_origin(capsys: pytest.CaptureFix
 
 def test_status_of_yesterdays_run_is_the_same(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--json", "run.name=yesterday"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert {key: value for key, value in shown.items() if key not in ("run", "seconds_since_step")} == golden(
-        "status.json"
-    )
+    shown, expected = json.loads(capsys.readouterr().out), golden("status.json")
+    assert {key: value for key, value in shown.items() if key in expected} == expected
 
 
 def test_the_pages_view_of_yesterdays_run_is_the_same(runs: Path) -> None:
     shown = json.loads(msgspec.json.encode(RunFiles(runs / "yesterday").view("yesterday")))
     expected = golden("view.json")
-    assert {key: value for key, value in shown.items() if key in expected} == expected
+    exams = [{key: exam[key] for key in shape} for exam, shape in zip(shown["exams"], expected["exams"], strict=True)]
+    assert {key: value for key, value in (shown | {"exams": exams}).items() if key in expected} == expected
 
 
 @pytest.mark.timeout(600)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} a{% endif %}"
@@ -28,7 +28,7 @@ WORDS_FROM = len(SPECIAL) + 1 + len(LETTERS)
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a Qwen2 model, and what is sampled from it."""
+    """Of a Qwen2 or Qwen3 model, and what is sampled from it."""
 
     vocabulary: int
     hidden: int
@@ -41,6 +41,9 @@ class Shape:
     new_tokens: int
     prompt_tokens: tuple[int, int]
     """Fewest and most."""
+    family: str = "qwen2"
+    head_size: int = 0
+    """0: hidden / heads."""
 
 
 NANO = Shape(768, 96, 256, 3, 4, 2, prompts=16, group_size=8, new_tokens=48, prompt_tokens=(40, 80))
@@ -51,30 +54,44 @@ QWEN = Shape(151_936, 896, 4864, 24, 14, 2, prompts=2, group_size=4, new_tokens=
 
 def make_model(folder: Path, shape: Shape, seed: int = 0) -> int:
     """Writes model and tokenizer as `from_pretrained` reads them. Returns the number of parameters."""
-    torch.manual_seed(seed)
-    config = Qwen2Config(
+    model = random_model(shape, seed)
+    disable_progress_bar()
+    model.save_pretrained(folder)
+    word_tokenizer(shape.vocabulary).save_pretrained(folder)
+    return model.num_parameters()
+
+
+def model_config(shape: Shape) -> PreTrainedConfig:
+    return AutoConfig.for_model(
+        shape.family,
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=2048,
+        **({"head_dim": shape.head_size} if shape.head_size else {}),
+        max_position_embeddings=32_768,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=EOS,
         pad_token_id=PAD,
     )
-    model = Qwen2ForCausalLM(config)
+
+
+def random_model(
+    shape: Shape, seed: int = 0, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> PreTrainedModel:
+    """Made where it is to run: nothing is written, read or moved."""
+    torch.manual_seed(seed)
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(model_config(shape), dtype=dtype)
     with torch.no_grad():
         table, norm = model.model.embed_tokens.weight, model.model.norm.weight
         table[:, 0] = 50.0
         norm[0] = 0.01
         table[:WORDS_FROM, 0] = -1e4
-    disable_progress_bar()
-    model.save_pretrained(folder)
-    _tokenizer(shape.vocabulary).save_pretrained(folder)
-    return model.num_parameters()
+    return model
 
 
 def make_prompts(shape: Shape, seed: int = 0) -> list[str]:
@@ -90,7 +107,7 @@ def _words() -> Iterator[str]:
         yield from map("".join, itertools.product(LETTERS, repeat=length))
 
 
-def _tokenizer(size: int) -> PreTrainedTokenizerFast:
+def word_tokenizer(size: int) -> PreTrainedTokenizerFast:
     """A space and letters: one token each word, merged letter by letter."""
     words = list(itertools.islice(_words(), size - WORDS_FROM))
     table = {name: at for at, name in enumerate([*SPECIAL, SPACE, *LETTERS, *(SPACE + word for word in words)])}

@@ -237,9 +237,8 @@ class Living:
 
     def on_chain(self, rounds: Sequence[int]) -> dict[int, int | None]:
         """What the contract holds for each round, asked by a reader that is no part of the node."""
-        from codezero.chain.contract import ContractCoordinator
+        from codezero.chain.contract import ContractCoordinator, founded
         from codezero.chain.devchain_process import DevChainHandle
-        from codezero.chain.embedded import founded
         from codezero.chain.provider import ChainClient
         from codezero.swarm.identity import Identity
 

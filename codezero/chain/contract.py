@@ -1,6 +1,12 @@
-"""The swarm's contract through web3: typed questions, its history, and calls that are sent, awaited and explained."""
+"""The swarm's contract through web3: typed questions, its history, and calls that are sent, awaited and explained.
+
+On the embedded chain it is deployed once, by whoever comes first, and its accounts are filled by a faucet.
+"""
 
 import contextlib
+import fcntl
+import logging
+import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,13 +18,16 @@ from eth_abi.exceptions import DecodingError
 from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 from web3.exceptions import MismatchedABI, Web3Exception
-from web3.types import EventData, TxReceipt
+from web3.types import EventData, RPCEndpoint, TxReceipt
 
 from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError, RpcError
-from codezero.chain.provider import ChainClient
+from codezero.chain.provider import Address, ChainClient
 from codezero.chain.rounds import RoundWatch
 from codezero.chain.sender import SECONDS, Sender
 from codezero.errors import ChainError, ConfigError
+from codezero.system.files import read_private, write_new
+
+logger = logging.getLogger(__name__)
 
 ARTIFACT = Path(__file__).parent / "artifacts" / "SwarmCoordinator.json"
 STAGE = 0
@@ -30,6 +39,12 @@ GOAL = 500
 """Events in one answer above which the next range does not grow."""
 MALFORMED = (Web3Exception, DecodingError, OverflowError, ValueError)
 """What web3 raises over return data that is not of the contract's types, and unpacking over too many answers."""
+FILE, MAX_FILE = "contract.json", 4096
+"""Of the embedded chain: what is known of its own contract, and its bytes."""
+POOR = 10**18
+"""wei: an account with less asks the faucet."""
+METHOD_NOT_FOUND = -32601
+FUND = RPCEndpoint("codezero_fund")
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -189,6 +204,53 @@ def deploy(sender: Sender) -> str:
     if address is None:
         raise ChainUnreachableError("the endpoint does not say where the contract was deployed")
     return to_checksum_address(address)
+
+
+class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The contract of this chain's own swarm."""
+
+    chain_id: int
+    contract: Address
+
+
+def fund(client: ChainClient, address: str) -> None:
+    """Let the faucet fill a poor account, where the chain has one. Raises ChainError."""
+    if client.eth.get_balance(to_checksum_address(address)) < POOR:
+        try:
+            client.provider.make_request(FUND, [address])
+        except RpcError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
+
+
+def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
+    """The address of this chain's contract, deployed now by one of the callers if there is none. Raises ChainError."""
+    path = folder / FILE
+    with (folder / f"{FILE}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            known = _read(path)
+            if known.chain_id == client.chain_id:
+                return known.contract
+            os.replace(path, path.with_name(f"{FILE}.{known.chain_id}"))  # of a chain that is no more
+        address = deploy(sender)
+        logger.info("contract %s was deployed on chain %d", address, client.chain_id)
+        write_new(path, msgspec.json.encode(Founded(client.chain_id, address)))
+        return address
+
+
+def founded(folder: Path) -> str:
+    """The address of this chain's own contract. Raises ChainError when there is none."""
+    if not (folder / FILE).exists():
+        raise ChainError(f"{folder} has no contract of its own yet; name one with chain.contract")
+    return _read(folder / FILE).contract
+
+
+def _read(path: Path) -> Founded:
+    try:
+        return msgspec.json.decode(read_private(path, MAX_FILE), type=Founded)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ChainError(f"{path} is damaged; restore a copy, or move it away to found a new contract") from error
 
 
 @contextlib.contextmanager

@@ -22,8 +22,8 @@ import msgspec
 from codezero.errors import ChainError, ConfigError
 from codezero.system.files import read_json, set_aside, take_lock
 
-DATABASE, FAUCET_KEY, LOG = "chain.db", "faucet.key", "chain.log"
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
+LOG = "chain.log"
 MAX_ENDPOINT, MAX_ANSWER, MAX_LOG = 4096, 65536, 1 << 20
 BUSY = 75
 """Exit code of a chain process that found its directory served by another (EX_TEMPFAIL)."""

@@ -25,17 +25,7 @@ from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
 
 from codezero.chain.devchain import REFUSED, Evm, RpcRefusal
-from codezero.chain.devchain_process import (
-    BUSY,
-    DATABASE,
-    ENDPOINT,
-    FAUCET_KEY,
-    SERVING,
-    USERS,
-    ChainEndpoint,
-    Lock,
-    check_id,
-)
+from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, ChainEndpoint, Lock, check_id
 from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, Methods
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError
@@ -43,6 +33,7 @@ from codezero.system.files import write_atomic
 from codezero.system.signals import Stop
 
 HOST = "127.0.0.1"
+DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
 PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
 FIRST_CHAIN_ID, CHAIN_IDS = 1_000_000_000, 1_000_000_000
 """New chains get a random id of this range, so that what is signed for one means nothing on another."""

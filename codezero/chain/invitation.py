@@ -11,9 +11,9 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 from msgspec import Meta
 
-from codezero.chain.bounded_http import UNDECODABLE
 from codezero.chain.errors import printable
 from codezero.errors import ConfigError, InviteError
+from codezero.system.files import read_bounded
 
 VERSION = 1
 MAX_FILE = 64 << 10
@@ -107,15 +107,10 @@ def write_invitation(path: Path, invitation: Invitation) -> None:
 def read_invitation(path: Path) -> Invitation:
     """Checked against schema and signature. Raises InviteError, and ConfigError when there is no such file."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE + 1)
+        invitation = msgspec.toml.decode(read_bounded(path, MAX_FILE), type=Invitation)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    if len(raw) > MAX_FILE:
-        raise InviteError(f"{path} is longer than an invitation can be")
-    try:
-        invitation = msgspec.toml.decode(raw, type=Invitation)
-    except UNDECODABLE as error:
+    except (ValueError, RecursionError) as error:
         raise InviteError(f"{path} is no invitation: {printable(str(error))}") from error
     check_signature(invitation)
     return invitation

@@ -32,10 +32,6 @@ from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 60.0
-"""For the points of an iteration that began before its round was over."""
-EVERY = 1.0
-"""Seconds between two looks at what is due."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds before another try."""
 TRY_SECONDS = 15.0
@@ -60,6 +56,7 @@ class ChainOutbox:
 
     submit_after: seconds after its first points at which a round is submitted though it is still open; None: never.
     round_seconds: how long rounds last, to notice that nobody opens them any more; None: not known.
+    settle_seconds: for the points of an iteration that began before its round was over. every: between two looks.
     """
 
     def __init__(
@@ -70,8 +67,8 @@ class ChainOutbox:
         *,
         submit_after: float | None = None,
         round_seconds: float | None = None,
-        settle_seconds: float = SETTLE_SECONDS,
-        every: float = EVERY,
+        settle_seconds: float = 60.0,
+        every: float = 1.0,
     ) -> None:
         self.path = path
         self._coordinator, self._peer, self._every = coordinator, peer, every

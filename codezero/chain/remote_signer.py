@@ -70,12 +70,9 @@ class RemoteWallet:
             raise WalletError(
                 f"the signer signs for {answer.address}, not for {self.address}; log in with that account"
             )
-        signed = HexBytes(answer.raw)
+        signed, wanted = HexBytes(answer.raw), {**fields, "to": HexBytes(fields.get("to", b""))}  # in any spelling
         try:
-            written = TypedTransaction.from_bytes(signed).as_dict()
-            wanted = {"to": "0x", "accessList": (), **fields}
-            wanted = {key: HexBytes(value) if isinstance(value, str) else value for key, value in wanted.items()}
-            same = {key: value for key, value in written.items() if key not in ("v", "r", "s")} == wanted
+            same = TypedTransaction.from_bytes(signed).hash() == TypedTransaction.from_dict(wanted).hash()
             faithful = same and Account.recover_transaction(signed) == self.address
         except (RLPException, BadSignature, ValidationError, ValueError, TypeError):  # of eth-account
             faithful = False

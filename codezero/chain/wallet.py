@@ -6,6 +6,7 @@ A key or passphrase never comes from a command line, which every user of the mac
 import contextlib
 import getpass
 import os
+import re
 import secrets
 import sys
 from collections.abc import Mapping
@@ -202,9 +203,8 @@ def read_passphrase(file: Path | None, variable: str = "", prompt: str = "", *, 
 def read_key(path: Path | None) -> bytes:
     """[32] bytes in hexadecimal, from a file or else a prompt. Raises WalletError."""
     text = read_passphrase(path) if path else _prompted("private key (hexadecimal, not shown): ")
-    digits = text.strip().removeprefix("0x")
-    if len(digits) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
-        return bytes.fromhex(digits)
+    if match := re.fullmatch(r"(?:0x)?([0-9a-fA-F]{64})", text.strip()):
+        return bytes.fromhex(match[1])
     raise WalletError(f"{path or 'what was typed'} is no private key; one has 64 hexadecimal digits")
 
 

@@ -8,8 +8,10 @@ import functools
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from codezero.code.parsing import BUILTINS, called, literal, names_bound, names_imported, names_loaded, parse
 from codezero.errors import ProblemError
@@ -19,6 +21,7 @@ MAX_CASE = 64 * 1024
 """Characters of one stdin/stdout test."""
 MAX_EXAMPLES, MAX_EXAMPLE = 8, 300
 """Examples shown to a judge, and characters of the input or output of one."""
+_Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,27 @@ def parse_tests(
     if not calls:
         raise ProblemError(f"no test calls {name or 'a function'}")
     return name, calls
+
+
+class MbppRow(msgspec.Struct, frozen=True):
+    """What is read of a row of MBPP; `text` in the full set is `prompt` in the sanitised one."""
+
+    test_list: Annotated[list[_Text], Meta(min_length=1, max_length=MAX_TESTS)]
+    task_id: int = 0
+    text: _Text = ""
+    prompt: _Text = ""
+    test_setup_code: _Text = ""
+    test_imports: Annotated[list[_Text], Meta(max_length=MAX_TESTS)] = []
+    code: _Text = ""
+
+    def parts(self) -> tuple[str, tuple[str, ...], str]:
+        """Question, tests with what stands before each, and entry point. Raises ProblemError."""
+        question = (self.text or self.prompt).strip()
+        if not question:
+            raise ProblemError("the question (text or prompt) is empty")
+        setup = "\n".join(filter(None, (self.test_setup_code, *self.test_imports)))
+        tests = tuple(f"{setup}\n{test}" if setup else test for test in self.test_list)
+        return question, tests, parse_tests(tests, reference=self.code)[0]
 
 
 def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:

@@ -8,17 +8,19 @@ by structure. The result is for reading; nothing runs it.
 import ast
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
+from codezero.code import parsing
 from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
 from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names_bound, names_imported, names_loaded
 from codezero.code.scopes import rename
 
 MASK = "<STR>"
-MAX_STRING = 40
-"""Longer string literals are masked: prose, not data. Longer attribute names are replaced."""
+MAX_LETTERS, MAX_STRING = 40, 200
+"""String literals with more letters, or longer ones, are masked: prose, not data. Patterns and tables have few letters.
+Attribute names with more are replaced."""
 
 _ADDRESSED = re.compile(
     r"<\||<\uff5c|\|>|\[/?INST\]|<</?SYS>>|</?(?:s|think|tool_call|start_of_turn|end_of_turn)>|is_correct|\bverdict\b"
@@ -36,19 +38,20 @@ def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = Non
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `worker.py`.
     """
-    tree = ast.parse(source)
+    tree = parsing.parse_quietly(source)
     reduce(tree, entry, parameters=parameters)
     return spell(tree)
 
 
-def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None) -> None:
-    """Leaves of `tree` what matters, under its new names; changes it in place."""
+def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str] = ()) -> None:
+    """Leaves of `tree` what matters, under its new names; changes it in place. `helpers`: what tests call beside the
+    entry point (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
     _Undress(tree).visit(tree)
-    rename(tree, entry, None)  # no local shares its name with a helper: what follows goes by name
+    rename(tree, entry, None, helpers)  # no local shares its name with a helper: what follows goes by name
     while _sweep(tree):
         _Undress(tree).visit(tree)  # what was emptied may now be gone altogether
-    _keep_reachable(tree, entry)
-    rename(tree, entry, parameters)
+    _keep_reachable(tree, entry, helpers)
+    rename(tree, entry, parameters, helpers)
     _plain_names(tree, {entry, *(parameters or ())})
 
 
@@ -152,14 +155,14 @@ def _inline_result(function: FunctionNode) -> None:
             pass
 
 
-def _keep_reachable(tree: ast.Module, entry: str) -> None:
-    """Drop definitions, imports and constants that neither the entry point nor a statement with an effect uses."""
+def _keep_reachable(tree: ast.Module, entry: str, helpers: Collection[str]) -> None:
+    """Drop definitions, imports and constants that no function tests call and no statement with an effect uses."""
     statements = tree.body
     if entry:  # a module whose function is called, not a program that runs
         statements = [node for node in statements if not _is_demonstration(node)]
         statements = [node for at, node in enumerate(statements) if not _is_overwritten(statements, at)]
-    waiting = [(node, _defined(node)) for node in statements]
-    wanted, kept = {entry}, set[ast.stmt]()
+    waiting = [(node, defined_names(node)) for node in statements]
+    wanted, kept = {entry, *helpers}, set[ast.stmt]()
     while fresh := {node for node, defines in waiting if defines is None or defines & wanted} - kept:
         kept |= fresh
         wanted |= names_loaded(*fresh) | declared(*fresh)
@@ -179,14 +182,14 @@ def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()) if name == function.name:
                 return True
             case _:
-                if function.name in names_loaded(later) or _defined(later) is None:
+                if function.name in names_loaded(later) or defined_names(later) is None:
                     return False
                 if function.name in names_bound(later):
                     return True
     return False
 
 
-def _defined(statement: ast.stmt) -> set[str] | None:
+def defined_names(statement: ast.stmt) -> set[str] | None:
     """Names a statement only defines; None when it does more."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -233,7 +236,8 @@ def _grouped(operand: ast.expr) -> ast.expr:
 
 
 def _suspicious(text: str) -> bool:
-    return text != MASK and (len(text) > MAX_STRING or _ADDRESSED.search(text) is not None)
+    long = len(text) > MAX_STRING or sum(map(str.isalpha, text)) > MAX_LETTERS
+    return text != MASK and (long or _ADDRESSED.search(text) is not None)
 
 
 def _plain_names(tree: ast.Module, kept: set[str]) -> None:

@@ -80,10 +80,11 @@ def seizes(nodes: Sequence[ast.AST], *, program: bool) -> str:
     """How the code takes hold of its examination: frames, foreign namespaces, the end of the process. Empty: not."""
     modules = _module_names(nodes)
     examiners = bool({"unittest", "pytest", "mock"} & set(_imports(nodes)))
+    refusals = {call for node in nodes if (call := _refusal(node))}
     for node in nodes:
         if overwritten := _overwritten(node, modules, program):
             return f"overwrites {overwritten}"
-        if not program and _ends(node, modules):
+        if not program and node not in refusals and _ends(node, modules):
             return "ends the process"
         match node:
             case ast.Attribute(attr=name) if name in _FRAMES:
@@ -131,6 +132,18 @@ def _ends(node: ast.AST, modules: set[str]) -> bool:
     owner, _, name = dotted(node).rpartition(".")
     leaves = called(node) in ("exit", "quit", "_exit") or (called(node) == "sys.exit" and "sys" in modules)
     return leaves or (owner in modules and name in _ENDINGS)
+
+
+def _refusal(node: ast.AST) -> ast.Call | None:
+    """The `exit()` of `if n < 0: exit()`, with which a function refuses an argument: a bad habit and no attack."""
+    match node:
+        case ast.If(
+            test=ast.Compare(left=ast.Name(), ops=[ast.Lt() | ast.LtE()], comparators=[ast.Constant(value=0 | 1)]),
+            body=[ast.Expr(value=ast.Call(func=ast.Name(id="exit" | "quit"), args=[], keywords=[]) as call)],
+        ):
+            return call
+        case _:
+            return None
 
 
 def _imports(nodes: Sequence[ast.AST]) -> Iterator[str]:

@@ -26,33 +26,31 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _MOST_TOKENS = 2_000
 _LONG = 5
 """Characters of a number that nobody writes down by chance."""
-_SHORT = 12
-"""Characters of a value that may well belong to a domain."""
-_DOMAIN = 2
-"""A table with so many times as many entries as the tests have values is one of a domain (numerals, months)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
     """One test in normal spelling."""
 
+    given: tuple[str, ...]
     inputs: frozenset[str]
     """Spellings of which any may key a table."""
     input_tokens: str
     expected: str
     expected_tokens: str
     rich: bool
-    scalar: bool = False
-    """Neither side is a container or long text."""
 
 
 class _Data:
     """The constants of a program that stand as data: compared, returned, stored or listed. An operand of arithmetic,
     an index or a bound is part of a rule, not of a table of answers."""
 
-    def __init__(self, nodes: Sequence[ast.AST]) -> None:
-        self.values = {_bracketed(spelling) for spelling in _data(nodes)}
-        self.swallowed = {_bracketed(spelling) for spelling in _returned_on_error(nodes)}
+    def __init__(self, nodes: Sequence[ast.AST], honest: set[ast.AST]) -> None:
+        self.values = {_bracketed(spelling) for spelling in _data(nodes, honest)}
+        handlers = (node for node in nodes if isinstance(node, ast.ExceptHandler))
+        returns = (part for node in handlers for part in ast.walk(node) if isinstance(part, ast.Return) and part.value)
+        self.swallowed = {_bracketed(literal(part.value) or "") for part in returns if part.value}
+        """`except: return <expected>`"""
         self.streams = [f" {_tokens(value)} " for value in self.values if value[0] in "'\"[" or value[:2] == "b'"]
         packed = [stream.split() for stream in self.streams]
         self.words = {word for stream in packed for word in stream if len(stream) > 1 or _is_number(word)}
@@ -76,8 +74,10 @@ def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) ->
     calls, cases = (calls_of(tests, entry), ()) if entry else ((), cases_of(tests))
     if not (calls or cases):
         return 0.0, False
-    data = _Data(nodes)
     pairs = [_call_pair(call) for call in calls if call.expected is not None] + [_case_pair(case) for case in cases]
+    known = {_tokens(spelling) or spelling for pair in pairs for spelling in (*pair.given, pair.expected)}
+    domains = set(_domains(nodes, known)) if entry else set[ast.AST]()
+    data = _Data(nodes, domains)
     hits = [pair for pair in pairs if _copied(pair, data)]
     # values too long for chance, two of them different: a table, whatever it is keyed by
     rich = [pair for pair in pairs if pair.rich and data.holds(pair.expected, pair.expected_tokens)]
@@ -89,9 +89,7 @@ def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) ->
         hits += [pair for pair in pairs if pair.expected in once and pair not in hits]
     of = len(calls or cases)
     ratio = min(1.0, len(hits) / of)
-    entries = sum(value[0] not in "[{" for value in data.values)
-    domain = all(pair.scalar for pair in hits) and entries >= _DOMAIN * 2 * of
-    return ratio, ratio >= 0.5 and of >= 2 and not domain
+    return ratio, ratio >= 0.5 and of >= 2
 
 
 def _call_pair(call: EntryCall) -> _Pair:
@@ -99,12 +97,12 @@ def _call_pair(call: EntryCall) -> _Pair:
     parts = [_bracketed(value) for value in call.args if value is not None]
     whole = f"[{', '.join(_bracketed(value or '?') for value in call.args)}]"
     return _Pair(
+        given=(*parts, whole),
         inputs=frozenset((*parts, whole)) - _TRIVIAL,
         input_tokens=_tokens(" ".join(parts)),
         expected=expected,
         expected_tokens=_tokens(expected),
         rich=_rich(_tokens(expected), expected.startswith("[") and "," in _QUOTED.sub("", expected)),
-        scalar=all(part[:1] not in "[{" and len(part) <= _SHORT for part in (expected, *parts)),
     )
 
 
@@ -115,6 +113,7 @@ def _case_pair(case: Example) -> _Pair:
     keys = {whole, *(() if trivial else map(_tokens, given.splitlines()))}
     telling = {key for key in keys if " " in key or len(key) >= 4 or (key == whole and not trivial)}
     return _Pair(
+        given=(),
         inputs=frozenset(telling - _TRIVIAL_WORDS),
         input_tokens=whole,
         expected=repr(wanted),
@@ -154,7 +153,43 @@ def _is_number(word: str) -> bool:
     return word.lstrip("-")[:1].isdigit()
 
 
-def _data(nodes: Sequence[ast.AST]) -> Iterator[str]:
+def _domains(nodes: Sequence[ast.AST], known: set[str]) -> Iterator[ast.AST]:
+    """The parts of tables that say at least as much of what no test asks for: numerals, months, primes, vowels.
+
+    `known`: what the tests give and expect. A pair of a dict goes by its key: short values may honestly recur.
+    """
+    tables: list[tuple[list[list[ast.expr]], Sequence[ast.AST]]] = []
+    branches: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        match node:
+            case ast.Dict(keys=keys, values=values):
+                pairs = [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
+                tables.append(([[key, *([value] if hasattr(value, "elts") else [])] for key, value in pairs], [node]))
+            case ast.List(elts=entries) | ast.Tuple(elts=entries) | ast.Set(elts=entries):
+                tables.append(([[entry, *getattr(entry, "elts", [])] for entry in entries], [node]))
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[right]):
+                branches.setdefault(ast.dump(left), []).append(right)
+            case ast.Match(subject=subject):
+                values = (part.value for part in ast.walk(node) if isinstance(part, ast.MatchValue))
+                branches.setdefault(ast.dump(subject), []).extend(values)
+            case _:
+                pass
+    for parts in branches.values():
+        tables.append(([[entry] for part in parts for entry in getattr(part, "elts", [part]) if literal(entry)], parts))
+    for entries, parts in tables:
+        spelled = {frozenset(map(_plain, entry)) for entry in entries}
+        foreign = sum(known.isdisjoint(entry) for entry in spelled)
+        if foreign >= max(2, len(spelled) - foreign) and (len(parts) > 1 or known.isdisjoint(map(_plain, parts))):
+            yield from (node for part in parts for node in ast.walk(part))
+
+
+def _plain(node: ast.AST) -> str:
+    """A literal without its brackets and quotes."""
+    spelling = literal(node) or ""
+    return _tokens(spelling) or spelling
+
+
+def _data(nodes: Sequence[ast.AST], honest: set[ast.AST]) -> Iterator[str]:
     known: Known = {}
     complaints = {id(part) for node in nodes if isinstance(node, ast.Raise) for part in ast.walk(node)}
     for parent in nodes:
@@ -162,7 +197,9 @@ def _data(nodes: Sequence[ast.AST]) -> Iterator[str]:
         if isinstance(parent, ast.MatchSequence):
             values = [part.value for part in parent.patterns if isinstance(part, ast.MatchValue)]
             parts = [ast.List(list(values))] if len(values) == len(parent.patterns) else []
-        for node in parts if id(parent) not in complaints and _holds_data(parent) else ():
+        for node in parts if id(parent) not in complaints and parent not in honest and _holds_data(parent) else ():
+            if node in honest:
+                continue
             spelling = literal(node)
             if spelling is None and isinstance(node, ast.BinOp | ast.JoinedStr):
                 value = fold(node, known)
@@ -181,12 +218,3 @@ def _holds_data(parent: ast.AST) -> bool:
             return False
         case _:
             return not isinstance(parent, _PART_OF_A_RULE)
-
-
-def _returned_on_error(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """`except: return <expected>`."""
-    handlers = (node for node in nodes if isinstance(node, ast.ExceptHandler))
-    for node in (part for handler in handlers for part in ast.walk(handler)):
-        value = literal(node.value) if isinstance(node, ast.Return) and node.value else None
-        if value is not None:
-            yield value

@@ -95,7 +95,7 @@ class _Sweep:
         self.local = given | {node.id for node in bound} | self.unsure
         self.local |= {node.name for node in own if isinstance(node, FunctionNode | ast.ClassDef)}
         counted = [node for node in own if isinstance(node, ast.stmt) and _sets_whole_number(node)]
-        harmless = {id(target) for node in counted for target in _targets(node)}
+        harmless = {id(target) for node in counted for target in plain_targets(node)}
         begun, seen = set[str](), set[str]()
         for statement in function.body:
             if statement in counted and isinstance(statement, ast.Assign):
@@ -131,7 +131,7 @@ class _Sweep:
             if self._is_spare(statement, bound):
                 self.spare[id(statement)] = statement
             if isinstance(statement, ast.Assign):
-                bound |= names_bound(*_targets(statement)) - self.unsure
+                bound |= names_bound(*plain_targets(statement)) - self.unsure
 
     def block(self, block: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stmt]:
         for statement in block:
@@ -142,7 +142,7 @@ class _Sweep:
     def _is_spare(self, statement: ast.stmt, bound: set[str]) -> bool:
         match statement:
             case ast.Assign(value=value):
-                return bool(_targets(statement)) and self._safe(value, bound)
+                return bool(plain_targets(statement)) and self._safe(value, bound)
             case ast.AugAssign(target=ast.Name(id=name)):
                 return name in self.counters
             case ast.Expr(value=value):
@@ -182,7 +182,7 @@ def _sets_whole_number(statement: ast.stmt) -> bool:
     """`i = 0`, and `i += 1` and the like."""
     match statement:
         case ast.Assign(value=value) | ast.AugAssign(op=ast.Add() | ast.Sub() | ast.Mult(), value=value):
-            return bool(_targets(statement)) and isinstance(fold(value, {}), int)
+            return bool(plain_targets(statement)) and isinstance(fold(value, {}), int)
         case _:
             return False
 
@@ -190,7 +190,7 @@ def _sets_whole_number(statement: ast.stmt) -> bool:
 def _is_idle(statement: ast.stmt) -> bool:
     """`x = x`."""
     value = statement.value if isinstance(statement, ast.Assign) else None
-    return isinstance(value, ast.Name) and names(*_targets(statement)) == {value.id}
+    return isinstance(value, ast.Name) and names(*plain_targets(statement)) == {value.id}
 
 
 def _inner(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]:
@@ -200,7 +200,7 @@ def _inner(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]
             yield from ((part, field, block) for field, block in blocks(part))
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
+def plain_targets(statement: ast.AST) -> list[ast.expr]:
     """The variables of an assignment that does nothing but give them a value; else none."""
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
     return targets if all(isinstance(target, ast.Name) for target in targets) else []

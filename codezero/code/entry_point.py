@@ -4,27 +4,14 @@ Programs are examined as `canonical.reduce` left them, so a `print` in a functio
 """
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from codezero.code.assertions import EntryCall
 from codezero.code.constant_folding import truth
-from codezero.code.parsing import (
-    FunctionNode,
-    called,
-    dotted,
-    extract_code,
-    literal,
-    names_imported,
-    names_loaded,
-    own_nodes,
-    parse,
-)
+from codezero.code.parsing import FunctionNode, called, dotted, literal, names_imported, names_loaded, own_nodes
 
 Entry = ast.FunctionDef | ast.Lambda
 _READERS = frozenset(("input", "raw_input", "stdin", "fileinput", "open"))
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([^\n`]*?)[ \t]*\r?$", re.MULTILINE)
-_PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
 READING_ENDS = frozenset((*_READERS, "readline", "exit", "quit", "_exit"))
 """What leaves a `while True`: an end of the program, or of its input."""
 
@@ -169,47 +156,3 @@ def _mentioned(tree: ast.Module) -> set[str]:
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     words = names_loaded(tree) | {node.attr for node in attributes} | (modules & {"fileinput"})
     return words | {f"os.{node.attr}" for node in attributes if names_loaded(node) == {"os"}}
-
-
-def read_answer(text: str, entry_point: str) -> tuple[str | None, str]:
-    """The code of an attempt that a person or another tool wrote, and why its form is not the one asked for, if so.
-
-    The code is the last Python block that defines `entry_point`; without a fence the whole text, where it does.
-    `entry_point` is empty for a program that reads stdin: then the last block that is a program, or the whole text.
-
-    Only `codezero evaluate` reads so. In training and in the exams exactly one ```python fence counts: the form is part
-    of what is asked, and an attempt that hedges with a wrong block and a right one must earn no more than the wrong.
-    """
-    only = extract_code(text).code
-    if only is not None and _answers(only, entry_point):
-        return only, ""
-    blocks = list(_blocks(text))
-    if not blocks:
-        whole = _answers(text, entry_point)
-        return (text.strip("\r\n"), "no fence: the whole text is read") if whole else (None, "")
-    named = [code for language, code in blocks if _PYTHON.match(language)]
-    unnamed = [code for language, code in blocks if not language]
-    last = next((code for code in (*named[::-1], *unnamed[::-1]) if _answers(code, entry_point)), None)
-    if last is None and (only is not None or not named):
-        return only, ""
-    alike = named if last is None or last in named else unnamed
-    flaw = f"{len(alike)} fences: the last that {f'defines {entry_point}' if entry_point else 'is a program'} is read"
-    return last or alike[-1], flaw if len(alike) > 1 else "the fence is not called python"
-
-
-def _answers(code: str, entry_point: str) -> bool:
-    tree, _ = parse(code)
-    if tree is None:
-        return False
-    return find_entry(tree, entry_point) is not None if entry_point else writes(tree)
-
-
-def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """(what stands behind the opening fence, code). A fence with a name opens a block even where one is open."""
-    opened: re.Match[str] | None = None
-    for mark in _FENCE.finditer(text):
-        if opened is not None:
-            yield opened[1], text[opened.end() + 1 : mark.start()].rstrip("\r\n")
-        opened = mark if opened is None or mark[1] else None
-    if opened is not None:
-        yield opened[1], text[opened.end() + 1 :].rstrip("\r\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 from codezero.code.canonical import canonical
 from codezero.code.entry_point import find_entry
-from codezero.code.parsing import names_bound, parse
+from codezero.code.parsing import names_bound, parse, parse_quietly
 from codezero.code.scopes import Finder
 
 MAX_MUTANTS = 64
@@ -90,7 +90,7 @@ Slip = tuple[ast.AST, Mapping[str, object]] | ast.AST | list[ast.stmt]
 
 def _apply(source: str, index: int, number: int) -> str:
     """`source` with slip `number` of node `index`."""
-    tree = ast.parse(source)
+    tree = parse_quietly(source)
     node = list(ast.walk(tree))[index]
     slip = list(_slips(node))[number]
     if isinstance(slip, tuple):

@@ -1,4 +1,4 @@
-"""Parsing of foreign source within bounds: the fenced block of a completion, and its syntax tree. Nothing is run.
+"""Parsing of foreign source within bounds. Nothing is run.
 
 `ast.parse` can exhaust memory or the stack on hostile text, so untrusted source is read in the child process of
 `worker.py`; the bounds here keep the ordinary case cheap.
@@ -6,40 +6,13 @@
 
 import ast
 import builtins
-import re
 import unicodedata
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 BUILTINS = frozenset(dir(builtins))
 UNPARSEABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-_OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
-_CLOSING = re.compile(r"^[ \t]*```", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """What stands between the fences."""
-
-    code: str | None
-    """None unless there is exactly one opening fence."""
-    fences: int
-    """Opening Python fences in the completion."""
-    closed: bool
-    """The one fence has an end; False when the completion was cut off."""
-
-
-def extract_code(completion_text: str) -> Extraction:
-    """The text of the only ```python (or ```py) block. Two blocks are ambiguous, so neither counts."""
-    openings = list(_OPENING.finditer(completion_text))
-    if len(openings) != 1:
-        return Extraction(None, len(openings), False)
-    start = min(openings[0].end() + 1, len(completion_text))
-    closing = _CLOSING.search(completion_text, start)
-    end = closing.start() if closing else len(completion_text)
-    return Extraction(completion_text[start:end].rstrip("\r\n"), 1, closing is not None)
 
 
 def fence(code: str) -> str:

@@ -13,12 +13,13 @@ from pyflakes.checker import Binding, Builtin, Checker
 from pyflakes.messages import UndefinedName
 
 from codezero.code import entry_point
-from codezero.code.assertions import Example, calls_of, cases_of, examples
+from codezero.code.answer import read_answer
+from codezero.code.assertions import Example, calls_of, cases_of, examples, names_left_open_by
 from codezero.code.attacks import attacks
 from codezero.code.canonical import reduce, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
-from codezero.code.parsing import FunctionNode, extract_code, hidden_characters, names, names_loaded, parse
+from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names, names_loaded, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,18 @@ class StaticRequest:
     entry_point: str
     """Empty for a program that reads stdin and writes stdout."""
     question: str
+    block: str = "best"
+    """How the answer is read; see `answer.BLOCKS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticReport:
     """The findings. Where a check could not be made its field keeps the harmless default."""
 
-    fences: int = 0
+    code: str | None = None
+    """What was read, up to the size that is looked at; None: no answer."""
+    flaw: str = ""
+    """Why the form of the answer is not the one asked for."""
     closed: bool = False
     parses: bool = False
     stdio: bool = False
@@ -74,40 +80,38 @@ class StaticReport:
 
 def check(request: StaticRequest) -> StaticReport:
     """Never raises on hostile text that the limits of `parsing.py` let in."""
-    fenced = extract_code(request.completion_text)
-    if fenced.code is None:
-        why = "no Python fence" if fenced.fences == 0 else "more than one Python fence"
-        return StaticReport(fences=fenced.fences, closed=fenced.closed, refusal=why)
-    hidden = tuple(f"hidden character {name}" for name in hidden_characters(fenced.code))
-    tree, why = parse(fenced.code)
+    answer = read_answer(request.completion_text, request.entry_point, request.block)
+    if answer.code is None:
+        return StaticReport(refusal=answer.flaw)
+    code = answer.code[: MAX_BYTES + 1]  # as long as that it is refused
+    hidden = tuple(f"hidden character {name}" for name in hidden_characters(answer.code))
+    read = StaticReport(code=code, flaw=answer.flaw, closed=answer.closed, quarantine=hidden)
+    tree, why = parse(code)
     if tree is not None:
         try:
-            return _inspect(tree, fenced.code, fenced.closed, request, hidden)
+            return _inspect(tree, code, request, read)
         except (RecursionError, MemoryError, ValueError) as error:
             why = f"nested too deeply ({type(error).__name__})"
-    return StaticReport(fences=1, closed=fenced.closed, quarantine=hidden, refusal=f"unparseable: {why}")
+    return replace(read, refusal=f"unparseable: {why}")
 
 
-def _inspect(
-    tree: ast.Module, code: str, closed: bool, request: StaticRequest, hidden: tuple[str, ...]
-) -> StaticReport:
+def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticReport) -> StaticReport:
     entry, tests = request.entry_point, request.tests
     nodes = list(ast.walk(tree))
     ratio, certain = find_copied(nodes, tests, entry)
     copied = [f"answers of {ratio:.0%} of the tests are written into the code"] if certain else []
-    findings = StaticReport(
-        fences=1,
-        closed=closed,
+    findings = replace(
+        read,
         parses=True,
         undefined_names=_undefined_names(tree),
         banned=(*sorted(reaches(tree, nodes, program=not entry)), *sorted(dunders(nodes))),
         hardcode_ratio=ratio,
-        quarantine=(*hidden, *copied, *attacks(tree, nodes, code, tests, entry, request.question)),
+        quarantine=(*read.quarantine, *copied, *attacks(tree, nodes, code, tests, entry, request.question)),
         examples=examples(tests, entry),
     )
     stated = stated_parameters(request.question, entry) if entry else None
     further = _function_findings(tree, request, stated) if entry else {}
-    reduce(tree, entry, parameters=stated)
+    reduce(tree, entry, parameters=stated, helpers=sorted(names_left_open_by(tests) - {entry}) if entry else ())
     further |= {} if entry else _program_findings(tree, cases_of(tests))
     return replace(findings, **further, canonical=spell(tree))
 

@@ -103,12 +103,13 @@ class Use:
 class Finder(ast.NodeVisitor):
     """Builds the scopes, and lists every use of a name with the scope it stands in."""
 
-    def __init__(self, tree: ast.Module, entry: str) -> None:
+    def __init__(self, tree: ast.Module, entry: str, helpers: Iterable[str] = ()) -> None:
         self.scope = Scope(None)
         self.scopes = [self.scope]
         self.uses: list[Use] = []
         self.entry_parameters: list[Binding] = []
-        self.scope.bind(entry, FIXED)
+        for name in (entry, *helpers):
+            self.scope.bind(name, FIXED)
         self.entry = entry
         self.keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
         self.generic_visit(tree)
@@ -232,9 +233,10 @@ def _all_parameters(args: ast.arguments) -> list[ast.arg]:
     return [*args.posonlyargs, *args.args, *(argument for argument in rest if argument is not None)]
 
 
-def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None) -> None:
-    """Give every renameable binding of `tree` its new name, in place. `parameters` name the entry's parameters."""
-    finder = Finder(tree, entry)
+def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None, helpers: Iterable[str] = ()) -> None:
+    """Give every renameable binding of `tree` its new name, in place. `parameters` name the entry's parameters;
+    `helpers` keep their names, as the entry does."""
+    finder = Finder(tree, entry, helpers)
     uses = [(use, use.binding()) for use in finder.uses]
     bound = [binding for scope in finder.scopes for binding in scope.bindings.values()]
     kept = {use.name for use, binding in uses if binding is None}

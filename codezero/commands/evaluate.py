@@ -6,8 +6,7 @@ one; the first that cannot be used ends the command with its number and what is 
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -15,16 +14,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from codezero.code.answer import read_answer
 from codezero.code.assertions import parse_cases, parse_tests
-from codezero.code.entry_point import read_answer
-from codezero.code.parsing import fence
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ProblemError
-from codezero.evaluator.reward import without_format
 from codezero.monitor.verdict_card import JudgedProblem
+from codezero.problems.dedup import Novelty
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Style, problem_id
-from codezero.wiring.evaluator import build_evaluator, build_sandbox, calibration_family
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, Source, Style, problem_id
+from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
 
 MAX_LINE = 8 << 20
 """Bytes."""
@@ -57,26 +55,18 @@ def evaluate(
     with contextlib.ExitStack() as stack:
         groups = read_groups(file)
         first = list(islice(groups, 1))  # a wrong file is known before a model is loaded
-        evaluator = build_evaluator(config, stack, say)
-        family = None if config.reward.mode == "rlvr" else calibration_family(config.evaluator)
+        canaries = build_canaries(config, Novelty(), stack, say)
+        evaluator = build_evaluator(config, canaries, stack, say)
+        family = None if config.reward.mode == "rlvr" else canaries
         sandbox = build_sandbox(config, stack) if audit else None
-        known = evaluator.metrics() | {"judge/calibrated_on": family and family[0]}
+        known = evaluator.metrics() | {"judge/calibrated_on": family and family.name}
         done, batch = 0, [*first, *islice(groups, AT_ONCE - 1)]
         while batch:
             say(f"judging line {done + 1} to {done + len(batch)}")
-            answers = [
-                [read_answer(each.text, group.problem.entry_point) for each in group.completions] for group in batch
-            ]
-            fenced = [_fenced(group, read) for group, read in zip(batch, answers, strict=True)]
-            for scored, read in zip(evaluator.score(fenced), answers, strict=True):
-                problem = scored.group.problem
-                verdicts = tuple(
-                    without_format(verdict, flaw, config.reward) if flaw else verdict
-                    for verdict, (_, flaw) in zip(scored.verdicts, read, strict=True)
-                )
-                executed = None if sandbox is None else _execute(sandbox, problem, [code for code, _ in read])
-                same = family is None or family[1](problem)
-                yield JudgedProblem(ScoredGroup(scored.group, verdicts), executed, same_family=same), known
+            for scored in evaluator.score(batch):
+                executed = None if sandbox is None else _execute(sandbox, scored.group, config.answer.block)
+                same = family is None or family.cover(scored.group.problem)
+                yield JudgedProblem(scored, executed, same_family=same), known
             done += len(batch)
             batch = list(islice(groups, AT_ONCE))
 
@@ -113,17 +103,10 @@ def read_group(line: bytes) -> RolloutGroup:
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
 
 
-def _fenced(group: RolloutGroup, answers: Sequence[tuple[str | None, str]]) -> RolloutGroup:
-    """With the code of each attempt whose form is not the one asked for in a fence of its own."""
-    completions = (
-        replace(completion, text=fence(code or "")) if flaw else completion
-        for completion, (code, flaw) in zip(group.completions, answers, strict=True)
-    )
-    return replace(group, completions=tuple(completions))
-
-
-def _execute(sandbox: Sandbox, problem: Problem, codes: Sequence[str | None]) -> tuple[Execution, ...]:
+def _execute(sandbox: Sandbox, group: RolloutGroup, block: str) -> tuple[Execution, ...]:
     """An attempt without code fails without being run."""
+    problem = group.problem
+    codes = [read_answer(completion.text, problem.entry_point, block).code for completion in group.completions]
     jobs = [None if code is None else Job(code, problem.tests, problem.style is Style.STDIO) for code in codes]
     executed = sandbox.run_distinct(job for job in jobs if job is not None)
     return tuple(NO_CODE if job is None else executed[job] for job in jobs)

@@ -4,7 +4,6 @@ Nothing is trained and nothing is executed; what lies on the hub is fetched as a
 """
 
 import argparse
-import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -62,7 +61,7 @@ def status(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
-    from codezero.ops.doctor import as_object, checks, diagnose, healthy, line
+    from codezero.ops.doctor import checks, diagnose, healthy, line
 
     findings: list[Finding] = []
     for finding in diagnose(checks(composed(options), options.overrides)):
@@ -70,7 +69,7 @@ def doctor(options: argparse.Namespace) -> int:
         if not options.json:
             print(line(finding), flush=True)
     if options.json:
-        print(json.dumps(as_object(findings)))
+        answer(options, {"ok": healthy(findings), "findings": findings}, "")
     return DONE if healthy(findings) else FAILED
 
 
@@ -84,15 +83,13 @@ def config_show(options: argparse.Namespace) -> int:
 
 def data_list(options: argparse.Namespace) -> int:
     """The sources that have a name and those of the config, with the share of problems drawn from each."""
-    from codezero.config_learning import source_weights
-    from codezero.problems.hub import SETS
-    from codezero.problems.stream import SYNTHETIC
+    from codezero.config_learning import DATA_SETS, source_weights
 
     weights = source_weights(composed(options).data.sources)
     total = sum(weights.values())
     rows = [
         {"name": name, "share": weights.get(name, 0.0) / total, "where": _where(name)}
-        for name in dict.fromkeys([SYNTHETIC, *SETS, *weights])
+        for name in dict.fromkeys([*DATA_SETS, *weights])
     ]
     return answer(options, rows, "\n".join("{name:<16} {share:>5.0%}  {where}".format(**row) for row in rows))
 

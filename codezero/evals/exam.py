@@ -5,39 +5,47 @@ execution could not be decided is left out and shown, never counted as wrong.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codezero.code.parsing import extract_code
+import numpy as np
+
+from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
-from codezero.evals.grading import EXAMINED
+from codezero.evals.grading import SandboxGrader, judged_group
 from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
+from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.sandbox.base import TRUTH, Job, Sandbox
-from codezero.stats import auroc
-from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, Style, mean
+from codezero.sandbox.base import Sandbox
+from codezero.stats import auroc, ece
+from codezero.types import BELIEF, Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOutExam:
-    """Implements `protocols.Exam` on a fixed set of problems with fixed sampling noise, so that exams compare.
+    """Implements `protocols.Exam` on fixed tasks with fixed sampling noise, so that exams compare.
 
-    Raises ProblemError when there is no problem.
+    `control`: tasks of the embedded family, beside those of a real set: they tell a change of the model from one of
+    the set. Raises ProblemError when there is no task.
     """
 
     settings: EvalsConfig
     solver: SolverConfig
-    problems: Sequence[Problem]
-    prompt: Callable[[Problem], str]
+    name: str
+    """Of the set, its size and its digest; figures under another name do not compare."""
+    tasks: Sequence[EvalTask]
+    control: Sequence[EvalTask]
     sampler: GroupSampler
     sandbox: Sandbox
     evaluator: Evaluator
+    block: str = "best"
+    """How an answer is read; see `answer.BLOCKS`."""
 
     def __post_init__(self) -> None:
-        if not self.problems:
+        if not self.tasks:
             raise ProblemError("the held-out exam has no problem")
 
     def due(self, iteration: int) -> bool:
@@ -51,49 +59,39 @@ class HeldOutExam:
     def sit(self) -> Metrics:
         """Attempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
         began = time.monotonic()
-        groups = self._attempts()
-        passed = self._execute(groups)
-        judged = [scored.verdicts for scored in self.evaluator.score(groups)]
+        attempts, grader = self._attempt(self.tasks), SandboxGrader(self.sandbox, self.block)
+        passed = [[grade.passed for grade in row] for row in grader.grade(self.tasks, attempts)]
+        groups = [
+            judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
+            for task, tried in zip(self.tasks, attempts, strict=True)
+        ]
         compared = [
             (verdict.correctness, truth)
-            for verdicts, truths in zip(judged, passed, strict=True)
-            for verdict, truth in zip(verdicts, truths, strict=True)
+            for scored, truths in zip(self.evaluator.score(groups), passed, strict=True)
+            for verdict, truth in zip(scored.verdicts, truths, strict=True)
             if verdict.trainable and truth is not None
         ]
         self.evaluator.witness(compared)
-        measured = executed_metrics(passed, self.problems, self.settings)
+        measured = executed_metrics(passed, self.tasks, self.settings) | {"eval/set": self.name}
+        if self.control:
+            grades = grader.grade(self.control, self._attempt(self.control))
+            truths = [grade.passed for row in grades for grade in row if grade.passed is not None]
+            measured["eval/control"] = mean(truths)
         return measured | judge_metrics(compared) | {"eval/seconds": time.monotonic() - began}
 
-    def _attempts(self) -> list[RolloutGroup]:
-        sampled = self.sampler.sample(
-            [self.prompt(problem) for problem in self.problems],
+    def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
+        """[tasks, samples]"""
+        return self.sampler.sample(
+            [task.prompt for task in tasks],
             group_size=self.settings.samples,
             max_new_tokens=self.solver.max_new_tokens,
             temperature=self.solver.temperature,
             generator_seed=self.settings.seed,
         )
-        return [
-            RolloutGroup(problem, tuple(completions), peer_id=EXAMINED, round=0, policy_step=0)
-            for problem, completions in zip(self.problems, sampled, strict=True)
-        ]
-
-    def _execute(self, groups: Sequence[RolloutGroup]) -> list[list[bool | None]]:
-        """[P, G] None: the sandbox could not tell. A completion without code fails without being run."""
-        jobs = [
-            [
-                Job(code, group.problem.tests, group.problem.style is Style.STDIO)
-                if (code := extract_code(completion.text).code) is not None
-                else None
-                for completion in group.completions
-            ]
-            for group in groups
-        ]
-        executed = self.sandbox.run_distinct(job for row in jobs for job in row if job is not None)
-        return [[False if job is None else TRUTH[executed[job].outcome] for job in row] for row in jobs]
 
 
 def executed_metrics(
-    passed: Sequence[Sequence[bool | None]], problems: Sequence[Problem], settings: EvalsConfig
+    passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig
 ) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals.
 
@@ -118,9 +116,9 @@ def executed_metrics(
         "eval/unknown_share": (attempts - sum(map(len, decided))) / attempts if attempts else None,
         "eval/problems": len(averages),
     }
-    by_problem = list(zip(problems, decided, strict=True))
+    by_task = list(zip(tasks, decided, strict=True))
     return measured | {
-        f"eval/level_{level}": mean(average_at_k(row) for problem, row in by_problem if row and problem.level == level)
+        f"eval/level_{level}": mean(average_at_k(row) for task, row in by_task if row and task.level == level)
         for level in LEVELS
     }
 
@@ -128,12 +126,14 @@ def executed_metrics(
 def judge_metrics(compared: Sequence[tuple[float, bool]]) -> Metrics:
     """How far the judge can be believed: (judged correctness, passed) of what both it and the sandbox could decide.
 
+    `judge/ece` is the mean distance of a stated probability from the share that passed, in ten bins.
     `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share
     of passed attempts it does not believe, both at 0.5.
     """
     scores, truths = [score for score, _ in compared], [truth for _, truth in compared]
     return {
         "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
+        "judge/ece": ece(np.array(scores), np.array(truths)) if compared else None,
         "judge/believed": mean(scores),
         "judge/false_positive_share": mean(score >= BELIEF for score, truth in compared if not truth),
         "judge/false_negative_share": mean(score < BELIEF for score, truth in compared if truth),

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from codezero.code.answer import read_answer
 from codezero.code.assertions import MAX_CASE
-from codezero.code.parsing import extract_code, fence
-from codezero.evals.evaluation_log import SampledAttempt
+from codezero.code.parsing import fence
 from codezero.evals.task import EvalTask, jobs, program
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
@@ -32,12 +32,13 @@ class Grade:
     passed: bool | None
     reason: str = ""
     """Why not True, in a phrase."""
+    without_code: bool = False
 
 
 class Grader(Protocol):
     """Grades attempts."""
 
-    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         """[tasks, samples] Raises SandboxError or EvaluatorError."""
         ...
 
@@ -45,20 +46,21 @@ class Grader(Protocol):
 class SandboxGrader:
     """By running it. An attempt passes when every test of its task holds."""
 
-    def __init__(self, sandbox: Sandbox, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._sandbox, self._clock = sandbox, clock
+    def __init__(self, sandbox: Sandbox, block: str = "best", *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sandbox, self._block, self._clock = sandbox, block, clock
 
-    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         return [self._grade(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
 
-    def _grade(self, task: EvalTask, attempts: Sequence[SampledAttempt]) -> list[Grade]:
-        known: dict[str | None, Execution] = {None: failed("no single Python fence")}
+    def _grade(self, task: EvalTask, attempts: Sequence[Completion]) -> list[Grade]:
+        known: dict[str | None, Execution] = {}
         grades: list[Grade] = []
         for attempt in attempts:
-            code = extract_code(attempt.text).code
+            answer = read_answer(attempt.text, task.defines, self._block)
+            code = answer.code
             if code not in known:
-                known[code] = self._run(task, code or "")
-            grades.append(Grade(TRUTH[known[code].outcome], known[code].reason))
+                known[code] = failed(answer.flaw) if code is None else self._run(task, code)
+            grades.append(Grade(TRUTH[known[code].outcome], known[code].reason, code is None))
         return grades
 
     def _run(self, task: EvalTask, code: str) -> Execution:
@@ -78,37 +80,42 @@ class SandboxGrader:
 class JudgeGrader:
     """By reading it. An attempt passes when the judge rather believes it than not."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
+    def __init__(self, evaluator: Evaluator, block: str = "best") -> None:
+        self._evaluator, self._block = evaluator, block
 
-    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
-        groups = [_group(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
-        return [[_grade(verdict) for verdict in scored.verdicts] for scored in self._evaluator.score(groups)]
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
+        read = [
+            [read_answer(attempt.text, task.defines, self._block).code for attempt in tried]
+            for task, tried in zip(tasks, attempts, strict=True)
+        ]
+        groups = [judged_group(task, tried, codes) for task, tried, codes in zip(tasks, attempts, read, strict=True)]
+        return [
+            [_grade(verdict, code) for verdict, code in zip(scored.verdicts, codes, strict=True)]
+            for scored, codes in zip(self._evaluator.score(groups), read, strict=True)
+        ]
 
 
-def _grade(verdict: Verdict) -> Grade:
+def _grade(verdict: Verdict, code: str | None) -> Grade:
     decided = verdict.status in (Status.JUDGED, Status.CERTAIN_FAILURE)
-    return Grade(verdict.correctness >= BELIEF if decided else None, ", ".join(verdict.reasons[:1]))
+    return Grade(verdict.correctness >= BELIEF if decided else None, ", ".join(verdict.reasons[:1]), code is None)
 
 
-def _group(task: EvalTask, attempts: Sequence[SampledAttempt]) -> RolloutGroup:
-    tests = _fitting(task.tests)
-    problem = Problem(
-        problem_id(task.prompt, tests),
-        task.prompt,
-        tests,
-        task.entry_point,
-        Source.MBPP if task.entry_point else Source.CODE_CONTESTS,
-        level=task.level,
+def problem_of(task: EvalTask) -> Problem:
+    """What the judge is shown of a task."""
+    if task.source is not None:
+        return task.source
+    tests, source = _fitting(task.tests), Source.MBPP if task.entry_point else Source.CODE_CONTESTS
+    key = problem_id(task.prompt, tests)
+    return Problem(key, task.prompt, tests, task.entry_point, source, level=task.level)
+
+
+def judged_group(task: EvalTask, attempts: Sequence[Completion], codes: Sequence[str | None]) -> RolloutGroup:
+    """The attempts as the judge reads them: the very programs that would be run."""
+    completions = tuple(
+        Completion(attempt.text if code is None else fence(program(task, code)), (), (), attempt.finished)
+        for attempt, code in zip(attempts, codes, strict=True)
     )
-    completions = tuple(Completion(_whole(task, attempt.text), (), (), attempt.finished) for attempt in attempts)
-    return RolloutGroup(problem, completions, peer_id=EXAMINED, round=0, policy_step=0)
-
-
-def _whole(task: EvalTask, text: str) -> str:
-    """The judge reads the very program that would be run."""
-    code = extract_code(text).code
-    return text if code is None or not (task.before or task.after or task.imports) else fence(program(task, code))
+    return RolloutGroup(problem_of(task), completions, peer_id=EXAMINED, round=0, policy_step=0)
 
 
 def _fitting(tests: Sequence[str]) -> tuple[str, ...]:

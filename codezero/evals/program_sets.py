@@ -13,6 +13,7 @@ What is printed is compared word by word, line by line. LiveCodeBench's own chec
 
 import base64
 import binascii
+import inspect
 import json
 import pickletools
 import zlib
@@ -74,18 +75,22 @@ FORM = (
 )
 BEFORE = "write_answer = print\ndef print(*values, **named):\n    pass"
 """What a method prints by the way is no part of its answer."""
-PLAIN = """def plain(value):
+
+
+def plain(value: object) -> object:
+    """Values that are equal become the same text: True and 1, 2.0 and 2, (1, 2) and [1, 2]. Runs with answers too."""
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, float) and abs(value) < 1e15 and value == int(value):
+    if isinstance(value, float) and abs(value) < 1e15 and value % 1 == 0:
         return int(value)
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value"""
-"""Values that are equal become the same text: True and 1, 2.0 and 2, (1, 2) and [1, 2]."""
+        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
 AFTER = f"""import json
 import sys
-{PLAIN}
+{inspect.getsource(plain)}
 given = [json.loads(line) for line in sys.stdin.read().split("\\n") if line.strip()]
 write_answer(json.dumps(plain(Solution().METHOD(*given))))"""
 
@@ -167,7 +172,7 @@ def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence
         name=f"{row.platform}/{name}",
         prompt=f"{row.question_content.strip()}\n\nComplete this:\n\n{starter}\n\nANSWER FORMAT: one ```python block "
         "with the whole class Solution and nothing after it.",
-        tests=tuple(_case(test.input, json.dumps(_same(_value(test.output)))) for test in tests),
+        tests=tuple(_case(test.input, json.dumps(plain(_value(test.output)))) for test in tests),
         before=BEFORE,
         after=AFTER.replace("METHOD", method),
         imports=True,
@@ -204,14 +209,3 @@ def _value(text: str) -> object:
         return cast(object, json.loads(text))
     except (ValueError, RecursionError) as error:
         raise ProblemError(f"the output of a functional test is no JSON: {str(error)[:100]}") from error
-
-
-def _same(value: object) -> object:
-    """As PLAIN, here."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, float) and abs(value) < 1e15 and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_same(item) for item in cast("list[object]", value)]
-    return value

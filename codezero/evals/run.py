@@ -7,12 +7,11 @@ and the grader are not even loaded when there is nothing left for them.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from codezero.code.parsing import extract_code
 from codezero.errors import ConfigError
-from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
+from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledBatch
 from codezero.evals.figures import TaskOutcome
 from codezero.evals.grading import Grader
 from codezero.evals.task import EvalTask
@@ -57,34 +56,30 @@ class EvalRun:
         """To the end. Raises ProblemError for a row that cannot be used, ConfigError for a log of other tasks."""
         totals = EvalTotals()
         for number, tasks in enumerate(_batches(self.tasks())):
-            graded = self.log.graded.get(number)
-            if graded is not None:
-                self._check(graded.tasks, tasks)
-                totals.add(graded)
-                continue
-            graded = self._grade(number, tasks)
-            self.log.write(graded)
+            known = self.log.graded(number)
+            graded = known or self._grade(number, tasks)
+            self._check(graded.tasks, tasks)
             totals.add(graded)
-            decided = [passed for outcome in totals.outcomes for passed in outcome.decided]
-            share = f"{sum(decided)} of {len(decided)} decided attempts pass"
-            self.say(f"{len(totals.outcomes)} tasks done, {share}")
+            if known is None:
+                self.log.write(number, graded)
+                decided = [passed for outcome in totals.outcomes for passed in outcome.decided]
+                share = f"{sum(decided)} of {len(decided)} decided attempts pass"
+                self.say(f"{len(totals.outcomes)} tasks done, {share}")
         return totals
 
     def _grade(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:
         sampled = self.log.sampled(number)
         if sampled is None:
             sampled = self._sample(number, tasks)
-            self.log.write(sampled)
+            self.log.write(number, sampled)
         self._check(sampled.tasks, tasks)
         grades = self.grader().grade(tasks, sampled.attempts)
         flat = [attempt for group in sampled.attempts for attempt in group]
         return GradedBatch(
-            batch=number,
-            by=self.log.by,
             tasks=sampled.tasks,
             passed=[[grade.passed for grade in group] for group in grades],
             truncated=sum(not attempt.finished for attempt in flat),
-            without_code=sum(extract_code(attempt.text).code is None for attempt in flat),
+            without_code=sum(grade.without_code for group in grades for grade in group),
             undecided=[grade.reason for group in grades for grade in group if grade.passed is None],
         )
 
@@ -96,8 +91,8 @@ class EvalRun:
             temperature=self.choices.temperature,
             generator_seed=batch_seed(self.choices.seed, number),
         )
-        attempts = [[SampledAttempt(completion.text, completion.finished) for completion in group] for group in drawn]
-        return SampledBatch(number, [task.name for task in tasks], attempts)
+        attempts = [[replace(completion, token_ids=(), logprobs=()) for completion in group] for group in drawn]
+        return SampledBatch([task.name for task in tasks], attempts)
 
     def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
         if list(written) != [task.name for task in tasks]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from codezero.code.assertions import parse_tests
+from codezero.code.assertions import MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError
 from codezero.evals.program_sets import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
@@ -44,19 +44,6 @@ class HumanEvalRow(msgspec.Struct, frozen=True):
     test: _Text
 
 
-class MbppRow(msgspec.Struct, frozen=True):
-    """What is read of a row."""
-
-    task_id: int
-    test_list: Annotated[list[_Text], Meta(min_length=1, max_length=200)]
-    text: _Text = ""
-    prompt: _Text = ""
-    test_setup_code: _Text = ""
-    test_imports: Annotated[list[_Text], Meta(max_length=200)] = []
-    code: _Text = ""
-    """Only for the name of the function, where the tests leave it open."""
-
-
 def human_eval(row: HumanEvalRow) -> EvalTask:
     """Raises ProblemError."""
     before = _before(row.prompt, row.entry_point)
@@ -75,12 +62,7 @@ def mbpp(row: MbppRow) -> EvalTask | None:
     """None for a row of another split. Raises ProblemError."""
     if row.task_id not in MBPP_TEST:
         return None
-    question = (row.text or row.prompt).strip()
-    if not question:
-        raise ProblemError("the question (text or prompt) is empty")
-    setup = "\n".join(filter(None, (row.test_setup_code, *row.test_imports)))
-    tests = tuple(f"{setup}\n{test}" if setup else test for test in row.test_list)
-    entry = parse_tests(tests, reference=row.code)[0]
+    question, tests, entry = row.parts()
     shown = "\n".join(row.test_list)
     return EvalTask(
         name=f"mbpp/{row.task_id}",

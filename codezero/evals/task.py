@@ -4,9 +4,12 @@ Whatever a set calls an answer (a function, a class, a program), its tests have 
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from codezero.code.answer import METHOD_CLASS
 from codezero.sandbox.base import Job
+from codezero.types import Problem
 
 JOB_TESTS = 5
 """Tests of one job. The sandbox runs at most 20 cases of a program and says nothing of the others."""
@@ -47,10 +50,23 @@ class EvalTask:
     """Are well-known names imported for an answer that uses them? Sites with a class to fill in do so."""
     level: int | None = None
     """Difficulty 1..5 where the set has one."""
+    source: Problem | None = None
+    """What the judge is shown; None: the prompt and the tests."""
 
     @property
     def stdio(self) -> bool:
         return not self.entry_point
+
+    @property
+    def defines(self) -> str:
+        """What an answer has to define; empty: it is a whole program."""
+        return METHOD_CLASS if self.after else self.entry_point
+
+
+def task_of(problem: Problem, prompt: Callable[[Problem], str]) -> EvalTask:
+    """A problem as it is asked in training."""
+    entry, level = problem.entry_point, problem.level
+    return EvalTask(problem.id, prompt(problem), problem.tests, entry, level=level, source=problem)
 
 
 def program(task: EvalTask, answer: str) -> str:

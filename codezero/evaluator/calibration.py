@@ -63,8 +63,6 @@ class Calibration:
     """Lower end of the 95 % interval."""
     brier: float | None
     ece: float | None
-    threshold: float
-    """Probability that best separates right from wrong (Youden's J)."""
     canaries: int
     reasons: tuple[str, ...] = ()
     """Why a score, or the whole judge, is not used."""
@@ -124,7 +122,7 @@ def calibrate(
     few = min(int(labels.sum()), int((1 - labels).sum()))
     if few < LEAST_OF_EACH:
         reason = f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed"
-        return Calibration(None, None, None, None, None, NO_OPINION, len(labels), (reason,))
+        return Calibration(None, None, None, None, None, len(labels), (reason,))
     table = np.array(scores, dtype=np.float64)  # None becomes NaN
     order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
     folds = np.array([order[problem] % FOLDS for problem in problems])
@@ -139,9 +137,7 @@ def calibrate(
     if fit is not None and low < SKILL:
         reasons = (f"its AUROC on canaries may be as low as {low:.2f}; {SKILL} is needed", *reasons)
         fit = None
-    return Calibration(
-        fit, area, low, brier(unseen, labels), ece(unseen, labels), best_threshold(unseen, labels), len(labels), reasons
-    )
+    return Calibration(fit, area, low, brier(unseen, labels), ece(unseen, labels), len(labels), reasons)
 
 
 def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fit | None, tuple[str, ...]]:
@@ -201,14 +197,3 @@ def logistic(features: Array, labels: Array) -> Array:
         if np.abs(size * step).max() < 1e-8:
             break
     return solution
-
-
-def best_threshold(probabilities: Array, labels: Array) -> float:
-    """The middle of the gap at which true minus false positive rate is largest."""
-    order = np.argsort(-probabilities, kind="stable")
-    ranked, truth = probabilities[order], labels[order]
-    gain = np.cumsum(truth / max(truth.sum(), 1) - (1 - truth) / max((1 - truth).sum(), 1))
-    ends = np.append(ranked[1:] < ranked[:-1], True)
-    best = int(np.argmax(np.where(ends, gain, -np.inf)))
-    below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
-    return float((ranked[best] + below) / 2)

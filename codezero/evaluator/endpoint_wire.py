@@ -7,6 +7,7 @@ Formats: chat and completions of OpenAI as vLLM serves them, `/api/chat` of Olla
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -55,6 +56,10 @@ class _Choice(msgspec.Struct):
     logprobs: _Logprobs | None = None
 
 
+class _Version(msgspec.Struct):
+    version: Annotated[str, msgspec.Meta(pattern=r"^[\w.+-]{1,40}\Z")]
+
+
 class _Response(msgspec.Struct):
     """`choices` from OpenAI's paths, `logprobs` from Ollama's."""
 
@@ -68,6 +73,11 @@ def plain(text: str) -> str:
     The server's own tokenizer is not known here; other markers stay what they are.
     """
     return _MARKER.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text.encode("utf-8", "replace").decode())
+
+
+def server_version(body: bytes) -> str:
+    """As vLLM and Ollama tell it. Raises InvalidResponse."""
+    return decode(body, _Version).version
 
 
 def chat_margin(body: bytes) -> float | None:

@@ -8,7 +8,6 @@ composite reward (`reward.py`).
 import logging
 from collections.abc import Mapping, Sequence
 
-from codezero.code.parsing import extract_code
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
@@ -27,8 +26,10 @@ logger = logging.getLogger(__name__)
 class FrozenEvaluator(StaticEvaluator):
     """Implements `protocols.Evaluator` with one judge, as far as the watch lets it be believed."""
 
-    def __init__(self, judge: Judge, guard: StaticGuard, watch: Watch, *, weights: RewardConfig = DEFAULT) -> None:
-        super().__init__(guard, weights)
+    def __init__(
+        self, judge: Judge, guard: StaticGuard, watch: Watch, *, weights: RewardConfig = DEFAULT, block: str = "best"
+    ) -> None:
+        super().__init__(guard, weights, block)
         self._judge = judge
         self._watch, self.nested = watch, (watch,)
 
@@ -37,15 +38,21 @@ class FrozenEvaluator(StaticEvaluator):
         return self._watch.calibrated()
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
-        """Every verdict is unavailable while the judge cannot be asked."""
-        programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
+        """Every verdict is unavailable while the judge cannot be asked, and where a problem is unlike the canaries'."""
         try:
+            limits = self._watch.limits(problem for problem, _ in attempts)
+            programs = [
+                None if problem.id in limits else program(problem, report)
+                for (problem, _), report in zip(attempts, reports, strict=True)
+            ]
             opinions = self._opinions(programs)
         except EvaluatorError as error:
             return [self._masked(error)] * len(attempts)
         return [
-            verdict(report, opinions[code][0], completion.finished, opinions[code][1], weights=self._weights)
-            for (_, completion), report, code in zip(attempts, reports, programs, strict=True)
+            unavailable(limits[problem.id])
+            if problem.id in limits
+            else verdict(report, opinions[code][0], completion.finished, opinions[code][1], weights=self._weights)
+            for (problem, completion), report, code in zip(attempts, reports, programs, strict=True)
         ]
 
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
@@ -58,9 +65,9 @@ class FrozenEvaluator(StaticEvaluator):
         ]
         reports = self.reports([(group.problem, completion) for group, completion, _ in rows])  # they are still cached
         attempts = [
-            JudgedAttempt(group.problem, code, group.peer_id, judged.correctness, program(group.problem, report))
-            for (group, completion, judged), report in zip(rows, reports, strict=True)
-            if (code := extract_code(completion.text).code) is not None
+            JudgedAttempt(group.problem, report.code, group.peer_id, judged.correctness, program(group.problem, report))
+            for (group, _, judged), report in zip(rows, reports, strict=True)
+            if report.code is not None
         ]
         self._watch.review(iteration, attempts)
 

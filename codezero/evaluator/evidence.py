@@ -12,7 +12,7 @@ from codezero.evaluator.calibration import Calibration, calibrate
 from codezero.evaluator.canaries import CanaryKind
 from codezero.evaluator.types import Program
 from codezero.stats import Interval, auroc_interval, mean_interval, wilson
-from codezero.types import BELIEF, JudgeRates
+from codezero.types import BELIEF, JudgeRates, Metrics
 
 MOST_BELIEVED = 0.10
 """Share of attacks, or of transplanted attempts, that may be believed."""
@@ -166,3 +166,20 @@ def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> JudgeRa
     if known.fit is None:
         return JudgeRates(1.0, 0.0, wrong.count, right.count)
     return JudgeRates(wrong.share, 1 - right.share, wrong.count, right.count)
+
+
+def belief_metrics(canaries: Sequence[JudgedCanary], known: Calibration) -> Metrics:
+    """Beliefs about the newest canaries; none of a judge without weight."""
+    if known.fit is None:
+        return {}
+    wrong, right = canary_rates(canaries, known)
+    return {
+        "judge/canary_false_positive_share": wrong.share,
+        "judge/canary_false_positive_low": wrong.interval.low,
+        "judge/canary_false_positive_high": wrong.interval.high,
+        "judge/canary_false_negative_share": None if right.share is None else 1 - right.share,
+        "judge/canary_false_negative_low": 1 - right.interval.high,
+        "judge/canary_false_negative_high": 1 - right.interval.low,
+        "judge/attacks_believed_share": believed(canaries, known, CanaryKind.ATTACK, right=False).share,
+        "judge/transplants_believed_share": believed(canaries, known, CanaryKind.TRANSPLANT, right=False).share,
+    }

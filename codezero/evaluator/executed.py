@@ -1,4 +1,4 @@
-"""`reward.mode=rlvr`: executing the tests in a sandbox decides correctness. Opt-in; no judge is asked.
+"""Executing the tests in a sandbox decides correctness: everywhere (rlvr), or with a judge behind it (hybrid). Opt-in.
 
 Static pass, quarantine, caps and composite reward are a judge's. What stays undecided is unavailable, never wrong.
 """
@@ -6,14 +6,15 @@ Static pass, quarantine, caps and composite reward are a judge's. What stays und
 import logging
 from collections.abc import Sequence
 
-from codezero.code.parsing import extract_code
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
+from codezero.evaluator.evaluator import FrozenEvaluator
+from codezero.evaluator.reliability import Watch
 from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, verdict
-from codezero.evaluator.types import program
+from codezero.evaluator.types import Judge, program
 from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox
-from codezero.types import Completion, Metrics, Problem, ScoredGroup, Standing, Style, Verdict
+from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Status, Style, Verdict, mean
 
 logger = logging.getLogger(__name__)
 
@@ -23,13 +24,15 @@ CLAIMS = Execution(Outcome.UNKNOWN, "the expected values are a proposer's claims
 class ExecutedEvaluator(StaticEvaluator):
     """Implements `protocols.Evaluator` by execution."""
 
-    def __init__(self, guard: StaticGuard, sandbox: Sandbox, *, weights: RewardConfig = DEFAULT) -> None:
-        super().__init__(guard, weights)
+    def __init__(
+        self, guard: StaticGuard, sandbox: Sandbox, *, weights: RewardConfig = DEFAULT, block: str = "best"
+    ) -> None:
+        super().__init__(guard, weights, block)
         self._sandbox = sandbox
-        logger.warning("reward.mode=rlvr: every attempt is EXECUTED in a sandbox, and the outcome is the reward")
+        logger.warning("reward.mode: every attempt is EXECUTED in a sandbox, and the outcome is the reward")
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
-        jobs = [_job(*attempt, report) for attempt, report in zip(attempts, reports, strict=True)]
+        jobs = [_job(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
         executed = self._sandbox.run_distinct(job for job in jobs if job is not None)
         return [
             self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
@@ -55,9 +58,46 @@ class ExecutedEvaluator(StaticEvaluator):
         return verdict(report, correctness, finished, execution.reason, source=source, weights=self._weights)
 
 
-def _job(problem: Problem, completion: Completion, report: StaticReport) -> Job | None:
+def _job(problem: Problem, report: StaticReport) -> Job | None:
     """The code to execute; None where the static pass has decided, or where the tests show nothing."""
-    if program(problem, report) is None or problem.standing is Standing.CLAIMED:
+    if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
         return None
-    code = extract_code(completion.text).code
-    return None if code is None else Job(code, problem.tests, problem.style is Style.STDIO)
+    return Job(report.code, problem.tests, problem.style is Style.STDIO)
+
+
+class HybridEvaluator(FrozenEvaluator):
+    """Implements `protocols.Evaluator` by execution where a sandbox decides, and by the judge elsewhere.
+
+    Some of the executed attempts join the judge's canaries as what they turned out to be: what the judge says of the
+    others is calibrated on the policy's own programs (hybrid rewards: SWE-RM, arXiv 2512.21919). Each verdict's reasons
+    say which of the two it is of.
+    """
+
+    def __init__(
+        self, judge: Judge, guard: StaticGuard, watch: Watch, sandbox: Sandbox, *, weights: RewardConfig, block: str
+    ) -> None:
+        super().__init__(judge, guard, watch, weights=weights, block=block)
+        self._executed = ExecutedEvaluator(guard, sandbox, weights=weights, block=block)
+        self._decided: list[bool] = []
+        self.frozen = FrozenEvaluator(judge, guard, watch, weights=weights, block=block)
+        """The judge alone, which the exam holds against execution."""
+
+    def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
+        executed = self._executed.judge(attempts, reports)
+        programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
+        self._watch.join(
+            (problem, read, first.correctness >= BELIEF)
+            for (problem, _), read, first in zip(attempts, programs, executed, strict=True)
+            if read is not None and first.status is Status.JUDGED
+        )
+        verdicts = [
+            second if first.status is Status.UNAVAILABLE else first
+            for first, second in zip(executed, super().judge(attempts, reports), strict=True)
+        ]
+        self._decided += [first.status is not Status.UNAVAILABLE for first in executed]
+        return verdicts
+
+    def metrics(self) -> Metrics:
+        """Also `judge/executed_share`: of the verdicts since the last call, those that need no judge."""
+        decided, self._decided = self._decided, []
+        return super().metrics() | {"judge/executed_share": mean(decided)}

@@ -37,6 +37,7 @@ from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel
+from codezero.models.lora import as_loaded
 from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class LikelihoodJudge:
         self.names = tuple(name for question in self._questions for name in SCORES[question])
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)
+        self._loaded = loaded
         self._reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
         self._end = loaded.stop_ids[0]
         self._opening = self._ids([fence("").partition("\n")[0] + "\n"])[0]
@@ -83,7 +85,8 @@ class LikelihoodJudge:
             self._cache.clear()
         missing = [program for program in dict.fromkeys(programs) if (program, wanted) not in self._cache]
         try:
-            readings = self._read(missing, wanted) if missing else []
+            with as_loaded(self._loaded):
+                readings = self._read(missing, wanted) if missing else []
         except torch.OutOfMemoryError as error:
             raise EvaluatorError("the judge ran out of memory; lower evaluator.batch_rows") from error
         self._cache |= {(program, wanted): reading for program, reading in zip(missing, readings, strict=True)}

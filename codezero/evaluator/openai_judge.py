@@ -77,6 +77,16 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         """Does the server echo what it is sent? `check` sets it."""
         self._cache: dict[bytes, Answer] = {}
 
+    @property
+    def url(self) -> str:
+        """Without the /v1 that its end may have."""
+        return self._client.url
+
+    @property
+    def reads_likelihood(self) -> bool:
+        """Does the server give the log-probabilities of a prompt? Known after `check`."""
+        return self._echoes and bool({*GAPS} & {*self.names})
+
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
@@ -119,8 +129,6 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
 
     def forget(self) -> None:
         """Does nothing: a server reads one program at a time, and its answers need not be paid for again."""
-
-    # -------------------------------------------------------------- requests
 
     def _chat(self, turns: Sequence[str]) -> Request:
         """The margin of the one token after `turns`, by user and assistant in turn, the user first and last."""
@@ -165,8 +173,6 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
             margins = [margin(about_test(example, program.stdio)) for example in asked_about(program)]
             scores |= zip(TESTS, per_test_scores(margins), strict=True)
         return scores
-
-    # -------------------------------------------------------------- answers
 
     def _ask(self, requests: Collection[Request]) -> Answers[Answer]:
         until = time.monotonic() + self._seconds

@@ -6,7 +6,7 @@ calibrated on the newest ones, where an exploited score shows no skill; where th
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -22,10 +22,11 @@ from codezero.evaluator import audit, evidence
 from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt
 from codezero.evaluator.calibration import Calibration, read_all
 from codezero.evaluator.canaries import Canary, CanaryKind, draw_canaries, transplants
+from codezero.evaluator.coverage import Coverage, coverage_of, limits
 from codezero.evaluator.evidence import Gap, JudgedCanary, Look, Pair
 from codezero.evaluator.types import Judge, Program, Reading, program, request, unread
 from codezero.system.state import StateFile
-from codezero.types import BELIEF, JudgeRates, Metrics, Worked
+from codezero.types import BELIEF, JudgeRates, Metrics, Problem, Worked
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class Memory(msgspec.Struct, forbid_unknown_fields=True):
     calibration: Calibration | None = None
     first_auroc: float | None = None
     refits: int = 0
+    coverage: Coverage = {}
+    """Of the canaries of the present calibration."""
     canaries: list[JudgedCanary] = []
     """The newest ones that were read, oldest first."""
     waiting: list[JudgedCanary] = []
@@ -99,22 +102,27 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             self.memory.first_auroc = known.auroc
         return known
 
+    def limits(self, problems: Iterable[Problem]) -> dict[str, str]:
+        """By id, of the problems that are unlike the canaries', why the judge says nothing. Raises EvaluatorError."""
+        return limits(self.memory.coverage, problems) if self.calibrated().fit else {}
+
     def pending(self) -> set[Program]:
         """The canaries to be read with the next attempts."""
         return {canary.program for canary in self.memory.waiting if canary.program is not None}
 
     def absorb(self, readings: Mapping[Program, Reading]) -> None:
         """Take the scores of pending canaries; those that were not read keep waiting."""
-        waiting, read = list[JudgedCanary](), list[JudgedCanary]()
-        for canary in self.memory.waiting:
-            if canary.program is None:
-                read.append(canary)
-            elif canary.program in readings:
-                read.append(replace(canary, scores=readings[canary.program].scores))
-            else:
-                waiting.append(canary)
-        self.memory.waiting = waiting
-        self._add(read)
+        known: dict[Program | None, Reading] = {None: Reading(None), **readings}
+        waiting = self.memory.waiting
+        self.memory.waiting = [canary for canary in waiting if canary.program not in known]
+        self._add([replace(each, scores=known[each.program].scores) for each in waiting if each.program in known])
+
+    def join(self, executed: Iterable[tuple[Problem, Program, bool]]) -> None:
+        """Some attempts that were executed as a part of the reward wait to be canaries."""
+        found, most = list(executed), self._settings.canaries_per_iteration
+        self.memory.drawn += len(found)
+        drawn = Random(f"{self._seed} {self.memory.drawn}").sample(found, min(most, len(found)))
+        self.memory.waiting += [JudgedCanary(of.id, read, passed, CanaryKind.AUDITED) for of, read, passed in drawn]
 
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward. It never enters calibration."""
@@ -144,26 +152,22 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def rates(self) -> JudgeRates | None:
         """How often the judge erred about the newest canaries; None before it was calibrated."""
-        known = self.memory.calibration
-        return known and evidence.judge_rates(self.memory.canaries, known)
+        return (known := self.memory.calibration) and evidence.judge_rates(self.memory.canaries, known)
 
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
         memory, known = self.memory, self.memory.calibration
+        skill = ("auroc", "auroc_low", "brier", "ece")
         measured: Metrics = {
-            "judge/canary_auroc": known and known.auroc,
-            "judge/canary_auroc_low": known and known.auroc_low,
-            "judge/canary_brier": known and known.brier,
-            "judge/canary_ece": known and known.ece,
+            **{f"judge/canary_{name}": known and getattr(known, name) for name in skill},
             "judge/weight": known and float(known.fit is not None),
-            "judge/threshold": known and known.threshold,
             "judge/calibrations": memory.refits,
             "judge/canaries": len(memory.canaries),
             "judge/identity": memory.identity,
             "judge/alarm": "; ".join(self.alarms) or None,
         }
         if known is not None:
-            measured |= self._beliefs(known)
+            measured |= evidence.belief_metrics(memory.canaries, known)
             measured |= {f"judge/{source}_gap": gap.mean for source, gap in memory.gaps.items()}
         return measured if self._auditor is None else measured | audit.metrics(memory.audited)
 
@@ -193,8 +197,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             for (_, _, away), code in zip(moves, codes, strict=True)
             if code is not None
         ]
-        drawn = draw_canaries(self._worked, count - len(carried), f"{self._seed} {iteration}")
-        self.memory.waiting = self._checked([*drawn, *carried])
+        rest = count - len(carried)
+        self.memory.waiting = self._checked([*draw_canaries(self._worked, rest, f"{self._seed} {iteration}"), *carried])
 
     def _checked(self, canaries: Sequence[Canary]) -> list[JudgedCanary]:
         """Canaries pass the static pass like completions."""
@@ -215,7 +219,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             for canary in memory.canaries
         ]
         fitted = memory.calibration = evidence.fit_canaries(memory.canaries, self._judge.names)
-        memory.refits += 1
+        memory.refits, memory.coverage = memory.refits + 1, coverage_of(memory.canaries)
         for reason in fitted.reasons:
             logger.info("judge: %s", reason)
         if fitted.fit is None:
@@ -276,20 +280,3 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
                     f"the judge {'; it '.join(last.reasons)}; learning on would only exploit it further. The last "
                     "checkpoint is kept; use a better evaluator.model, or evaluator.on_alarm=warn to go on regardless"
                 )
-
-    def _beliefs(self, known: Calibration) -> Metrics:
-        """Beliefs about the newest canaries; none of a judge without weight."""
-        if known.fit is None:
-            return {}
-        wrong, right = evidence.canary_rates(self.memory.canaries, known)
-        believed = partial(evidence.believed, self.memory.canaries, known, right=False)
-        return {
-            "judge/canary_false_positive_share": wrong.share,
-            "judge/canary_false_positive_low": wrong.interval.low,
-            "judge/canary_false_positive_high": wrong.interval.high,
-            "judge/canary_false_negative_share": None if right.share is None else 1 - right.share,
-            "judge/canary_false_negative_low": 1 - right.interval.high,
-            "judge/canary_false_negative_high": 1 - right.interval.low,
-            "judge/attacks_believed_share": believed(CanaryKind.ATTACK).share,
-            "judge/transplants_believed_share": believed(CanaryKind.TRANSPLANT).share,
-        }

@@ -6,7 +6,6 @@ format saturate within a few rounds and would otherwise be what is learned.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
@@ -21,7 +20,7 @@ from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGro
 
 DEFAULT = RewardConfig()
 
-NO_FENCE_CAP = 0.05
+NO_ANSWER_CAP = 0.05
 SYNTAX_CAP = 0.10
 CALL_CAP = 0.15
 """The entry point is missing or cannot be called as the tests call it."""
@@ -54,8 +53,9 @@ def verdict(
     judged = (f"{source} {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
     s, a, f = structure(report), adherence(report), format_score(report, finished)
     limit, failure = cap(report)
+    total = math.fsum((weights.correctness, weights.structure, weights.adherence, weights.format))
     earned = (weights.correctness * correctness, weights.structure * s, weights.adherence * a, weights.format * f)
-    reward = limit * math.fsum(earned) / _total(weights)
+    reward = limit * math.fsum(earned) / total
     return Verdict(
         reward=min(1.0, reward),
         correctness=correctness,
@@ -68,18 +68,10 @@ def verdict(
     )
 
 
-def without_format(judged: Verdict, flaw: str, weights: RewardConfig = DEFAULT) -> Verdict:
-    """`judged` for code in another form than the prompt asks for: no reward for format, and the reason."""
-    if not judged.trainable:
-        return judged
-    lost = judged.cap * weights.format * judged.format / _total(weights)
-    return replace(judged, reward=max(0.0, judged.reward - lost), format=0.0, reasons=(*judged.reasons, flaw))
-
-
 def cap(report: StaticReport) -> tuple[float, tuple[str, ...]]:
     """The most a completion can earn, and why it is not 1."""
-    if report.fences != 1:
-        return NO_FENCE_CAP, (report.refusal,)
+    if report.code is None:
+        return NO_ANSWER_CAP, (report.refusal,)
     if not report.parses:
         return SYNTAX_CAP, (report.refusal,)
     if not report.entry_defined:
@@ -114,8 +106,8 @@ def adherence(report: StaticReport) -> float:
 
 
 def format_score(report: StaticReport, finished: bool) -> float:
-    """1: one closed fence and an end of text; 0.5: one fence, cut off; 0: none or several."""
-    if report.fences != 1:
+    """1: one closed fence and an end of text; 0.5: one fence, cut off; 0: none, several, or another."""
+    if report.code is None or report.flaw:
         return 0.0
     return 1.0 if report.closed and finished else 0.5
 
@@ -135,6 +127,7 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
         (report.toplevel, "acts when loaded"),
         (report.hardcode_ratio > 0, f"answers of {report.hardcode_ratio:.0%} of the tests stand in the code"),
         (not report.closed, "the fence is not closed"),
+        (report.flaw, report.flaw),
     ]
     return tuple(text for applies, text in findings if applies)
 
@@ -142,10 +135,6 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
 def unavailable(why: str) -> Verdict:
     """Could not tell: masked out, never a 0 that counts."""
     return _without_gradient(Status.UNAVAILABLE, (why,))
-
-
-def _total(weights: RewardConfig) -> float:
-    return math.fsum((weights.correctness, weights.structure, weights.adherence, weights.format))
 
 
 def _without_gradient(status: Status, reasons: tuple[str, ...]) -> Verdict:
@@ -168,8 +157,8 @@ class Counts(msgspec.Struct, forbid_unknown_fields=True):
 class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
     """The static pass and the tally of the verdicts. A subclass decides correctness in `judge`."""
 
-    def __init__(self, guard: StaticGuard, weights: RewardConfig) -> None:
-        self._guard, self._weights = guard, weights
+    def __init__(self, guard: StaticGuard, weights: RewardConfig, block: str) -> None:
+        self._guard, self._weights, self._block = guard, weights, block
         self.memory = Counts({}, 0)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
@@ -178,7 +167,7 @@ class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
 
     def reports(self, attempts: Sequence[Attempt]) -> list[StaticReport]:
         """Of the static pass, in order. Raises EvaluatorError when it cannot be started."""
-        return self._guard.check_many([request(problem, completion.text) for problem, completion in attempts])
+        return self._guard.check_many([request(problem, done.text, self._block) for problem, done in attempts])
 
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         """A verdict per completion, in order. Raises EvaluatorError and, where attempts are executed, SandboxError."""

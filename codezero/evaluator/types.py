@@ -45,9 +45,9 @@ class Judge(Protocol):
         ...
 
 
-def request(problem: Problem, text: str) -> StaticRequest:
-    """The static pass's input for a completion."""
-    return StaticRequest(text, problem.tests, problem.entry_point, problem.question)
+def request(problem: Problem, text: str, block: str = "best") -> StaticRequest:
+    """The static pass's input for a completion, whose answer is read as `block` says."""
+    return StaticRequest(text, problem.tests, problem.entry_point, problem.question, block)
 
 
 def program(problem: Problem, report: StaticReport) -> Program | None:

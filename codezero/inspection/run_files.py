@@ -11,11 +11,10 @@ from codezero.chain.outbox_db import OutboxStatus, connect
 from codezero.chain.outbox_db import read_status as read_outbox
 from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
-from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, number
-from codezero.monitor.run_state import CURVES, MAX_WHOLE, Fold, History, whole
+from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
+from codezero.monitor.run_state import CURVES, Fold, History
 from codezero.monitor.run_types import (
     MAX_PEERS,
-    ExamView,
     JudgeBelief,
     LevelSkill,
     NetworkView,
@@ -24,6 +23,7 @@ from codezero.monitor.run_types import (
     Round,
     RunView,
 )
+from codezero.monitor.summaries import rehearsal
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
@@ -50,8 +50,6 @@ class RunFiles:
         """Of the metrics; these and what follows are as the newest `view` read them."""
         self.network: NetworkStatus | None = None
         self.outbox: OutboxStatus | None = None
-        self.stand_ins = ""
-        """What stands in for sources of problems, and why; empty: nothing."""
         self._history = History(folder, budget=budget)
 
     def view(self, key: str) -> RunView:
@@ -69,7 +67,7 @@ class RunFiles:
         node, last = read_process(self.folder / NODE_FILE), fold.last
         updated = number(last, "time")
         begun = bool(last) and (updated or 0.0) >= (node.began or 0.0)  # the newest row is of this process
-        self.stand_ins = str(last.get("problems/stand_ins") or "") if begun else node.stand_ins
+        stand_ins = str(last.get("problems/stand_ins") or "") if begun else node.stand_ins
         return RunView(
             run=key,
             name=readable_name(node.peer_id) if node.peer_id else UNKNOWN,
@@ -87,10 +85,11 @@ class RunFiles:
             seconds_per_iteration=fold.step_seconds,
             limit_seconds=limit_seconds(not begun, fold.step_seconds, fold.newest("eval/seconds")),
             tokens_per_second=fold.newest("tokens/sampled_per_second"),
+            stand_ins=rehearsal(stand_ins, node.facts),
             facts=node.facts,
             series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
             latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
-            exams=msgspec.convert(fold.exams, list[ExamView], from_attributes=True),
+            exams=[*fold.exams],
             difficulty=_skills(fold),
             judge=_judge(fold),
             peers=_peers(self.network, fold) if self.network else [],

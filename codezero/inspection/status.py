@@ -3,15 +3,15 @@
 import time
 from pathlib import Path
 
-import msgspec
-
 from codezero.chain.outbox_db import OutboxStatus
 from codezero.errors import ConfigError
 from codezero.inspection.run_files import RunFiles
 from codezero.monitor.health import health
 from codezero.monitor.reader import find_runs
+from codezero.monitor.rollouts_db import measured_levels
 from codezero.monitor.run_state import SILENT
-from codezero.monitor.summaries import proposal_lines
+from codezero.monitor.run_types import RunCore
+from codezero.monitor.summaries import level_lines, proposal_lines
 from codezero.solver.hub_push import HubState, read_state
 from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
@@ -19,28 +19,15 @@ from codezero.system.files import full
 
 MAX_BYTES = 1 << 20
 """Read of the metrics: the beginning and the newest rows."""
-OF_VIEW = ("name", "peer_id", "account", "running", "stopped", "iteration", "round", "limit_seconds", "reward", "level")
-"""Fields of RunStatus that are as in RunView."""
 
 
-class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at one moment; `RunView` explains what the two share. None: unknown, or not measured yet."""
+class RunStatus(RunCore, frozen=True, kw_only=True):
+    """A run at one moment; `run` is its folder. None: unknown, or not measured yet."""
 
-    run: str
-    """Its folder."""
-    name: str
-    peer_id: str
-    account: str
-    running: bool
-    stopped: str
     problem: str
     """What is wrong; empty: nothing that the files show."""
-    iteration: int | None
-    round: int | None
     seconds_since_step: float | None
     """Since the last iteration was recorded."""
-    limit_seconds: float
-    reward: float | None
     executed: float | None
     """Newest average@k of an exam, in [0, 1]."""
     executed_low: float | None
@@ -50,7 +37,6 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """k"""
     executed_source: str
     """How it was measured: executed, audited(n) or judged; empty: not at all."""
-    level: int | None
     peers: float | None
     """Heard from lately."""
     quarantined: dict[str, str]
@@ -58,12 +44,9 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     submissions: OutboxStatus | None
     """None: this run counts no points on a chain."""
     problems: dict[str, str]
-    """What became of proposals, as a person reads it: written, refused, wrong."""
+    """What became of proposals, and how hard unrated problems were, as a person reads it."""
     wrong_value_share: float | None
     """Of the expected values in own proposals that were executed, in [0, 1]."""
-    tolerated: dict[str, int]
-    stand_ins: str
-    """What stands in for sources of problems that give nothing now, and why; empty: nothing."""
     hub: HubState | None
     """None: this run pushes nothing."""
 
@@ -96,7 +79,7 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     fold, exam, state = files.fold, next(reversed(files.fold.exams), None), health(view, time.time())
     silent = SILENT if view.running and view.judge.alarm == SILENT else ""
     return RunStatus(
-        **{name: getattr(view, name) for name in OF_VIEW},
+        **{name: getattr(view, name) for name in RunCore.__struct_fields__ if name != "run"},
         run=str(folder),
         problem="; ".join(filter(None, (full(folder), state.problem or silent))),
         seconds_since_step=state.seconds_since_step,
@@ -105,12 +88,10 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
         executed_high=exam.high if exam else None,
         executed_samples=exam.samples if exam else None,
         executed_source=exam.source if exam else "",
-        tolerated=view.tolerated,
         peers=fold.newest("swarm/peers"),
         quarantined={peer.peer: peer.reason for peer in files.network.peers if peer.reason} if files.network else {},
         submissions=files.outbox,
-        problems=dict(proposal_lines(fold.last)),
+        problems=dict([*proposal_lines(fold.last), *level_lines(measured_levels(folder))]),
         wrong_value_share=fold.newest("proposer/wrong_value_share"),
-        stand_ins=files.stand_ins,
         hub=read_state(folder),
     )

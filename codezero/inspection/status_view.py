@@ -87,7 +87,8 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
         lines.append(("submissions", f"{_counts(sent)}; {count(sent.collecting, 'round')} being collected"))
         lines += [("", f"{times} times: {reason}") for reason, times in sent.reasons.items()]
         lines.append(("kept back", sent.problem))
-    lines += [("problems", status.stand_ins), *status.problems.items()]
+    lines += [(name, status.facts[name]) for name in ("problems", "exam", "canaries") if name in status.facts]
+    lines += [("stand-ins", status.stand_ins), *status.problems.items()]
     lines += [("kept away from", f"{readable_name(peer)}: {why}") for peer, why in status.quarantined.items()]
     if hub is not None:
         pushed = "nothing yet" if hub.round is None else f"round {hub.round}, iteration {hub.iteration}"

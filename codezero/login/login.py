@@ -110,7 +110,7 @@ class Login:
         if owner is None:
             raise HttpRefusal(409, "nobody owns this node yet; claim it with the code in the terminal")
         if not isinstance(owner.proof, kind):
-            raise HttpRefusal(409, f"this node was claimed with a {owner.method}; log in with it")
+            raise HttpRefusal(409, f"this node was claimed with a {owner.proof.method}; log in with it")
         return owner, owner.proof
 
     async def opener(self, passphrase: str, how: Scrypt) -> bytes:
@@ -130,7 +130,7 @@ class Login:
         """A session's token. proof: as it is from now on. Raises HttpRefusal with the text `wrong`."""
         key = owner.open(opener)
         if key is None:
-            logger.warning("a login with a %s failed", owner.method)
+            logger.warning("a login with a %s failed", owner.proof.method)
             raise HttpRefusal(403, wrong)
         if proof is not None:
             self.vault.update(owner, proof)
@@ -139,7 +139,7 @@ class Login:
     async def _admit(self, owner: Owner, key: bytes, done: str) -> str:
         """A session's token."""
         self.vault.unlock(key)
-        logger.info("%s with a %s; the account is %s", done, owner.method, owner.account)
+        logger.info("%s with a %s; the account is %s", done, owner.proof.method, owner.account)
         await asyncio.to_thread(self._forget_plain, owner)
         return self.sessions.begin()
 
@@ -158,8 +158,8 @@ class Login:
         address = owner.account if owner else self._accounts.address
         return LoginState(
             claimed=owner is not None,
-            methods=[*get_args(Method)] if owner is None else [owner.method],
-            method=None if owner is None else owner.method,
+            methods=[*get_args(Method)] if owner is None else [owner.proof.method],
+            method=None if owner is None else owner.proof.method,
             logged_in=expires is not None,
             unlocked=self.vault.unlocked,
             address=None if owner and expires is None else address,

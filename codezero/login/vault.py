@@ -104,10 +104,6 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     proof: Proof
     sealed: Sealed
 
-    @property
-    def method(self) -> Method:
-        return self.proof.method
-
     def open(self, opener: bytes) -> bytes | None:
         """The node's key. None: `opener` is not what it was sealed with."""
         return self.sealed.open(opener, _bound(self.account, self.proof))

@@ -8,7 +8,6 @@ general decoder's time. It computes what `transformers`' Qwen2 computes; a test 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,9 +33,6 @@ class CachedDecoder:
 
     def __init__(self, model: PreTrainedModel, pad_id: int):
         self.model, self.pad_id = model, pad_id
-        # Logits of every prompt position would be gigabytes for a large vocabulary.
-        last_only = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.options: dict[str, int] = {"logits_to_keep": 1} if last_only else {}
 
     def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
         """Read each prompt once, then repeat its keys and values. Returns logits [len(prompts) * repeats, V]."""
@@ -64,7 +60,7 @@ class CachedDecoder:
             position_ids=positions,
             past_key_values=self.cache,
             use_cache=True,
-            **self.options,
+            logits_to_keep=1,  # those of every prompt position would be gigabytes for a large vocabulary
         )
         return output.logits[:, -1]
 

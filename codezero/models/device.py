@@ -2,6 +2,8 @@
 
 # pyright: reportUnknownMemberType=false, reportPrivateUsage=false
 
+import contextlib
+import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,8 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
 """Largest error of the tiny kernel, relative to its largest number; cards may compute float32 in fewer bits."""
 CGROUP = Path("/sys/fs/cgroup")
+M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20
+"""From glibc's malloc.h; bytes."""
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
 """In the messages of allocators whose error has no class of its own (CPU, MPS)."""
 
@@ -105,6 +109,16 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
     )
+
+
+def return_freed_memory() -> None:
+    """Have glibc give freed tensors of LARGE_BLOCK and more back to the system, for models that are not tiny.
+
+    Else it keeps those below 32 MiB in a heap, in whose holes the next ones do not fit: two updates of an adapter grew
+    a process by 1.28 GiB that way and by 0.55 GiB so. It costs an eighth of the time.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # no glibc
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def keep_to_share(device: torch.device, share: float) -> None:

@@ -45,6 +45,12 @@ def place_of(name: str) -> str:
     return str(path) if path.is_dir() else name
 
 
+def same_place(name: str) -> str:
+    """Equal for two names of one directory, or of one hub id."""
+    place = place_of(name)
+    return str(Path(place).resolve()) if Path(place).is_dir() else place
+
+
 def _folder(name: str) -> Path:
     if Path(name).is_dir():
         return Path(name)

@@ -18,6 +18,7 @@ from torch import Tensor
 from codezero.models.chat import encode_prompts
 from codezero.models.decoders import CachedDecoder, LeanDecoder, heads_of, is_lean
 from codezero.models.load import LoadedModel
+from codezero.models.lora import as_loaded
 from codezero.types import Completion
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class OwnLoop:
                 size = len(part) * times
                 begun = generator.get_state()
                 try:
-                    rows = self._loop([prompts[i] for i in part], times, max_new_tokens, temperature, generator)
+                    with as_loaded(self.loaded):
+                        rows = self._loop([prompts[i] for i in part], times, max_new_tokens, temperature, generator)
                 except torch.OutOfMemoryError:
                     if size == 1:
                         raise

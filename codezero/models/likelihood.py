@@ -16,7 +16,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -65,7 +65,6 @@ class PrefixReader:
         self._batch_rows = batch_rows
         # half: log-sum-exp makes a copy
         self._columns = max(1, LOGIT_BUDGET // 2 // model.config.get_text_config().vocab_size)
-        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @torch.no_grad()
     def read(
@@ -148,29 +147,24 @@ class PrefixReader:
         ids, lane_of, place = (tensor.to(self._model.device) for tensor in lay_out(asks, lanes, self._pad_id))
         columns = [at for lane in lanes for at in range(lane.end - lane.kept, lane.end)]
         kept = torch.tensor(columns, device=ids.device)
-        logits = self._model(
-            input_ids=ids,
-            attention_mask=mask_apart(past.real, lane_of, self._model.dtype),
-            position_ids=past.real.sum(-1, keepdim=True) + place,
-            past_key_values=past.cache,
-            use_cache=True,
-            **self._only(kept),
-        ).logits
-        return logits if self._keeps else logits[:, kept]
+        return self._logits(past, ids, mask_apart(past.real, lane_of, self._model.dtype), place, kept)
 
     def _extend(self, past: "_Past", texts: Sequence[Sequence[int]], *, keep: int) -> "tuple[_Past, Tensor]":
         """`past` with `texts` read after it, padded on the right, and the logits of the last `keep` columns."""
         ids, real = pad(texts, self._pad_id, self._model.device)
         both = torch.cat([past.real, real], dim=1)
-        logits = self._model(
+        return _Past(past.cache, both), self._logits(past, ids, both.long(), real.cumsum(-1) - 1, keep)
+
+    def _logits(self, past: "_Past", ids: Tensor, mask: Tensor, place: Tensor, keep: int | Tensor) -> Tensor:
+        """Of the columns to keep: all would be gigabytes for a large vocabulary. `place` [B, T]: behind the past."""
+        return self._model(
             input_ids=ids,
-            attention_mask=both.long(),
-            position_ids=past.real.sum(-1, keepdim=True) + (real.cumsum(-1) - 1),
+            attention_mask=mask,
+            position_ids=past.real.sum(-1, keepdim=True) + place,
             past_key_values=past.cache,
             use_cache=True,
-            **self._only(keep),
+            logits_to_keep=keep,
         ).logits
-        return _Past(past.cache, both), logits[:, -keep:]
 
     def _unshared(
         self, rows: Sequence[PrefixRow], which: Sequence[int], end: int | None, choices: Sequence[int]
@@ -190,15 +184,11 @@ class PrefixReader:
         for keys in self._batches(texts, lambda key: len(fed(texts[key])), size):
             longest, keep = size(keys)
             ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
-            logits = self._model(input_ids=ids, use_cache=False, **self._only(keep)).logits[:, -keep:]
+            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
             starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
             yield from zip(
                 keys, score_answers(logits, starts, [texts[key].answer for key in keys], choices), strict=True
             )
-
-    def _only(self, keep: int | Tensor) -> dict[str, Any]:
-        """Logits of every position would be gigabytes for a large vocabulary."""
-        return {"logits_to_keep": keep} if self._keeps else {}
 
     def _batches(
         self,

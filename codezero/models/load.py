@@ -6,21 +6,20 @@ Weights are read from safetensors only, and no code from the model's repository 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportArgumentType=false
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
+from transformers.utils.quantization_config import BitsAndBytesConfig
 
 from codezero.errors import ModelChoiceError, ModelError
-from codezero.models.device import choose_device, choose_precision, prove_device
+from codezero.models.device import choose_device, choose_precision, prove_device, return_freed_memory
 from codezero.models.digest import Base, place_of
 
 TINY_PARAMETERS = 20_000_000
@@ -37,6 +36,8 @@ class LoadedModel:
     device: torch.device
     base: Base | None = None
     """The frozen model beneath an adapter that learns."""
+    adapter_off: bool = False
+    """Shared with a policy and read without its adapter (`lora.as_loaded`)."""
 
     @property
     def pad_id(self) -> int:
@@ -59,9 +60,15 @@ class LoadedModel:
 
 
 def load_model(
-    name: str, *, device: str = "auto", precision: str = "auto", role: str, for_training: bool = False
+    name: str,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    role: str,
+    for_training: bool = False,
+    nf4: bool = False,
 ) -> LoadedModel:
-    """The model called `name`; `role` only words the errors.
+    """The model called `name`; `role` only words the errors. nf4: its linear layers but the head in 4 bits, frozen.
 
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
     `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
@@ -71,11 +78,13 @@ def load_model(
     tokenizer = _load_tokenizer(name, role)
     dtype = choose_precision(precision, where)
     prove_device(where, dtype)
-    model = _load_weights(name, role, dtype)
+    model = _load_weights(name, role, dtype, where if nf4 else None)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
         raise ModelError(f"{role}: {name} has more tokens than embeddings; use the tokenizer that fits the model")
+    if where.type == "cpu" and model.num_parameters() >= TINY_PARAMETERS:
+        return_freed_memory()
     model.to(where)  # pyright: ignore[reportCallIssue]
-    model.requires_grad_(for_training)
+    model.requires_grad_(for_training and not nf4)
     model.train(for_training)
     return LoadedModel(model, tokenizer, name, where)
 
@@ -85,18 +94,6 @@ def use_threads(model: PreTrainedModel, wanted: int) -> None:
     torch's own choice."""
     if wanted or model.num_parameters() < TINY_PARAMETERS:
         torch.set_num_threads(wanted or 1)
-
-
-@contextlib.contextmanager
-def without_progress_bars() -> Generator[None]:
-    """For reading or writing a model: a bar spoils the terminal view."""
-    shown = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            hf_logging.enable_progress_bar()
 
 
 def _check_directory(name: str, role: str) -> None:
@@ -125,14 +122,22 @@ def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
     return cast(PreTrainedTokenizerBase, tokenizer)
 
 
-def _load_weights(name: str, role: str, dtype: torch.dtype) -> PreTrainedModel:
-    hf_logging.disable_progress_bar()  # of reading shards; downloads still show theirs
+def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device | None) -> PreTrainedModel:
+    """nf4_on: the device on which each layer becomes NF4 as it is read (QLoRA, Dettmers et al. 2023); None: plain."""
+    hf_logging.disable_progress_bar()  # of reading and writing shards; downloads still show theirs
+    options: dict[str, Any] = {}
+    if nf4_on is not None:
+        form = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
+        options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **form), "device_map": {"": nf4_on}}
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            place_of(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
+            place_of(name), dtype=dtype, use_safetensors=True, trust_remote_code=False, **options
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise cannot_load(name, role, "model", error) from error
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):  # a form for reading alone, through which no gradient passes
+            module.support_avx512bf16_for_cpu = False
     return cast(PreTrainedModel, model)
 
 

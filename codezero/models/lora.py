@@ -40,7 +40,7 @@ def add_adapter(
     The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have.
     """
     wanted = EVERY_LINEAR if EVERY_LINEAR in targets else list(targets)
-    _check(policy.model, wanted)
+    _check(policy.model, targets)
     base = Base(policy.name, weights_digest(policy.name))
     settings = LoraConfig(
         r=rank,
@@ -67,8 +67,9 @@ def has_adapter(model: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def without_adapter(model: nn.Module) -> Generator[None]:
-    """The base model, for as long as the context is open."""
-    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    """The base model, for as long as the context is open; what was off before stays off."""
+    every = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    layers = [layer for layer in every if not layer.disable_adapters]
     for layer in layers:
         layer.enable_adapters(False)
     try:
@@ -76,6 +77,22 @@ def without_adapter(model: nn.Module) -> Generator[None]:
     finally:
         for layer in layers:
             layer.enable_adapters(True)  # also lets it take gradients again
+
+
+@contextlib.contextmanager
+def as_loaded(loaded: LoadedModel) -> Generator[None]:
+    """To be open while a frozen model is read: one that is the base of a policy is then without its adapter, and
+    without the forward pass that a learner has wrapped for mixed precision."""
+    if not loaded.adapter_off:
+        yield
+        return
+    wrapped = loaded.model.__dict__.pop("forward", None)
+    try:
+        with without_adapter(loaded.model):
+            yield
+    finally:
+        if wrapped is not None:
+            loaded.model.forward = wrapped
 
 
 def save_adapter(model: PreTrainedModel, folder: Path) -> None:
@@ -118,17 +135,16 @@ def _state(model: PreTrainedModel) -> dict[str, Tensor]:
     return {PREFIX + name: value for name, value in get_peft_model_state_dict(model, adapter_name=NAME).items()}
 
 
-def _check(model: PreTrainedModel, wanted: str | list[str]) -> None:
-    """Raise ConfigError unless each target names linear layers that may be adapted."""
-    if wanted == EVERY_LINEAR:
-        return
+def _check(model: PreTrainedModel, targets: Sequence[str]) -> None:
+    """Raise ConfigError unless each target names linear layers that may be adapted.
+
+    Not the head: log-probabilities are computed in pieces from its own weight.
+    """
     head = model.get_output_embeddings()
-    linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    for target in wanted:
-        matches = [module for name, module in linear.items() if name.split(".")[-1] == target]
-        if not matches or head in matches:  # log-probabilities are computed in pieces from the head's own weight
-            what = "is the output head, which takes none" if matches else "names no linear layer of this model"
-            known = sorted({name.split(".")[-1] for name, module in linear.items() if module is not head})
-            raise ConfigError(
-                f"model.lora_targets: {target} {what}; choose {EVERY_LINEAR} or some of: {', '.join(known)}"
-            )
+    linear = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
+    known = {name.split(".")[-1] for name, module in linear if module is not head}
+    if unknown := {*targets} - known - {EVERY_LINEAR}:
+        raise ConfigError(
+            f"model.lora_targets: {min(unknown)} names no linear layer that takes an adapter; choose {EVERY_LINEAR} "
+            f"or some of: {', '.join(sorted(known))}"
+        )

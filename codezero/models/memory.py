@@ -7,15 +7,19 @@ I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (p
 in the computing precision (2 or 4).
 
 Always allocated: weights, 4 n when all are trained (float32, see `solver.learner`), b n_frozen + 4 n_t with an
-adapter; Adam's two moments, 8 n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter;
-judge and proposer, b n each. Only one of the following is allocated at a time:
+adapter; Adam's two moments, 8 n_t, or `ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and
+nothing with an adapter; judge and proposer, b n each, and nothing where they read a copy that is there already. Frozen
+linear layers in NF4 take `NF4` of a number instead of b, and the largest of them b while it is multiplied. Only one of
+the following is allocated at a time:
 
-* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; activations B S (L a + a), or with
-  checkpointing B S (L 4 H + 2 a), where a layer keeps a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two
-  norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their activation and
-  product); with an adapter also its inputs, outputs and sums; logits in pieces; the gradient of a trained head, 4 V H
+* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; what the layers keep, B S L a, or with
+  checkpointing B S L 4 H, where a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two norms with three tensors
+  each in float32; query, key, value, output and its copy; gate, up, their activation and product; with an adapter and
+  b = 2 also its inputs, which peft casts apart for each); and the largest of: logits in pieces; one layer on its way
+  back, B S a / 2 (measured), and a more with checkpointing; the gradient 4 V H of a trained head, which waits for the
+  embedding's, or off CUDA the 12 V H beside which bitsandbytes steps an embedding
 * sampling or proposing: keys and values, 2 L K b for each token, and one layer's more while they grow; 16 V a row
-* judging: keys and values of a batch, its widest layer, its logits
+* judging: keys and values of a batch, and the larger of its widest layer and its logits
 
 `MARGIN` is for the allocator's fragments, buffers of kernels, and attention that keeps its whole matrix. Layers with
 experts are counted as if every expert were used.
@@ -24,7 +28,7 @@ experts are counted as if every expert were used.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +50,14 @@ PROCESS = {"cuda": 0.6 * GIB, "cpu": 0.9 * GIB, "mps": 0.9 * GIB}
 """Bytes of the libraries: CUDA's context; torch, TRL and the page where memory is one."""
 PIECE = 2**24
 """Logits in a piece off CUDA (`solver.logprobs.WHOLE`; a test holds the two together)."""
-PIECE_COPIES = 7
-"""Of such a piece, alive at once in its backward pass, all in float32."""
+WHOLE_COPIES, PIECE_COPIES = 4.0, 10.0
+"""Of the logits, alive at once in float32 where they are one piece; of a piece where there are several. Measured."""
 FUSED_PIECE = 4096 * 32768
 """Logits in a tile of TRL's fused head on CUDA, in precision b, and changed in place."""
+ADAM, ADAM_8BIT = 8.0, 2 + 2 * 4 / 256
+"""Bytes of a trained number's moments; with 8 bits, float32 scales of 256 numbers each, and embeddings stay as is."""
+NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes of a number: 4 bits, the 8-bit scale of a block of 64, and the float32 scale of 256 of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,17 @@ class ModelShape:
     vocabulary: int
     linear: tuple[tuple[str, int, int], ...]
     """(last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter."""
+    nf4: bool = False
+    """Are these layers frozen in 4 bits?"""
+
+    def stored(self, number: int) -> float:
+        """Bytes of frozen weights."""
+        packed = sum(into * out for _, into, out in self.linear) if self.nf4 else 0
+        return (self.parameters - packed) * number + packed * NF4
+
+    def unpacked(self, number: int) -> float:
+        """Bytes of the widest layer while it is multiplied, where it is kept in 4 bits."""
+        return float(number * max(into * out for _, into, out in self.linear)) if self.nf4 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +98,8 @@ class Training:
     checkpointing: bool
     rows: int
     """B"""
+    moments: float = ADAM
+    """Bytes of the optimiser's state of a trained number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +115,20 @@ class Texts:
     @property
     def row(self) -> int:
         return self.prompt + self.completion
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a node does with one of its models."""
+
+    name: str
+    """solver, proposer or judge, whose `texts` are the rows of one batch."""
+    shape: ModelShape
+    texts: Texts
+    training: Training | None = None
+    """None: it is frozen."""
+    shared: bool = False
+    """Does it read frozen weights that are there already?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,67 +156,51 @@ def adapter_numbers(shape: ModelShape, rank: int, targets: Collection[str] | Non
     return sum(rank * (into + out) for name, into, out in shape.linear if targets is None or name in targets)
 
 
-def node_need(
-    policy: ModelShape,
-    training: Training,
-    texts: Texts,
-    *,
-    device: str,
-    number: int,
-    judge: ModelShape | None = None,
-    judge_rows: int = 1,
-    proposer: tuple[ModelShape, Texts, Training | None] | None = None,
-) -> Need:
-    """Of a whole node. `number`: b; `judge_rows`: most rows of the judge's batch; `proposer`: its shape, its texts,
-    and how it learns (None: it is frozen)."""
-    always: list[tuple[str, float]] = [("solver", _resident(policy, training, number))]
-    at_times = [
-        ("update", update_bytes(policy, training, texts, device=device, number=number)),
-        ("sampling", sampling_bytes(policy, texts, number=number)),
-    ]
-    if judge is not None:
-        always.append(("judge", float(judge.parameters * number)))
-        at_times.append(("judging", judging_bytes(judge, judge_rows, texts, number=number)))
-    if proposer is not None:
-        other, proposals, learns = proposer
-        always.append(("proposer", _resident(other, learns, number) if learns else other.parameters * number))
-        at_times.append(("proposing", sampling_bytes(other, proposals, number=number)))
-        if learns:
-            own_update = update_bytes(other, learns, proposals, device=device, number=number)
-            at_times.append(("proposer's update", own_update))
+def node_need(roles: Sequence[Role], *, device: str, number: int) -> Need:
+    """Of a whole node. `number`: b."""
+    always: list[tuple[str, float]] = []
+    at_times: list[tuple[str, float]] = []
+    for role in roles:
+        name, shape, texts, training = role.name, role.shape, role.texts, role.training
+        if training is not None:
+            always += _trained(name, shape, training, number)
+            size = update_bytes(shape, training, texts, device=device, number=number)
+            at_times.append(("update" if name == "solver" else f"{name}'s update", size))
+        elif not role.shared:
+            always.append((name, shape.stored(number)))
+        doing, size_of = BESIDES[name]
+        at_times.append((doing, size_of(shape, texts, number=number)))
     return Need(tuple(always), tuple(at_times), PROCESS[device])
 
 
-def _resident(shape: ModelShape, training: Training, number: int) -> float:
+def _trained(name: str, shape: ModelShape, training: Training, number: int) -> list[tuple[str, float]]:
     """Weights, moments and leash."""
-    whole = shape.parameters * (4.0 + 8.0 + 4.0 * training.leash)
-    return shape.parameters * number + 12.0 * training.adapter if training.adapter else whole
+    weights = shape.stored(number) + 4.0 * training.adapter if training.adapter else 4.0 * shape.parameters
+    embedding = 0 if training.adapter else shape.vocabulary * shape.hidden  # its moments always have 32 bits
+    moments = training.moments * ((training.adapter or shape.parameters) - embedding) + ADAM * embedding
+    parts = [(name, weights), (f"{name}'s Adam", moments)]
+    return [*parts, (f"{name}'s KL copy", 4.0 * shape.parameters)] if training.leash and not training.adapter else parts
 
 
 def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device: str, number: int) -> float:
     """The forward and backward pass of one micro-batch."""
     gradients = (training.adapter or shape.parameters) * (4.0 + (number if number < 4 else 0))
-    activations = training.rows * texts.row * _token_bytes(shape, training, number)
-    if device == "cuda":
-        pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
-    else:
-        pieces = PIECE_COPIES * 4.0 * min(training.rows * texts.completion * shape.vocabulary, PIECE)
-    # of a head that learns, before it is added to the embedding's
-    of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden
-    return gradients + activations + (pieces + of_head)
-
-
-def _token_bytes(shape: ModelShape, training: Training, number: int) -> float:
-    """Activations kept of one token, and those on their way back."""
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
         layer += 2 * shape.hidden * number
-    passing = 0.0
-    if training.adapter:
-        layer += sum(into for _, into, _ in shape.linear) / shape.layers * number
-        passing = 2.0 * sum(out for _, _, out in shape.linear) / shape.layers * number
-    kept = 4.0 * shape.hidden if training.checkpointing else layer
-    return shape.layers * kept + (2 if training.checkpointing else 1) * layer + passing
+        layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if training.adapter else 0
+    tokens = training.rows * texts.row
+    kept = tokens * shape.layers * (4.0 * shape.hidden if training.checkpointing else layer)
+    back = tokens * (1.5 if training.checkpointing else 0.5) * layer + shape.unpacked(number)
+    logits = training.rows * texts.completion * shape.vocabulary
+    if device == "cuda":
+        pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
+    else:
+        pieces = 4 * (WHOLE_COPIES * logits if logits <= PIECE else PIECE_COPIES * PIECE)
+    of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden
+    if device != "cuda" and training.moments < ADAM:
+        of_head *= 3
+    return gradients + kept + max(pieces, back, of_head)
 
 
 def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
@@ -190,14 +209,15 @@ def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
     groups = min(texts.problems, max(1, int(CACHE_BUDGET / group)))
     prefill = groups * texts.prompt * _passing(shape, number)
     drawing = 16.0 * groups * texts.group * shape.vocabulary
-    return groups * group * (1 + 1 / shape.layers) + max(prefill, drawing)
+    return groups * group * (1 + 1 / shape.layers) + max(prefill + shape.unpacked(number), drawing)
 
 
-def judging_bytes(shape: ModelShape, rows: int, texts: Texts, *, number: int) -> float:
-    """The largest batch of reading: keys and values of all its tokens, one layer, logits and their float32 copy."""
-    tokens = min(rows * texts.row, max(TOKENS_PER_BATCH, texts.row))
+def judging_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
+    """The largest batch of reading: keys and values of all its tokens; one layer, or logits and their float32 copy."""
+    tokens = min(texts.group * texts.row, max(TOKENS_PER_BATCH, texts.row))
     cache = 2.0 * shape.layers * shape.keys * number * tokens
-    return 2 * cache + tokens * _passing(shape, number) + 4.0 * min(tokens * shape.vocabulary, LOGIT_BUDGET)
+    passing = tokens * _passing(shape, number) + shape.unpacked(number)
+    return 2 * cache + max(passing, 4.0 * min(tokens * shape.vocabulary, LOGIT_BUDGET))
 
 
 def _passing(shape: ModelShape, number: int) -> float:
@@ -205,20 +225,26 @@ def _passing(shape: ModelShape, number: int) -> float:
     return float(number * (4 * shape.hidden + 3 * shape.attention + 3 * shape.intermediate))
 
 
-AUTO = "auto"
-SMALL, LARGE = "Qwen/Qwen2.5-Coder-0.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-LARGE_FROM = 40 * GIB
-"""Memory of the whole device from which the large one is taken."""
+BESIDES = {
+    "solver": ("sampling", sampling_bytes),
+    "proposer": ("proposing", sampling_bytes),
+    "judge": ("judging", judging_bytes),
+}
+"""What a model does when it does not learn."""
+
+
+SMALL, LARGE, THREE, SEVEN = (f"Qwen/Qwen2.5-Coder-{size}B-Instruct" for size in ("0.5", "1.5", "3", "7"))
 KNOWN: dict[str, dict[str, Any]] = {
-    SMALL: {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
-    LARGE: {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+    name: {"hidden_size": hidden, "intermediate_size": wide, "num_hidden_layers": layers, "num_attention_heads": heads}
+    | {"num_key_value_heads": pairs, "vocab_size": vocabulary, "tie_word_embeddings": name != SEVEN}
+    for name, hidden, wide, layers, heads, pairs, vocabulary in (
+        (SMALL, 896, 4864, 24, 14, 2, 151_936),
+        (LARGE, 1536, 8960, 28, 12, 2, 151_936),
+        (THREE, 2048, 11008, 36, 16, 2, 151_936),
+        (SEVEN, 3584, 18944, 28, 28, 4, 152_064),
+    )
 }
 """Shapes of the default models, for profiles on a machine without the hub."""
-
-
-def choose_solver(total: int) -> str:
-    """The default solver by the device's total bytes: what is free changes from start to start."""
-    return LARGE if total >= LARGE_FROM else SMALL
 
 
 @functools.lru_cache(16)
@@ -232,9 +258,7 @@ def shape_of(name: str, role: str) -> ModelShape:
 
 def _config(name: str) -> Any:
     if name in KNOWN:
-        return Qwen2Config(
-            vocab_size=151_936, num_key_value_heads=2, tie_word_embeddings=True, bos_token_id=None, **KNOWN[name]
-        )
+        return Qwen2Config(bos_token_id=None, **KNOWN[name])
     return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
 
 

@@ -24,31 +24,18 @@ LABEL = "run.json"
 NODE_FILE = "node.json"
 """Who runs in this folder, for views of several nodes."""
 KEYS = (
-    "time",
-    "iteration",
-    "round",
-    "seconds",
-    "reward/mean",
-    "eval/average_at_8",
-    "eval/pass_at_8",
-    "eval/ci_low",
-    "eval/ci_high",
-    "eval/source",
-    "difficulty/level",
-    "judge/auroc",
-    "train/loss",
-    "train/entropy",
-    "train/zero_spread_share",
-    "swarm/peers",
-    "swarm/external_share",
-    "tokens/sampled_per_second",
-)
+    "time", "iteration", "round", "seconds", "reward/mean", "difficulty/level", "tokens/sampled_per_second",
+    "eval/average_at_8", "eval/pass_at_8", "eval/ci_low", "eval/ci_high", "eval/source", "judge/auroc",
+    "train/loss", "train/entropy", "train/zero_spread_share", "swarm/peers", "swarm/external_share",
+)  # fmt: skip
 """In every row, null when not measured this time. `time` is unix seconds; a row may have more."""
 
 MAX_TEXT = 1_000
 """Characters of a string value."""
 MAX_LINE = 1 << 16
 """Bytes of a line that is read."""
+MAX_WHOLE = 2**53 - 1
+"""The largest integer that every JSON reader takes exactly."""
 LARGEST = 1e300
 """Of a number that means anything. NaN is not below it either."""
 MAX_BYTES = 32 << 20
@@ -115,6 +102,12 @@ def number(row: Metrics, key: str) -> float | None:
     """A measured number that can be reckoned with; None for anything else."""
     value = row.get(key)
     return value if isinstance(value, int | float) and -LARGEST <= value <= LARGEST else None
+
+
+def whole(row: Metrics, key: str) -> int | None:
+    """A whole number from 0 to MAX_WHOLE; None for anything else."""
+    value = number(row, key)
+    return int(value) if value is not None and 0 <= value <= MAX_WHOLE else None
 
 
 def _line(row: Metrics) -> bytes:

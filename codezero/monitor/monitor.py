@@ -79,6 +79,10 @@ class RunMonitor:
         self._view = choose_view(self.view_kind)
         self._view.show(self.state)
 
+    def add_facts(self, **facts: str) -> None:
+        """What turned out to stay the same while the parts were put together."""
+        self.state = replace(self.state, facts={**self.state.facts, **facts})
+
     def busy(self, doing: str) -> None:
         """Shown until the next `observe`. From the first call on, others know that this process runs here."""
         if self._file is None and not self.state.busy:
@@ -89,6 +93,8 @@ class RunMonitor:
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
         """One row and some of the groups on disk, one picture on the screen."""
         row = metrics | {"iteration": iteration}
+        if row.get("eval/set"):  # an exam's figures mean little without what they are of
+            row |= {f"run/{name}": value for name, value in self.state.facts.items()}
         if self._file is not None:
             self._file.append(row)
             self._rollouts.add(iteration, judged)

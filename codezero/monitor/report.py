@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from codezero.monitor.rollouts_db import measured_levels
 from codezero.monitor.run_state import Fold
-from codezero.monitor.run_types import ExamResult, Series
-from codezero.monitor.summaries import RunState, audit_line, best_and_worst, code_of, proposal_lines
+from codezero.monitor.run_types import ExamView, Series
+from codezero.monitor.summaries import RunState, audit_line, best_and_worst, code_of, level_lines, proposal_lines
 from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
 from codezero.system.files import replacing, write_atomic
 
@@ -28,11 +29,11 @@ def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, pict
     else:
         curve.unlink(missing_ok=True)
     page = folder / "report.md"
-    write_atomic(page, "\n".join(_page(folder.resolve().name, fold, state, reason, picture)) + "\n")
+    write_atomic(page, "\n".join(_page(folder, fold, state, reason, picture)) + "\n")
     return page
 
 
-def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Series) -> None:
+def draw_curve(path: Path, exams: Sequence[ExamView], rewards: Series) -> None:
     """Executed average@n with its 95 % band, and the reward, over iterations; atomically. Both may be empty."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # takes a second; only the end of a run needs it
     from matplotlib.figure import Figure
@@ -61,7 +62,7 @@ def draw_curve(path: Path, exams: Sequence[ExamResult], rewards: Series) -> None
         FigureCanvasAgg(figure).print_png(stream)
 
 
-def headline(exams: Sequence[ExamResult]) -> str:
+def headline(exams: Sequence[ExamView]) -> str:
     """What happened to executed average@n, and whether the intervals tell start and end apart."""
     if not exams:
         return f"executed average@n: {NOT_MEASURED}"
@@ -70,7 +71,7 @@ def headline(exams: Sequence[ExamResult]) -> str:
         at = f"at iteration {first.iteration}"
         return f"{first.label} {_average(first)} {at}; measured once, so nothing to compare with"
     points = 100 * (last.average - first.average)
-    moved = f"{'rose' if points >= 0 else 'fell'} by {abs(points):.1f} points"
+    moved = f"{'rose' if points > 0 else 'fell'} by {abs(points):.1f} points" if points else "stayed"
     overlap = "no intervals"
     if first.low is not None and first.high is not None and last.low is not None and last.high is not None:
         apart = last.low > first.high or last.high < first.low
@@ -78,14 +79,14 @@ def headline(exams: Sequence[ExamResult]) -> str:
     return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {overlap}"
 
 
-def _average(exam: ExamResult) -> str:
+def _average(exam: ExamView) -> str:
     return measured(exam.average, exam.low, exam.high)
 
 
-def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) -> Iterator[str]:
+def _page(folder: Path, fold: Fold, state: RunState, reason: str, picture: bool) -> Iterator[str]:
     exams = fold.exams
     line = headline(exams)
-    yield f"# codezero run `{_inline(name)}`"
+    yield f"# codezero run `{_inline(folder.resolve().name)}`"
     yield f"\n**{line[0].upper()}{line[1:]}.**"
     yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
     if picture:
@@ -97,17 +98,18 @@ def _page(name: str, fold: Fold, state: RunState, reason: str, picture: bool) ->
         rows = [[str(level), *(percent(exam.levels.get(level)) for exam in shown)] for level in levels]
         yield from _table(["level", *(f"iteration {exam.iteration}" for exam in shown)], *rows)
     yield from _judge(fold, exams)
-    if lines := proposal_lines(fold.last):
+    if lines := [*proposal_lines(fold.last), *level_lines(measured_levels(folder))]:
         yield "\n## Problems\n"
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
     yield from _run(fold, state)
     yield "\n## What next\n"
     yield "- the same command goes on from where this run stopped"
     yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{MORE_PEERS}`"
-    yield "- real models: `./run_swarm.sh model=qwen`"
+    if state.facts.get("solver") == "nano":
+        yield "- real models: `./run_swarm.sh model=qwen`"
 
 
-def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
+def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
     """Lines of Markdown: what was executed in the first and the last exam."""
     yield f"\n## {'Measured once' if len(exams) == 1 else 'Start and end'}\n"
     if not exams:
@@ -122,11 +124,16 @@ def start_and_end(exams: Sequence[ExamResult]) -> Iterator[str]:
         [_inline(f"{last.source} pass@{last.samples}"), *passes],
         ["undecided executions, left out", *(percent(exam.unknown_share) for exam in shown)],
     )
+    if last.set:
+        yield f"\nThe exam: {_inline(last.set, 300)}."
+    if last.control is not None:
+        control = " to ".join(percent(exam.control) for exam in shown)
+        yield f"\nControl, attempts at embedded problems that pass: {control}."
     problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "
     yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
 
 
-def _ends(exams: Sequence[ExamResult]) -> Sequence[ExamResult]:
+def _ends(exams: Sequence[ExamView]) -> Sequence[ExamView]:
     """The first and the last; one where there is one."""
     return exams if len(exams) < 2 else (exams[0], exams[-1])
 
@@ -137,7 +144,7 @@ def _table(*rows: Sequence[str]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
-def _judge(fold: Fold, exams: Sequence[ExamResult]) -> Iterator[str]:
+def _judge(fold: Fold, exams: Sequence[ExamView]) -> Iterator[str]:
     yield "\n## Can the judge be believed?\n"
     for iteration, trouble in fold.troubles:
         yield f"- iteration {iteration}: {_inline(trouble, 500)}"
@@ -163,7 +170,7 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     seconds, tokens, shared = (fold.series[name].mean for name in ("seconds", "tokens", "external_share"))
     yield f"- node: {readable_name(state.identity)} (`{_inline(state.identity)}`), {_inline(state.swarm_kind)} swarm"
     for key, value in state.facts.items():
-        yield f"- {_inline(key)}: `{_inline(value)}`"
+        yield f"- {_inline(key)}: `{_inline(value, 300)}`"
     yield f"- reward: {NOT_MEASURED if rewards.newest is None else f'{rewards.first:.2f} to {rewards.newest:.2f}'}"
     yield f"- speed: {NOT_MEASURED if seconds is None else duration(seconds) + ' an iteration'}" + (
         "" if tokens is None else f", {tokens:,.0f} tokens sampled a second"
@@ -179,7 +186,7 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     for which, (attempt, verdict) in zip(("Best", "Worst"), best_and_worst(state.problem), strict=True):
         why = _inline("; ".join(verdict.reasons[:8]), 300)
         yield f"\n{which}, reward {verdict.reward:.2f}{f': `{why}`' if why else ''}\n"
-        yield _fenced(code_of(attempt.text), "python", lines=True)
+        yield _fenced(code_of(attempt.text, state.problem.group.problem.entry_point), "python", lines=True)
 
 
 def _inline(text: str, limit: int = 120) -> str:

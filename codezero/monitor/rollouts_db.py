@@ -10,13 +10,16 @@ import logging
 import math
 import random
 import sqlite3
+import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from codezero.config_learning import measured_level
 from codezero.errors import UnreadableError
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name
@@ -29,6 +32,7 @@ FILE = "rollouts.db"
 MAX_TEXT, MAX_QUESTION, MAX_TEST, MAX_REASON = 16_384, 8_192, 2_048, 512
 """Bytes of an attempt, of a question, of one test and of one reason."""
 MAX_TESTS, MAX_ATTEMPTS, MAX_REASONS = 24, 64, 16
+COUNTED = (Status.JUDGED, Status.CERTAIN_FAILURE)
 SCORES = ("reward", "correctness", "structure", "adherence", "format", "cap")
 MAX_GROUPS = 600
 MAX_BYTES = 18 << 20
@@ -210,6 +214,23 @@ def read_rollout(folder: Path, number: int) -> Rollout | None:
     for _, rollout in _read(folder / FILE, Rollout, "SELECT id, body FROM rollouts WHERE id = ?", number):
         return msgspec.structs.replace(rollout, line=msgspec.structs.replace(rollout.line, id=number))
     return None
+
+
+def measured_levels(folder: Path) -> dict[str, list[int]]:
+    """By source: how many of its problems that come without a level have which, the lowest first, as own attempts at
+    them were scored. They rate no proposal: what success defines cannot foretell it. Empty where nothing can be read.
+    """
+    successes: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    levels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
+    with contextlib.suppress(UnreadableError):
+        for _, rollout in _read(folder / FILE, Rollout, "SELECT id, body FROM rollouts WHERE mine"):
+            known = (attempt.correctness for attempt in rollout.attempts if attempt.status in COUNTED)
+            if rollout.line.level is None:
+                successes[rollout.line.source, rollout.problem_id] += [value for value in known if value is not None]
+    for (source, _), values in successes.items():
+        if values:
+            levels[source][measured_level(statistics.fmean(values)) - 1] += 1
+    return dict(levels)
 
 
 def _read(path: Path, kind: type[Kept], query: str, *values: int | str) -> list[tuple[int, Kept]]:

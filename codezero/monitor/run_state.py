@@ -16,13 +16,11 @@ from typing import Annotated, Self, cast
 
 import msgspec
 
-from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, UNUSABLE, Tail, number, parse
-from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamResult, Series
+from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, MAX_WHOLE, UNUSABLE, Tail, number, parse, whole
+from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamView, Series
 from codezero.monitor.text import clean
 from codezero.types import Metrics
 
-MAX_WHOLE = 2**53 - 1
-"""The largest integer that every JSON reader takes exactly."""
 Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)]
 CURVES = {
     "reward": "reward/mean",
@@ -37,14 +35,22 @@ CURVES = {
     "wrong_value_share": "proposer/wrong_value_share",
 } | {f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)}
 """Name in the page's view, and key in a row."""
-UNAVAILABLE = "judge/unavailable_share"
+UNAVAILABLE, MISMATCH = "judge/unavailable_share", "train/mismatch_alarm"
 AVERAGED = CURVES | {"seconds": "seconds", "tokens": "tokens/sampled_per_second"}
 NAMES = AVERAGED | {
     "average": "eval/average_at_8",
     "source": "eval/source",
     "unavailable": UNAVAILABLE,
     "alarm": "judge/alarm",
+    "mismatch": MISMATCH,
 }
+EXAM = {
+    "low": "eval/ci_low", "high": "eval/ci_high", "pass_low": "eval/pass_ci_low", "pass_high": "eval/pass_ci_high",
+    "control": "eval/control", "problems": "eval/problems", "unknown_share": "eval/unknown_share",
+    "believed": "judge/believed", "auroc": "judge/auroc", "false_positive_share": "judge/false_positive_share",
+    "false_negative_share": "judge/false_negative_share",
+}  # fmt: skip
+"""Field of `ExamView`, and key in a row."""
 AVERAGE_KEY = re.compile(r"eval/average_at_(\d{1,4})")
 TOLERATED = "tolerated/"
 JUDGED, USED = "swarm/external_judged/", "swarm/external_used/"
@@ -66,6 +72,7 @@ class NamedFields(msgspec.Struct, frozen=True, gc=False, rename=NAMES):
     reward: float | None = None
     unavailable: float | msgspec.UnsetType | None = msgspec.UNSET
     alarm: str | None = None
+    mismatch: str | None = None
     source: str | None = None
     average: float | None = None
 
@@ -137,7 +144,7 @@ class Fold:
     """Everything kept of the rows so far."""
 
     series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in AVERAGED})
-    exams: list[ExamResult] = field(default_factory=list[ExamResult])
+    exams: list[ExamView] = field(default_factory=list[ExamView])
     """Oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest."""
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])
     """By number; the newest, oldest first."""
@@ -146,7 +153,7 @@ class Fold:
     survived: dict[str, int] = field(default_factory=dict[str, int])
     """Errors that the run survived, by type, over all its processes."""
     troubles: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """(iteration, trouble with the judge) wherever it began or changed; the first ones."""
+    """(iteration, trouble with judge or sampler) wherever it began or changed; the first ones."""
     recent: deque[Metrics] = field(default_factory=lambda: deque[Metrics](maxlen=RECENT))
     """Whole rows, newest last."""
     _counters: dict[str, int] = field(default_factory=dict[str, int])
@@ -186,22 +193,21 @@ class Fold:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the judge now; empty when nothing is."""
-        return judge_trouble(number(self.judge, UNAVAILABLE), str(self.judge.get("judge/alarm") or ""))
+        """What is wrong with the judge or the sampler now; empty when nothing is."""
+        alarms = [str(self.judge.get(key) or "") for key in ("judge/alarm", MISMATCH)]
+        return trouble_of(number(self.judge, UNAVAILABLE), *alarms)
 
     def _add(self, row: NamedFields, line: bytes) -> None:
         """line: the row as it was written."""
         for name, curve in self.series.items():
             if (value := getattr(row, name)) is not None:
                 curve.add(row.iteration, value)
-        if (row.source is not None or row.average is not None) and (exam := read_exam(parse(line) or {})) is not None:
-            self.exams.append(exam)
-            if len(self.exams) > MAX_EXAMS:
-                del self.exams[1:-1:2]
+        if row.source is not None or row.average is not None:
+            self._examine(read_exam(parse(line) or {}))
         if row.iteration > 0 and row.round is not None:
             self._play(row, row.round)
         if row.unavailable is not msgspec.UNSET:
-            trouble = judge_trouble(row.unavailable, row.alarm or "")
+            trouble = trouble_of(row.unavailable, row.alarm or "", row.mismatch or "")
             if trouble and trouble != self._trouble and len(self.troubles) < 200:
                 self.troubles.append((row.iteration, trouble))
             self._trouble = trouble
@@ -209,6 +215,16 @@ class Fold:
             self._survive(parse(line) or {})
         if JUDGED.encode() in line:
             self._share(parse(line) or {})
+
+    def _examine(self, exam: ExamView | None) -> None:
+        """Figures of another set do not compare: with them the list begins anew."""
+        if exam is None:
+            return
+        if self.exams and "" != self.exams[-1].set != exam.set:
+            self.exams.clear()
+        self.exams.append(exam)
+        if len(self.exams) > MAX_EXAMS:
+            del self.exams[1:-1:2]
 
     def _survive(self, row: Metrics) -> None:
         """A counter that falls belongs to a new process."""
@@ -222,8 +238,7 @@ class Fold:
     def _play(self, row: NamedFields, round_number: int) -> None:
         played = self.rounds.get(round_number)
         if played is None:
-            began = max(0.0, (row.time or 0.0) - (row.seconds or 0.0))
-            played = self.rounds[round_number] = Played(began)
+            played = self.rounds[round_number] = Played(max(0.0, (row.time or 0.0) - (row.seconds or 0.0)))
             if len(self.rounds) > MAX_ROUNDS:
                 del self.rounds[next(iter(self.rounds))]
         played.iterations += 1
@@ -256,40 +271,27 @@ class History:
         return self.fold.extend(lines)
 
 
-def whole(row: Metrics, key: str) -> int | None:
-    """A whole number from 0 to MAX_WHOLE; None for anything else."""
-    value = number(row, key)
-    return int(value) if value is not None and 0 <= value <= MAX_WHOLE else None
-
-
-def judge_trouble(unavailable: float | None, alarm: str) -> str:
-    """What a person has to know about the judge at once; empty when nothing is wrong."""
+def trouble_of(unavailable: float | None, judge: str, sampler: str) -> str:
+    """What a person has to know at once, of the judge's figures and of two alarms; empty when nothing is wrong."""
     if unavailable is not None and unavailable >= 0.999:
         return SILENT
-    return f"ALARM: the judge {clean(alarm, 400)}" if alarm else ""
+    alarms = {"the judge": judge, "the sampler": sampler}
+    return "; ".join(f"ALARM: {who} {clean(alarm, 400)}" for who, alarm in alarms.items() if alarm)
 
 
-def read_exam(row: Metrics) -> ExamResult | None:
+def read_exam(row: Metrics) -> ExamView | None:
     """The exam in a row, or None."""
     key = next((key for key in row if AVERAGE_KEY.fullmatch(key) and number(row, key) is not None), None)
     if key is None:
         return None
     samples = int(key.rpartition("_")[2])
-    return ExamResult(
+    return ExamView(
         iteration=int(number(row, "iteration") or 0),
         samples=samples,
         average=number(row, key) or 0.0,
-        low=number(row, "eval/ci_low"),
-        high=number(row, "eval/ci_high"),
         passed=number(row, f"eval/pass_at_{samples}"),
-        pass_low=number(row, "eval/pass_ci_low"),
-        pass_high=number(row, "eval/pass_ci_high"),
         source=str(row.get("eval/source") or "measured"),
         levels={level: value for level in range(1, 6) if (value := number(row, f"eval/level_{level}")) is not None},
-        problems=number(row, "eval/problems"),
-        unknown_share=number(row, "eval/unknown_share"),
-        believed=number(row, "judge/believed"),
-        auroc=number(row, "judge/auroc"),
-        false_positive_share=number(row, "judge/false_positive_share"),
-        false_negative_share=number(row, "judge/false_negative_share"),
+        set=str(row.get("eval/set") or ""),
+        **{name: number(row, measure) for name, measure in EXAM.items()},
     )

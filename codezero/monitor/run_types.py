@@ -35,11 +35,10 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     believed: float | None
     levels: dict[int, float]
     """average@k of each difficulty level that has problems."""
-
-
-class ExamResult(ExamView, frozen=True, kw_only=True):
-    """An exam with what the terminal and the report show besides."""
-
+    set: str
+    """Which problems, how many, and their digest; empty: not said."""
+    control: float | None
+    """Share of the attempts at embedded problems that pass, where the set is another one."""
     problems: float | None
     unknown_share: float | None
     auroc: float | None
@@ -131,8 +130,8 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """When its last step was recorded."""
 
 
-class RunView(RunLine, frozen=True, kw_only=True):
-    """Everything the dashboard shows, but for attempts and the leaderboard."""
+class RunCore(RunLine, frozen=True, kw_only=True):
+    """What page and `codezero status` both show."""
 
     peer_id: str
     account: str
@@ -144,13 +143,22 @@ class RunView(RunLine, frozen=True, kw_only=True):
     round: int | None
     level: int | None
     reward: float | None
-    seconds_per_iteration: float | None
-    """Median of the last ones, without exams."""
     limit_seconds: float
     """A last step older than this is a stall, of a run that is running."""
-    tokens_per_second: float | None
+    stand_ins: str
+    """What stands in for sources of problems, or for the exam or the canaries, and why; empty: nothing."""
     facts: dict[str, str]
-    """What stays the same: models, device, the kind of swarm."""
+    """What stays the same: models, problems, the kind of swarm."""
+    tolerated: dict[str, int]
+    """Errors that the run survived, by kind."""
+
+
+class RunView(RunCore, frozen=True, kw_only=True):
+    """Everything the dashboard shows, but for attempts and the leaderboard."""
+
+    seconds_per_iteration: float | None
+    """Median of the last ones, without exams."""
+    tokens_per_second: float | None
     series: dict[str, Series]
     """Those of run_state.CURVES that have values."""
     latest: dict[str, float]
@@ -164,8 +172,6 @@ class RunView(RunLine, frozen=True, kw_only=True):
     rounds: list[Round]
     outbox: OutboxView | None
     """None: this run counts no points on a chain."""
-    tolerated: dict[str, int]
-    """Errors that the run survived, by kind."""
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):

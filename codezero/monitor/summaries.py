@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from codezero.code.answer import read_answer
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
-from codezero.monitor.run_types import ExamResult
+from codezero.monitor.run_types import ExamView
 from codezero.monitor.text import clean, count, duration, measured, percent, print_flushed
-from codezero.types import Completion, Metrics, ScoredGroup, Verdict
+from codezero.types import REHEARSAL, Completion, Metrics, ScoredGroup, Verdict
 
 FENCED = re.compile(r"```(?:[^\S\n]*(?:\w+[^\S\n]*)?\n)?(.*?)(?:```|\Z)", re.DOTALL)
 MAX_SHOWN = 4_000
@@ -38,18 +39,20 @@ class RunState:
     seconds_per_iteration: float | None = None
     """Median of the last ones, without exams."""
     rewards: Sequence[float] = ()
-    exams: Sequence[ExamResult] = ()
+    exams: Sequence[ExamView] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
     trouble: str = ""
-    """What is wrong with the judge now."""
+    """What is wrong with judge or sampler now."""
     audit: str = ""
+    stand_ins: str = ""
+    """What stands in for sources of problems now."""
     problem: ScoredGroup | None = None
     """The last one, of which some attempts could be judged."""
     busy: str = ""
     """What takes time now, beside the iterations."""
 
     @property
-    def exam_now(self) -> ExamResult | None:
+    def exam_now(self) -> ExamView | None:
         """The exam of the present iteration."""
         return self.exams[-1] if self.exams and self.exams[-1].iteration == self.iteration else None
 
@@ -71,6 +74,7 @@ class RunState:
             tolerated=dict(fold.survived),
             trouble=fold.trouble,
             audit=audit_line(fold.judge),
+            stand_ins=str(fold.last.get("problems/stand_ins") or ""),
             problem=most_telling(scored) or self.problem,
         )
 
@@ -124,6 +128,11 @@ class PlainView:
         """Nothing to give back."""
 
 
+def rehearsal(stand_ins: str, facts: Mapping[str, str]) -> str:
+    """What stands in for sources of problems, else for the exam or the canaries, and why; empty: nothing."""
+    return stand_ins or next((f"{name}: {fact}" for name, fact in facts.items() if fact.startswith(REHEARSAL)), "")
+
+
 def most_telling(scored: Sequence[ScoredGroup]) -> ScoredGroup | None:
     """The group whose rewards differ most, or None when nothing could be judged."""
     rewards = ([verdict.reward for verdict in group.trainable] for group in scored)
@@ -139,11 +148,12 @@ def best_and_worst(scored: ScoredGroup) -> Iterator[tuple[Completion, Verdict]]:
     yield judged[0]
 
 
-def code_of(text: str) -> str:
-    """The first fenced block of a completion, for display only; without a fence the text as it is."""
+def code_of(text: str, entry_point: str) -> str:
+    """The answer in a completion, for display only; without one its first fenced block, or the text as it is."""
     text = text[:MAX_SHOWN]
     fenced = FENCED.search(text)
-    return (fenced[1] if fenced else text).strip("\n")
+    answer = read_answer(text, entry_point).code or (fenced[1] if fenced else text)
+    return answer.strip("\n")
 
 
 def audit_line(row: Metrics) -> str:
@@ -166,6 +176,12 @@ def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
         lines += [("proposals", f"{count(int(written), 'problem')} written{why}"), ("expected values", _values(row))]
     total, kinds = _refused(row, "problems/refused_")
     return [*lines, ("problems refused", f"{total}: {kinds}")] if total else lines
+
+
+def level_lines(levels: Mapping[str, Sequence[int]]) -> list[tuple[str, str]]:
+    """(source, figure) for people, of what `measured_levels` counts."""
+    of = {source: (f"{problems} at {level}" for level, problems in enumerate(row, 1)) for source, row in levels.items()}
+    return [(f"{source} by level", f"{', '.join(each)}, as own attempts were scored") for source, each in of.items()]
 
 
 def _values(row: Metrics) -> str:

@@ -20,12 +20,13 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from codezero.monitor.run_types import ExamResult
-from codezero.monitor.summaries import RunState, best_and_worst, code_of
+from codezero.monitor.run_types import ExamView
+from codezero.monitor.summaries import RunState, best_and_worst, code_of, rehearsal
 from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
 from codezero.types import ScoredGroup, Verdict
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
+MODELS = ("solver", "evaluator", "proposer")
 FIXED_ROWS = 17
 """Rows of the view that are not code, and one for the cursor."""
 CODE_ROWS = (3, 14)
@@ -52,10 +53,11 @@ def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | N
 def render(state: RunState, *, height: int = 24, now: float | None = None, line: str = "") -> RenderableType:
     """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `line` is the last row."""
     low, high = CODE_ROWS
-    more = bool(state.tolerated) + bool(state.audit) + bool(state.trouble)
+    more = sum(map(bool, (state.tolerated, state.audit, state.trouble, rehearsal(state.stand_ins, state.facts))))
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
     body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
-    names = (f"{clean(key, 16)} {clean(value.rpartition('/')[2], 40)}" for key, value in state.facts.items())
+    models = ((name, state.facts[name]) for name in MODELS if name in state.facts)
+    names = (f"{name} {clean(value.rpartition('/')[2], 40)}" for name, value in models)
     note = Text(" · ".join(names), style="dim") if state.facts else None
     run = framed(body, Text("codezero", style="bold cyan"), "cyan", note)
     return Group(run, _problem(state.problem, code_rows), _foot(state, line))
@@ -113,7 +115,7 @@ def _curves(state: RunState) -> RenderableType:
     return table
 
 
-def _way(first: ExamResult, last: ExamResult) -> Text:
+def _way(first: ExamView, last: ExamView) -> Text:
     if first is last:
         return Text("start value", style="dim")
     points = 100 * (last.average - first.average)
@@ -129,6 +131,8 @@ def _facts(state: RunState) -> RenderableType:
     table.add_row("judge", _trust(state.exams[-1] if state.exams else None))
     if state.audit:
         table.add_row("audit", state.audit)
+    if stand_ins := rehearsal(state.stand_ins, state.facts):
+        table.add_row("problems", Text(clean(stand_ins, 200), style="bold yellow"))
     if state.trouble:
         table.add_row("", Text(state.trouble, style="bold red"))
     tokens, seconds = state.tokens_per_second, state.seconds_per_iteration
@@ -141,7 +145,7 @@ def _facts(state: RunState) -> RenderableType:
     return table
 
 
-def _trust(exam: ExamResult | None) -> str:
+def _trust(exam: ExamView | None) -> str:
     """`believes 61.0 %, executed truth 58.2 %, AUROC 0.98`."""
     if exam is None or exam.believed is None:
         return "not compared with executed truth yet"
@@ -159,7 +163,7 @@ def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
     table.add_column(ratio=1)
     table.add_column(ratio=1)
     table.add_row(_verdict("best", attempts[0][1], "green"), _verdict("worst", attempts[1][1], "red"))
-    table.add_row(*(_code(attempt.text, code_rows) for attempt, _ in attempts))
+    table.add_row(*(_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
     table.add_row(*(_reasons(verdict) for _, verdict in attempts))
     level = "" if problem.level is None else f" · level {problem.level}"
     return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
@@ -169,8 +173,8 @@ def _verdict(which: str, verdict: Verdict, style: str) -> Text:
     return Text.assemble((f"{which} ", style), (f"{verdict.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
 
 
-def _code(text: str, rows: int) -> RenderableType:
-    lines = clean(code_of(text), 160 * CODE_ROWS[1], lines=True).split("\n")
+def _code(code: str, rows: int) -> RenderableType:
+    lines = clean(code, 160 * CODE_ROWS[1], lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
     code = "\n".join(line[:160] for line in shown)
     return Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=False)

@@ -1,4 +1,8 @@
-"""Tokenizer and supervised training of a small Qwen2-architecture model: next-token loss on the answer alone.
+"""Lessons, tokenizer and supervised training of a small Qwen2-architecture model: next-token loss on the answer alone.
+
+The lessons are endless (user text, answer) pairs from the training side of the split. The solver's are spoilt on
+purpose, more so at higher levels: a policy that starts half right is one that reinforcement can improve. The judge's
+are clean, because it is the ceiling of what the solver can learn.
 
 The tokenizer is a byte-level BPE of 768 tokens. It splits text as Qwen2's does (digits stay single), because that is
 how `AutoTokenizer` splits for every model of that architecture, whatever `tokenizer.json` says. The chat template drops
@@ -11,7 +15,6 @@ Muon (Jordan et al. 2024) for the matrices and AdamW for the rest: half the step
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from typing import Any, cast
@@ -23,9 +26,68 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
+from codezero.code.parsing import fence
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.nano.corpus import Pair, judge_pairs, proposal
-from codezero.problems.synthetic.tasks import make_task
+from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, make_task, mutate, render
+from codezero.proposer.prompts import proposal_prompt
+
+Pair = tuple[str, str]
+
+SOLVER_LEVELS = (0.37, 0.22, 0.22, 0.10, 0.09)
+"""How often the solver saw each level."""
+JUDGE_LEVELS = (0.10, 0.28, 0.24, 0.10, 0.28)
+"""More of the levels with several constants: which belongs where is what is hardest to learn."""
+SOLVER_NOISE = (0.20, 0.40, 0.48, 0.70, 0.72)
+"""Share of spoilt answers, by level."""
+SLIPS = 0.2
+"""Share of spoilt answers that are spoilt as text; the rest answer another question."""
+
+
+def solver_pairs(random: Random) -> Iterator[Pair]:
+    while True:
+        task = make_task(random, random.choices(LEVELS, SOLVER_LEVELS)[0])
+        level = LEVELS.index(task.spec.level)
+        spoil = random.random() < SOLVER_NOISE[level]
+        yield task.problem.question, _spoilt(task, random) if spoil else fence(_reference(task))
+
+
+def judge_pairs(random: Random) -> Iterator[Pair]:
+    """Canonical code only, because that is what a judge is shown (codezero.code.canonical)."""
+    while True:
+        task = make_task(random, random.choices(LEVELS, JUDGE_LEVELS)[0])
+        yield task.problem.question, fence(_reference(task))
+
+
+def proposer_pairs(random: Random) -> Iterator[Pair]:
+    while True:
+        task = make_task(random)
+        yield proposal_prompt(task.spec.level), proposal(task)
+
+
+LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs}
+"""By role."""
+
+
+def proposal(task: SyntheticTask) -> str:
+    """The problem as a proposer writes it."""
+    content = {"question": task.problem.question, "tests": list(task.problem.tests)}
+    return f"```json\n{json.dumps(content)}\n```"
+
+
+def _reference(task: SyntheticTask) -> str:
+    return render(task.spec, task.problem.entry_point)
+
+
+def _spoilt(task: SyntheticTask, random: Random) -> str:
+    """An answer to another question; or a slip of the pen, no fence, or a fence that is never closed."""
+    code, name = _reference(task), task.problem.entry_point
+    if random.random() >= SLIPS:
+        return fence(render(mutate(task.spec, random), name))
+    roll = random.random()
+    if roll < 0.7:
+        return fence(corrupt_text(code, name, random))
+    return code if roll < 0.85 else f"```python\n{code}"
+
 
 MUON_RATE, ADAMW_RATE = 0.005, 0.004
 WARM_UP = 30
@@ -37,6 +99,7 @@ BUCKET = 32
 """Batches that are drawn together and divided by length."""
 CONTEXT = 512
 VOCABULARY = 768
+HIDDEN, HEADS, FEED_FORWARD = 96, 4, 256
 SAMPLES = 4_000
 END, USER, ASSISTANT = "<|endoftext|>", "<|user|>", "<|assistant|>"
 LEVEL_MARK = "DIFFICULTY REQUIREMENTS ("
@@ -90,27 +153,16 @@ def _texts(random: Random) -> Iterator[str]:
             yield f"{proposal(task)}\nLevel {task.spec.level}"
 
 
-@dataclass(frozen=True)
-class NanoShape:
-    """Size of a model."""
-
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    feed_forward: int
-
-
-def new_model(shape: NanoShape, tokenizer: Qwen2Tokenizer, seed: int) -> Qwen2ForCausalLM:
+def new_model(layers: int, tokenizer: Qwen2Tokenizer, seed: int) -> Qwen2ForCausalLM:
     """Random weights, the same for the same seed; embeddings tied."""
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=-(-len(tokenizer) // 64) * 64,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.feed_forward,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
+        hidden_size=HIDDEN,
+        intermediate_size=FEED_FORWARD,
+        num_hidden_layers=layers,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS // 2,
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         rope_parameters={"rope_theta": 10_000.0, "rope_type": "default"},

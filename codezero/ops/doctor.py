@@ -1,23 +1,42 @@
-"""What a finding is; all checks at once, each with a deadline: none can hold up or bring down another."""
+"""What a finding is, the machine's checks, and all checks at once, each with a deadline: none can hold up or bring down
+another. The device and its memory are checked in a child process, which may crash or hang with its driver."""
 
+import contextlib
+import ctypes
+import io
 import multiprocessing
+import os
 import platform
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from codezero.config import NodeConfig
-from codezero.errors import CodeZeroError
+from codezero.errors import CodeZeroError, ModelError
 from codezero.monitor.text import clean
+from codezero.settings import compose
+from codezero.system.child import how_it_ended
 
 MAX_TEXT = 600
 """Characters of a line's two parts each."""
+GIB = 2**30
+LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB
+"""Checkpoints and logs of the embedded models need less than the first; real models want more than the second."""
+HARDWARE = ("torch", "device", "memory")
+HARDWARE_SECONDS = 22.0
+SKEW_WARN, SKEW_FAIL = 5.0, 60.0
+"""Seconds. Records of peers live for some minutes, and with chain.kind=clock rounds go by the clock."""
 
 
 class CheckState(StrEnum):
@@ -39,11 +58,117 @@ class Finding(msgspec.Struct, frozen=True):
     """What to do about it; empty where nothing needs doing."""
     check: str = ""
 
-    def named(self, check: str) -> "Finding":
-        return msgspec.structs.replace(self, check=check)
-
 
 ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
+
+
+def disk(folder: str) -> Finding:
+    """Is there room where runs are kept, and may this user write there?"""
+    there = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(1 << 16))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return fail(f"{there} cannot be written ({error.strerror})", "free it, or set run.directory to another folder")
+    return judge_disk(there, shutil.disk_usage(there).free)
+
+
+def judge_disk(folder: Path, free: int) -> Finding:
+    """free: bytes."""
+    space, mend = f"{free / GIB:.1f} GiB free in {folder}", "make room, or set run.directory to another disk"
+    if free < LEAST_DISK:
+        return fail(space, mend)
+    return ok(space) if free >= GOOD_DISK else warn(f"{space}, enough for the embedded models only", mend)
+
+
+def clock(block_time: float | None, round_seconds: float) -> Finding:
+    """block_time: of the newest block of a chain that others keep; None: unknown."""
+    adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)  # which reports, and here sets nothing
+    state = -1 if adjtimex is None else adjtimex(ctypes.create_string_buffer(512))  # more than its struct has
+    time_error = 5  # of adjtimex(2)
+    return judge_clock(0 <= state != time_error, time.time(), block_time, round_seconds)
+
+
+def judge_clock(synchronised: bool, now: float, block_time: float | None, round_seconds: float) -> Finding:
+    """What is certain without a time server. Seconds since 1970.
+
+    A block that is of the future proves that this clock is late; an old one may only mean that there was no newer.
+    """
+    mend = "let the system keep its time (`timedatectl set-ntp true`, or chrony)"
+    behind = 0.0 if block_time is None else block_time - now
+    if behind > SKEW_WARN:
+        late = fail if behind > SKEW_FAIL else warn
+        return late(f"this clock is at least {behind:.0f} s behind the chain's", mend)
+    if -behind > max(10 * round_seconds, 600.0):
+        return unknown(f"the chain's newest block is {-behind:.0f} s old: this clock is ahead, or the chain stands")
+    if synchronised:
+        return ok("the system says that it is kept by a time server")
+    if block_time is not None:
+        return ok("not behind the chain's")
+    return unknown("neither a time server nor a chain of others can be compared with", mend)
+
+
+def hardware(overrides: Sequence[str]) -> list[Finding]:
+    """torch, a kernel on the device, memory against the models: in a process that may crash or hang with its driver."""
+    command, nothing = [sys.executable, "-m", __name__, *overrides], subprocess.DEVNULL
+    try:
+        done = subprocess.run(command, stdin=nothing, capture_output=True, timeout=HARDWARE_SECONDS, check=False)
+    except subprocess.TimeoutExpired as late:
+        return read_hardware(late.stdout or b"", f"no answer within {HARDWARE_SECONDS:g} s")
+    return read_hardware(done.stdout, f"its process {how_it_ended(done.returncode, io.BytesIO(done.stderr))}")
+
+
+def read_hardware(output: bytes, why: str) -> list[Finding]:
+    """A line of JSON for each finding; those that are missing are unknown, for the reason `why`."""
+    findings: dict[str, Finding] = {}
+    for raw in output.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            finding = msgspec.json.decode(raw, type=Finding)
+            findings[finding.check] = finding
+    return [findings.get(name) or unknown(why, check=name) for name in HARDWARE]
+
+
+def main(overrides: Sequence[str]) -> None:
+    """The child: does torch load, does the device compute forward and backward, do the models fit? Until one fails."""
+    check, config = "torch", compose(overrides)
+    try:
+        import torch
+
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU"
+        _print(check, ok(f"{torch.__version__}, built for {built}"))
+        from codezero.models.device import choose_device, choose_precision, prove_device
+        from codezero.wiring.hardware import settled, weigh
+
+        check = "device"
+        where = choose_device(config.model.device, "solver")
+        dtype = choose_precision(config.model.precision, where)
+        prove_device(where, dtype)
+        _print(check, ok(f"{where.type} computes in {str(dtype).removeprefix('torch.')}"))
+        check = "memory"
+        with tempfile.TemporaryDirectory() as nowhere:  # what `auto` chooses is not kept
+            need, has, _ = weigh(settled(config, overrides, Path(nowhere)))
+        memory = f"{has.free / GIB:.1f} of {has.total / GIB:.1f} GiB free on {where.type}"
+        _print(check, judge_memory(memory, need and need.total, str(need), has.free))
+    except (ImportError, OSError) as error:
+        _print(check, fail(f"torch cannot be loaded: {str(error).splitlines()[0]}", "install again: remove .venv/"))
+    except ModelError as error:
+        _print(check, fail(str(error)))
+
+
+def judge_memory(memory: str, need: float | None, estimate: str, free: int) -> Finding:
+    """need, free: bytes; None: of embedded models, which need less than a GiB."""
+    if need is None:
+        fits = f"{memory}; the embedded models need less than one"
+        return ok(fits) if free >= GIB else fail(memory, "end what uses it")
+    if need > free:
+        return fail(f"{memory}, and this node needs about {estimate}", "choose a smaller profile= or model.solver=")
+    return ok(f"{memory}; this node needs about {estimate}")
+
+
+def _print(check: str, finding: Finding) -> None:
+    print(msgspec.json.encode(replace(finding, check=check)).decode(), flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +182,19 @@ class Check:
 
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
     """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
-    from codezero.ops import doctor_machine as machine
     from codezero.ops import doctor_network as network
 
     return [
         Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),
-        Check("hardware", lambda: machine.hardware(overrides), machine.HARDWARE_SECONDS + 1),
-        Check("disk", lambda: machine.disk(config.run.directory)),
-        Check("clock", lambda: machine.clock(network.block_time(config.chain), config.chain.round_seconds)),
+        Check("hardware", lambda: hardware(overrides), HARDWARE_SECONDS + 1),
+        Check("disk", lambda: disk(config.run.directory)),
+        Check("clock", lambda: clock(network.block_time(config.chain), config.chain.round_seconds)),
         Check("page port", lambda: network.page_port(config)),
         Check("p2p port", lambda: network.p2p_port(config.swarm, network.running_network(config))),
         Check("ways in", lambda: network.ways_in(config.swarm)),
         Check("reach", lambda: network.reach(config.swarm, network.running_network(config)), 20.0),
         Check("chain", lambda: network.chain(config.chain)),
-        Check("judge", lambda: network.judge(config.evaluator)),
+        Check("judge", lambda: network.judge(config.evaluator), 25.0),
         Check("hub", lambda: network.hub(config)),
         Check("identity", lambda: network.identity(config.swarm)),
         Check("login", lambda: network.login(config)),
@@ -91,7 +215,7 @@ def diagnose(checks: Sequence[Check]) -> Iterator[Finding]:
             findings = fail(str(error).partition("\n")[0])
         except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
             findings = unknown(f"the check itself failed: {error!r}")
-        yield from findings if isinstance(findings, list) else [findings.named(check.name)]
+        yield from findings if isinstance(findings, list) else [replace(findings, check=check.name)]
 
 
 def line(finding: Finding) -> str:
@@ -101,11 +225,10 @@ def line(finding: Finding) -> str:
     return f"{state:14}  {finding.check:10}  {text}"
 
 
-def as_object(findings: Sequence[Finding]) -> dict[str, object]:
-    """For programs: whether nothing failed, and each finding with its check, state, said and mend."""
-    return {"ok": healthy(findings), "findings": msgspec.to_builtins(findings)}
-
-
 def healthy(findings: Sequence[Finding]) -> bool:
     """Did no check fail? Warnings and what is unknown are no failures."""
     return not any(finding.state is CheckState.FAIL for finding in findings)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
 from codezero.config_learning import source_weights
-from codezero.errors import ChainError, ConfigError, EvaluatorError, LoginError
+from codezero.errors import ChainError, ConfigError, EndpointError, EvaluatorError, LoginError
 from codezero.inspection.run_files import RunFiles
 from codezero.inspection.status import newest_run
 from codezero.login.page_process import wanted
@@ -203,24 +203,40 @@ def _client(config: ChainConfig) -> "ChainClient":
 
 
 def judge(config: EvaluatorConfig) -> Finding:
-    """One request to a judge behind an endpoint."""
+    """A judge behind an endpoint: which server it is, and whether it answers a question of each kind."""
     if config.kind == "local":
         return ok(f"{config.model}, in the node's own process")
+    from codezero.evaluator.judge_prompts import LIKELIHOOD
     from codezero.evaluator.openai_judge import endpoint_judge
 
     with endpoint_judge(replace(config, seconds=min(config.seconds, JUDGE_SECONDS), requests=1)) as served:
+        server = _server_of(served.url)
         try:
             served.check()
         except EvaluatorError as error:
-            return fail(str(error), "a node does not start without it; one that runs learns nothing until it answers")
-    return ok(f"{config.model} at {config.url} answers")
+            mend = "a node does not start without it; one that runs learns nothing until it answers"
+            return fail(f"{error} ({server})", mend)
+        answers = f"{config.model} at {config.url} answers ({server})"
+        if LIKELIHOOD in config.questions and not served.reads_likelihood:
+            return warn(f"{answers}, yes/no only: weaker", "vLLM gives the likelihood too: docs/docker.md, A judge")
+    return ok(answers)
+
+
+def _server_of(url: str) -> str:
+    """Its name and version, by the addresses at which vLLM and Ollama tell theirs."""
+    from codezero.evaluator.endpoint_wire import server_version
+
+    for name, path in (("vLLM", "/version"), ("Ollama", "/api/version")):
+        with contextlib.suppress(EndpointError):
+            return f"{name} {server_version(_answer_of(url + path) or b'')}"
+    return "its server does not tell its version as vLLM and Ollama do"
 
 
 def wanted_of_hub(config: NodeConfig) -> tuple[list[str], list[str]]:
     """Models and data sets that a node would look for on the hub."""
     judge, proposer = config.evaluator, config.proposer
     names = [config.model.solver]
-    names += [judge.model] if judge.kind == "local" and config.reward.mode == "judge" else []
+    names += [judge.model] if judge.kind == "local" and config.reward.mode != "rlvr" else []
     names += [proposer.model] if proposer.kind == "local" else []
     own = (NANO, "off", "auto", *(name for name in names if name[:1] in "/.~" or Path(name).is_dir()))
     models = [name for name in dict.fromkeys(names) if name not in own]

@@ -33,7 +33,6 @@ REPORT_SECONDS = 15.0
 """Between two lines that say what is waited for."""
 LEFT_EARLY = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Codes of a node that was stopped while it was starting."""
-REFRESH_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _watch(nodes: Sequence[FleetNode], view: str, stop: Stop) -> None:
             shown.update(summarise(folders))
             if None not in codes:
                 return
-            stop.wait(REFRESH_SECONDS)
+            stop.wait(1.0)
 
 
 def _close(nodes: Sequence[FleetNode]) -> list[int]:

@@ -62,10 +62,10 @@ class NoveltyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Novelty:
-    """The last REMEMBERED problems that were added."""
+    """The last `most` problems that were added."""
 
-    def __init__(self, state: NoveltyState | None = None) -> None:
-        state = state or NoveltyState()
+    def __init__(self, state: NoveltyState | None = None, most: int = REMEMBERED) -> None:
+        state, self._most = state or NoveltyState(), most
         signatures = np.frombuffer(state.signatures, _SIGNATURE).reshape(-1, PERMUTATIONS)
         self._known = dict(zip(state.tests, signatures, strict=True))
         """Signature by the key of the tests, oldest first."""
@@ -73,13 +73,22 @@ class Novelty:
     def add(self, problem: Problem) -> Literal["tests", "question"] | None:
         """Remember it, unless it repeats one that is remembered: then say in what."""
         key, signature = tests_key(problem), signature_of(problem)
+        repeat = self._repeats(key, signature)
+        if repeat is None:
+            self._known[key] = signature
+            if len(self._known) > self._most:
+                del self._known[next(iter(self._known))]
+        return repeat
+
+    def repeats(self, problem: Problem) -> bool:
+        """Is it one that is remembered, or much like it?"""
+        return bool(self._known) and self._repeats(tests_key(problem), signature_of(problem)) is not None
+
+    def _repeats(self, key: str, signature: NDArray[np.uint32]) -> Literal["tests", "question"] | None:
         if key in self._known:
             return "tests"
         if self._known and float((np.stack(list(self._known.values())) == signature).mean(axis=1).max()) >= SIMILAR:
             return "question"
-        self._known[key] = signature
-        if len(self._known) > REMEMBERED:
-            del self._known[next(iter(self._known))]
         return None
 
     def state(self) -> NoveltyState:

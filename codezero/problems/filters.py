@@ -39,7 +39,7 @@ class FilterReason(StrEnum):
     MALFORMED = "malformed"
     """A row of a data set that could not be read."""
     HELD_OUT = "held_out"
-    """The exam asks it."""
+    """The exam asks it, or the judge is measured on it."""
     CONTEXT = "context"
     """The solver's context cannot hold it."""
 
@@ -224,14 +224,14 @@ def _defines(question: str, entry: str) -> bool:
 def _has_body(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         parts = (part.value if isinstance(part, ast.Expr) else part for part in statement.body)
-        return not all(isinstance(part, ast.Pass | ast.Constant) for part in parts)
+        return not all(isinstance(part, ast.Pass | ast.Constant | ast.Import | ast.ImportFrom) for part in parts)
     return isinstance(statement, ast.Assign)
 
 
 def _level(problem: Problem) -> Iterator[FilterRefusal]:
     """Could it be as hard as was asked for? What is known of our own family decides, elsewhere the length."""
     level, known = problem.level, parse_question(problem.question)
-    if level is None:
+    if level is None or problem.source is Source.CODE_CONTESTS:  # its level is what people found hard
         return
     if level not in _WORDS_AT_LEVEL:
         yield FilterRefusal(FilterReason.LEVEL, f"level {level} is not 1 to 5")
@@ -245,10 +245,10 @@ def _level(problem: Problem) -> Iterator[FilterRefusal]:
             yield FilterRefusal(FilterReason.LEVEL, f"{words} words are not plausible at level {level}")
 
 
-def is_exam(problem: Problem) -> bool:
-    """Does it ask for a held-out program? The exam's questions have to stay unseen."""
+def is_withheld(problem: Problem, withheld: Novelty | None = None) -> bool:
+    """Does it ask for a held-out program, or repeat a problem of the exam or of the judge's canaries?"""
     known = parse_question(problem.question)
-    return known is not None and is_held_out(known[1])
+    return (known is not None and is_held_out(known[1])) or (withheld is not None and withheld.repeats(problem))
 
 
 Fits = Callable[[Problem], bool]
@@ -256,13 +256,16 @@ Fits = Callable[[Problem], bool]
 _REPEATS = {"tests": FilterReason.DUPLICATE, "question": FilterReason.NEAR_DUPLICATE}
 
 
-def usable(problem: Problem, novelty: Novelty, fits: Fits) -> FilterRefusal | None:
-    """What is wrong with a problem, wherever it comes from; None and remembered when nothing is."""
+def usable(problem: Problem, novelty: Novelty, fits: Fits, withheld: Novelty | None = None) -> FilterRefusal | None:
+    """What is wrong with a problem, wherever it comes from; None and remembered when nothing is.
+
+    `withheld`: what the exam asks and the judge is measured on, which nobody learns from.
+    """
     refusal = inspect(problem, PROPOSED if problem.source is Source.PROPOSER else CURATED)
     if refusal is not None:
         return refusal
-    if is_exam(problem):
-        return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it")
+    if is_withheld(problem, withheld):
+        return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it, or the judge is measured on it")
     if not fits(problem):
         return FilterRefusal(FilterReason.CONTEXT, "longer than the solver's context holds")
     repeat = novelty.add(problem)
@@ -279,12 +282,12 @@ _SCREENED = {
 class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
     """See `protocols.ProblemScreen`: for whoever wants to know before a problem is offered."""
 
-    def __init__(self, fits: Fits = lambda problem: True) -> None:
-        self._fits, self._novelty = fits, Novelty()
+    def __init__(self, fits: Fits = lambda problem: True, withheld: Novelty | None = None) -> None:
+        self._fits, self._withheld, self._novelty = fits, withheld, Novelty()
 
     def screen(self, problem: Problem) -> Screened:
         """Remembers a usable one, so that the next like it is repeated."""
-        refusal = usable(problem, self._novelty, self._fits)
+        refusal = usable(problem, self._novelty, self._fits, self._withheld)
         return Screened.USABLE if refusal is None else _SCREENED.get(refusal.reason, Screened.BROKEN)
 
     def state(self) -> NoveltyState:

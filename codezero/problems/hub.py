@@ -44,6 +44,7 @@ _MBPP = HubSet(
 )
 SETS = {
     "mbpp": _MBPP,
+    "mbpp_test": _MBPP._replace(files="full/test-*.parquet"),
     "mbpp_sanitized": _MBPP._replace(files="sanitized/train-*.parquet"),
     "code_contests": HubSet(
         "deepmind/code_contests", "data/train-*.parquet", "802411c3010cb00d1b05bad57ca77365a3c699d6"
@@ -68,6 +69,9 @@ class RowSet:
     name: str
     place: HubSet | None = None
 
+    def __str__(self) -> str:
+        return f"{self.name}@{self.place.revision[:8]}" if self.place else self.name
+
     @property
     def remote(self) -> bool:
         """May reading take long?"""
@@ -84,7 +88,7 @@ class RowSet:
             if shard.endswith(".parquet"):
                 yield from _parquet(shard, start)
             else:
-                yield from islice((line for _, line in lines(Path(shard))), start, None)
+                yield from islice(lines(Path(shard)), start, None)
 
 
 def _local_files(path: Path) -> list[str]:

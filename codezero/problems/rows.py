@@ -4,6 +4,7 @@ Fields that are not used are ignored; one that is missing or of another type is 
 `question` and `tests`, is for problems that somebody proposed.
 """
 
+import bisect
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -13,12 +14,16 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.code.assertions import parse_tests
+from codezero.code.assertions import MbppRow, parse_tests
 from codezero.errors import ProblemError
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 PYTHON3 = 3
 """CodeContests numbers its languages: 0 unknown, 1 Python 2, 2 C++, 3 Python 3, 4 Java."""
+EXTERNAL = 6
+"""CodeContests' word for a difficulty that it does not know."""
+RATINGS = (1000, 1300, 1700, 2200)
+"""Ratings of Codeforces at which levels 2 to 5 begin."""
 MAX_ROW = 32 << 20
 """Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
 MAX_CASES, MAX_CASES_TEXT = 64, 64 * 1024
@@ -31,25 +36,11 @@ MAX_SOLUTION = 64 * 1024
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
-class _Mbpp(msgspec.Struct, frozen=True):
-    """`text` in the full set is `prompt` in the sanitised one."""
-
-    code: _Text
-    test_list: Annotated[list[_Text], Meta(min_length=1, max_length=200)]
-    text: _Text = ""
-    prompt: _Text = ""
-    test_setup_code: _Text = ""
-    test_imports: list[_Text] = []
-
+class _Mbpp(MbppRow, frozen=True):
     def worked(self) -> Worked:
-        setup = "\n".join(filter(None, (self.test_setup_code, *self.test_imports)))
-        tests = tuple(f"{setup}\n{test}" if setup else test for test in self.test_list)
-        question = (self.text or self.prompt).strip()
-        if not question:
-            raise ProblemError("the question (text or prompt) is empty")
-        entry = parse_tests(tests, reference=self.code)[0]
-        problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=self.code)
-        return Worked(problem, (self.code,))
+        question, tests, entry = self.parts()
+        problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=self.code or None)
+        return Worked(problem, (self.code,) if self.code else ())
 
 
 class _Cases(msgspec.Struct, frozen=True):
@@ -71,6 +62,8 @@ class _CodeContests(msgspec.Struct, frozen=True):
     description: _Text
     public_tests: _Cases
     solutions: _Solutions
+    difficulty: int = 0
+    cf_rating: int = 0
     private_tests: _Cases = _Cases()
     incorrect_solutions: _Solutions = _Solutions()
 
@@ -81,8 +74,20 @@ class _CodeContests(msgspec.Struct, frozen=True):
         right, wrong = self.solutions.python(), self.incorrect_solutions.python()
         question = self.description.strip()
         reference = right[0] if right else None
-        problem = Problem(problem_id(question, tests), question, tests, "", Source.CODE_CONTESTS, reference=reference)
+        key, source = problem_id(question, tests), Source.CODE_CONTESTS
+        problem = Problem(key, question, tests, "", source, level=self.level, reference=reference)
         return Worked(problem, right, wrong)
+
+    @property
+    def level(self) -> int | None:
+        """1 to 5 by the rating of Codeforces, else by the difficulty; None where the row says neither.
+
+        Difficulties are 1 EASY to 5 HARDEST, 6 EXTERNAL, and from 7 on the letters of Codeforces' problems, A first.
+        """
+        if self.cf_rating > 0:
+            return 1 + bisect.bisect_right(RATINGS, self.cf_rating)
+        named = self.difficulty if self.difficulty < EXTERNAL else self.difficulty - EXTERNAL
+        return min(named, 5) if named > 0 else None
 
     def _tests(self) -> Iterator[str]:
         """The first that fit together; one that is too long leaves room for the next."""
@@ -116,29 +121,14 @@ _KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "tests": _Proposed}
 """By a field that each row of the kind has."""
 
 
-def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number and text of the lines that are not blank; of one longer than MAX_ROW just enough to be refused."""
-    number, at_start = 0, True
+def lines(path: Path) -> Iterator[bytes]:
+    """Those that are not blank; of one longer than MAX_ROW just enough to be refused."""
+    at_start = True
     with path.open("rb") as file:
         for piece in iter(lambda: file.readline(MAX_ROW + 1), b""):
-            number += at_start
             if at_start and piece.strip():
-                yield number, piece
+                yield piece
             at_start = piece.endswith(b"\n")
-
-
-def read_rows(path: Path) -> Iterator[Worked]:
-    """The rows of a JSONL file. Raises ProblemError that names the line."""
-    try:
-        for number, line in lines(path):
-            if number > MAX_ROWS:
-                raise ProblemError(f"{path}: more than {MAX_ROWS} rows")
-            try:
-                yield read_row(line)
-            except ProblemError as error:
-                raise ProblemError(f"{path}, line {number}: {error}") from error
-    except OSError as error:
-        raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_row(row: bytes | Mapping[str, object]) -> Worked:

@@ -8,7 +8,6 @@ resumes a shuffled stream too, but drops the rows in its buffer and needs the sa
 
 import hashlib
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from msgspec import Meta
 from codezero.errors import ProblemError
 from codezero.problems.dedup import KEY_DIGITS, Key, Novelty, NoveltyState
 from codezero.problems.filters import FilterReason, FilterRefusal, Fits, usable
+from codezero.problems.held_back import begin
 from codezero.problems.hub import Row, RowSet
 from codezero.problems.rows import MAX_ROWS, read_row
 from codezero.types import Problem
@@ -77,9 +77,18 @@ class DataSource:
     """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set."""
 
     def __init__(
-        self, name: str, rows: RowSet, *, origin: str, fits: Fits, counts: Counter[str], wait_seconds: float
+        self,
+        name: str,
+        rows: RowSet,
+        *,
+        origin: str,
+        fits: Fits,
+        counts: Counter[str],
+        wait_seconds: float,
+        withheld: Novelty | None = None,
     ) -> None:
         self._name, self._rows, self._fits, self._counts, self._wait_seconds = name, rows, fits, counts, wait_seconds
+        self._withheld = withheld
         self._origin, self._late = f"{origin} {name}", f"{name} takes long"
         self._pending: tuple[object, Future[object]] | None = None
         self._rests_until = 0.0
@@ -118,7 +127,7 @@ class DataSource:
     def _refuse(self, problem: Problem) -> FilterRefusal | None:
         if problem.id[:KEY_DIGITS] in self._given:
             return FilterRefusal(FilterReason.DUPLICATE, "was given in this epoch")
-        return usable(problem, self._novelty, self._fits)
+        return usable(problem, self._novelty, self._fits, self._withheld)
 
     def _next(self) -> Problem | FilterRefusal | None:
         while not self._barren:
@@ -162,13 +171,12 @@ class DataSource:
         return result
 
     def _wait_for(self, key: object, work: Callable[[], _T]) -> _T | None:
-        """Run `work` in a thread that ends with the process, and wait `wait_seconds` for it; None while it goes on.
+        """Begin `work`, and wait `wait_seconds` for it; None while it goes on.
 
         The same `key` is the same work, which is not waited for again. Raises the ProblemError that it ended with.
         """
         if self._pending is None or (self._pending[0] != key and self._pending[1].done()):
-            self._pending = key, Future[object]()
-            threading.Thread(target=_run, args=(work, self._pending[1]), name="problems", daemon=True).start()
+            self._pending = key, begin(cast("Callable[[], object]", work))
             wait([self._pending[1]], self._wait_seconds)
         if self._pending[0] != key or not self._pending[1].done():
             return None
@@ -195,13 +203,3 @@ class DataSource:
             return _Block(at, at._replace(block=at.block + 1), entries)
         ended = at.shard + 1 == len(names)
         return _Block(at, _Cursor(at.epoch + ended, 0 if ended else at.shard + 1, 0, layout), entries)
-
-
-def _run(work: Callable[[], object], future: "Future[object]") -> None:
-    try:
-        future.set_result(work())
-    except ProblemError as error:
-        future.set_exception(error)
-    finally:
-        if not future.done():
-            future.set_exception(ProblemError("reading ended unexpectedly; the log has the reason"))

@@ -16,12 +16,12 @@ from msgspec import Meta
 
 from codezero.config_learning import MAX_SOURCES, DataConfig, source_weights
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
-from codezero.problems.filters import Fits, is_exam, usable
+from codezero.problems.filters import Fits, is_withheld, usable
 from codezero.problems.hub import open_rows
 from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
 from codezero.system.state import StateFile
-from codezero.types import Metrics, Problem
+from codezero.types import REHEARSAL, Metrics, Problem
 
 PEER_SHARE = 0.5
 """Most of the proposals' places that one other peer may fill, and at least one place."""
@@ -66,8 +66,6 @@ def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem
 
 SYNTHETIC = "synthetic"
 """The name of the embedded source."""
-STAND_INS = "synthetic problems"
-"""What is left where no other source gives anything."""
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -87,20 +85,30 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     """See `protocols.ProblemStream`."""
 
     def __init__(
-        self, data: DataConfig, *, seed: int, peer_id: str, batch: int, fits: Fits = lambda problem: True
+        self,
+        data: DataConfig,
+        *,
+        seed: int,
+        peer_id: str,
+        batch: int,
+        fits: Fits = lambda problem: True,
+        withheld: Novelty | None = None,
     ) -> None:
-        """batch: problems in an iteration. Raises ProblemError for an unknown source."""
+        """batch: problems in an iteration; withheld: what none may be like. Raises ProblemError for a bad revision."""
+        self._withheld = withheld
         self._origin, self._peer_id = f"{seed} {peer_id}", peer_id
         self._batch, self._most_proposals, self._fits = batch, int(batch * data.proposer_share), fits
         self._weights = source_weights(data.sources)
+        rows = {name: open_rows(name) for name in self._weights if name != SYNTHETIC}
+        self.name = ", ".join(f"{rows.get(name, name)}:{weight:g}" for name, weight in self._weights.items())
+        """Its sources, those of the hub with the beginning of their commit, and their weights."""
         self._counts: Counter[str] = Counter()
         self._data_sources = {
             name: DataSource(
-                name, open_rows(name), origin=self._origin, fits=fits, counts=self._counts,
-                wait_seconds=data.wait_seconds,
+                name, opened, origin=self._origin, fits=fits, counts=self._counts,
+                wait_seconds=data.wait_seconds, withheld=self._withheld,
             )
-            for name in self._weights
-            if name != SYNTHETIC
+            for name, opened in rows.items()
         }  # fmt: skip
         self._cursor = self._slots = self._picks = 0
         self._synthetic, self._proposals = dict[str, None](), dict[str, None]()
@@ -134,12 +142,12 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         """What stands in for sources that give nothing now, and why they do not; empty while all give."""
         lost = {name: source.trouble for name, source in self._data_sources.items() if source.trouble}
         others = ", ".join(name for name in self._data_sources if name not in lost)
-        who = f"problems of {others}" if others else STAND_INS
-        return f"{who} stand in: {'; '.join(lost.values())}" if lost else ""
+        instead = f"problems of {others} stand in" if others else REHEARSAL
+        return f"{instead}: {'; '.join(lost.values())}" if lost else ""
 
     def admits(self, problem: Problem) -> bool:
-        """False for a problem that asks for a held-out program."""
-        return not is_exam(problem)
+        """False for a problem that the exam asks or the judge is measured on."""
+        return not is_withheld(problem, self._withheld)
 
     def metrics(self) -> Metrics:
         """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`;
@@ -153,8 +161,8 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     def state(self) -> _State:
         recent = list(self._synthetic), list(self._proposals)
         shelves = {name: source.state() for name, source in self._data_sources.items()}
-        novelty, counts = self._novelty.state(), dict(self._counts)
-        return _State(self._cursor, *recent, self._slots, self._picks, novelty, shelves, counts)
+        novelty = self._novelty.state()
+        return _State(self._cursor, *recent, self._slots, self._picks, novelty, shelves, dict(self._counts))
 
     def restore(self, state: _State) -> None:
         """A source that the checkpoint does not know begins anew; one that is no longer asked for is forgotten."""
@@ -170,7 +178,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         """Is this proposal used? Each is looked at once, however often it is offered."""
         if not remember(self._proposals, problem.id):
             return False
-        refusal = usable(problem, self._novelty, self._fits)
+        refusal = usable(problem, self._novelty, self._fits, self._withheld)
         self._counts["drawn_proposals" if refusal is None else f"refused_{refusal.reason}"] += 1
         return refusal is None
 
@@ -187,11 +195,9 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     def _order(self) -> list[str]:
         """The source whose turn it is, drawn by weight, then the others in their order."""
         names = list(self._weights)
-        if len(names) > 1:
-            first = Random(f"{self._origin} source {self._slots}").choices(names, list(self._weights.values()))[0]
-            names.sort(key=lambda name: name != first)
+        (first,) = Random(f"{self._origin} source {self._slots}").choices(names, list(self._weights.values()))
         self._slots += 1
-        return names
+        return sorted(names, key=lambda name: name != first)
 
     def _next_synthetic(self) -> Problem:
         """The next problem from the cursor on; always found, because there are far more than are remembered."""

@@ -15,14 +15,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from codezero.config_learning import HIGH, LOW
 from codezero.proposer.judge_correction import Rates, beta_cdf, interval, never_rising, possible, tells
 from codezero.system.state import StateFile
 from codezero.types import Feedback, JudgeRates, Metrics, ScoredGroup
 
 LOWEST, HIGHEST, FIRST = 1, 5, 2
 _LEVELS = range(LOWEST, HIGHEST + 1)
-LOW, HIGH = 0.3, 0.7
-"""The band of success that the level is kept in."""
 CERTAINTY = 0.8
 """Posterior probability needed to move."""
 EVIDENCE = 4

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.code.parsing import extract_code
+from codezero.code.answer import read_answer
 from codezero.config import NodeConfig
 from codezero.protocols import Evaluator, GroupSampler, Proposer
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
@@ -49,9 +49,9 @@ def _contradicted(before: ScoredGroup, after: ScoredGroup) -> bool:
     return len(believed) >= AGREEING and all(later.correctness < BELIEF for later in believed)
 
 
-def executed(groups: Sequence[RolloutGroup], sandbox: Sandbox) -> list[Problem | None]:
-    """By execution, where that is what rewards are made of. Raises SandboxError."""
-    tried = [(group.problem, _programs(group.completions)) for group in groups]
+def executed(groups: Sequence[RolloutGroup], sandbox: Sandbox, block: str = "best") -> list[Problem | None]:
+    """By execution, where that is what rewards are made of; `block`: see `answer.BLOCKS`. Raises SandboxError."""
+    tried = [(group.problem, _programs(group.problem, group.completions, block)) for group in groups]
     shown = sandbox.run_distinct(
         Job(code, (test,)) for problem, codes in tried for code in codes for test in problem.tests
     )
@@ -62,8 +62,9 @@ def executed(groups: Sequence[RolloutGroup], sandbox: Sandbox) -> list[Problem |
     ]
 
 
-def _programs(completions: Iterable[Completion]) -> list[str]:
-    return list(dict.fromkeys(filter(None, (extract_code(completion.text).code for completion in completions))))
+def _programs(problem: Problem, completions: Iterable[Completion], block: str) -> list[str]:
+    read = (read_answer(completion.text, problem.entry_point, block).code for completion in completions)
+    return list(dict.fromkeys(filter(None, read)))
 
 
 def _confirmed(problem: Problem, passes: Sequence[set[str]]) -> Problem | None:
@@ -149,9 +150,16 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
     """
 
     def __init__(
-        self, proposer: Proposer, sandbox: Sandbox, known: Callable[[Problem], str | None], *, peer_id: str
+        self,
+        proposer: Proposer,
+        sandbox: Sandbox,
+        known: Callable[[Problem], str | None],
+        *,
+        peer_id: str,
+        block: str = "best",
     ) -> None:
-        self._proposer, self._sandbox, self._known, self._peer_id = proposer, sandbox, known, peer_id
+        self._proposer, self._sandbox, self._known = proposer, sandbox, known
+        self._peer_id, self._block = peer_id, block
         self.memory, self.nested = _Values(), (proposer,)
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
@@ -165,7 +173,7 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
         """Raises SandboxError, after the proposer has learned."""
         learned = self._proposer.learn(scored)
         for group in scored:
-            problem, codes = group.group.problem, _believed(group)
+            problem, codes = group.group.problem, _believed(group, self._block)
             if problem.proposer == self._peer_id and len(codes) >= AGREEING and self._known(problem) is None:
                 shown = self._run([Job(code, (test,)) for test in problem.tests for code in codes])
                 self._count(_agreed(shown[at : at + len(codes)]) for at in range(0, len(shown), len(codes)))
@@ -196,8 +204,8 @@ def _agreed(shown: Sequence[bool | None]) -> bool | None:
     return False if shown.count(False) >= AGREEING and True not in shown else None
 
 
-def _believed(scored: ScoredGroup) -> list[str]:
+def _believed(scored: ScoredGroup, block: str) -> list[str]:
     """Different programs that the judge believes, at most PROGRAMS."""
     pairs = zip(scored.group.completions, scored.verdicts, strict=True)
     believed = (attempt for attempt, verdict in pairs if verdict.trainable and verdict.correctness >= BELIEF)
-    return _programs(believed)[:PROGRAMS]
+    return _programs(scored.group.problem, believed, block)[:PROGRAMS]

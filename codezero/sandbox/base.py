@@ -95,9 +95,8 @@ class Sandbox(ABC):
         return [self.run(job) for job in jobs]
 
     def run_distinct(self, jobs: Iterable[Job]) -> dict[Job, Execution]:
-        """`run_many` of each different job: execution is deterministic, so once is enough."""
-        distinct = list(dict.fromkeys(jobs))
-        return dict(zip(distinct, self.run_many(distinct), strict=True))
+        """`run` for each different job: execution is deterministic, so once is enough."""
+        return {job: self.run(job) for job in dict.fromkeys(jobs)}
 
     def __enter__(self) -> Self:
         return self

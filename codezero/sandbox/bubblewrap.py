@@ -23,12 +23,7 @@ from codezero.sandbox.monty import MontySandbox
 from codezero.sandbox.separation import AssertionStep, separate
 
 _logger = logging.getLogger(__name__)
-_CONTAINERS = {
-    "list": ("[", "]"),
-    "tuple": ("(", ")"),
-    "set": ("set([", "])"),
-    "frozenset": ("frozenset([", "])"),
-}
+_CONTAINERS = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("set([", "])"), "frozenset": ("frozenset([", "])")}
 
 
 def _float(digits: str) -> str:

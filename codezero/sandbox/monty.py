@@ -33,16 +33,15 @@ class MontySandbox(Tier):
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128) -> None:
         self._limits = pydantic_monty.ResourceLimits(
-            max_feed_duration_secs=seconds,
-            max_memory=memory_mib * 2**20,
-            max_recursion_depth=1000,
+            max_feed_duration_secs=seconds, max_memory=memory_mib * 2**20, max_recursion_depth=1000
         )
         self._watchdog_seconds = seconds + 1.0
         self._pool: Monty | None = None
 
     def run(self, job: Job) -> Execution:
         execution = super().run(job)
-        gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(job.code)
+        text = job.code if job.stdio else "\n".join((job.code, *job.tests))
+        gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(text, execution)
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
     def check(self, script: str) -> Execution:

@@ -24,9 +24,9 @@ _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host functi
 _NO_ATTRIBUTE = re.compile(r"'(?:\w+\.)*(\w+)'(?: object)? has no attribute '(\w+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
 _REFUSED = re.compile(
-    r"^(?:frozen)?set\.\w+\(\) takes exactly one"  # CPython's take any number of sets
+    r"^[\w.]+(?:\(\))? (?:takes (?:no|exactly)|expected at (?:most|least)) "  # a builtin's parameters, never a `def`'s
     r"|cannot use '(?:set|dict|list)' as a set element"  # `{1} in sets` looks for a frozenset
-    r"|to bytes$|bytes-like|'typing\.|^pow\(\) 2nd argument cannot be negative"
+    r"|to bytes$|bytes(?:-like| found)|must be string or compiled|'typing\.|^pow\(\) 2nd argument cannot be negative"
 )
 """What Monty's builtins refuse and CPython's take."""
 _LONGER_BY = 'can only concatenate list (not "'
@@ -88,12 +88,16 @@ def _is_lacking(cause: BaseException, message: str) -> bool:
             return _LACKING.search(message) is not None
         case TypeError() | ValueError():
             return _LACKING.search(message) is not None or _REFUSED.search(message) is not None
+        case OverflowError():
+            return "ssize_t" in message  # `range` of large numbers
         case NameError():
             missing = _NO_NAME.search(message)
             return missing is not None and missing[1].removesuffix(TAG) in dir(builtins)
         case AttributeError():
             missing = _NO_ATTRIBUTE.search(message)
-            present = missing is not None and hasattr(_KINDS.get(missing[1], object), missing[2])
+            present = missing is not None and (
+                missing[2].startswith("__") or hasattr(_KINDS.get(missing[1], object), missing[2])
+            )
             return present or message.startswith("module ") or TAG in message
         case _:
             return False

@@ -23,6 +23,8 @@ from codezero.solver.advantages import advantages
 from codezero.types import RewardedGroup
 
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Pair = tuple[Sequence[float], Sequence[float]]
+"""Nats of a row's tokens: the sampler's, and the learner's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class TrainingRow:
     advantage: float
     weights: tuple[float, ...] = ()
     """[T] factors of the advantage at each token; empty: 1 everywhere."""
+    fresh: bool = False
+    """Are the log-probabilities the sampler's, under the policy as it is before the update?"""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or len(self.completion_ids) != len(self.logprobs):
@@ -75,6 +79,8 @@ class Update:
     """Rows that carried gradient."""
     skipped: int
     """Optimiser steps left out because loss or gradient was not finite."""
+    compared: tuple[Pair, ...] = ()
+    """Of the fresh rows that this process scored before the first step."""
 
 
 def rewarded_rows(group: RewardedGroup, tokenizer: PreTrainedTokenizerBase, scale: str) -> list[TrainingRow]:

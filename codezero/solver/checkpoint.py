@@ -34,7 +34,7 @@ REMEDY = "`--fresh` begins anew and keeps what is there under another name, `--f
 class CheckpointStore:
     """The newest `keep` checkpoints of a run. See `protocols.Checkpoints`.
 
-    fingerprint: of the model they have to be of. also: parts that are not the node's own, by name.
+    fingerprint: of the model they have to be of.
     """
 
     def __init__(
@@ -44,11 +44,10 @@ class CheckpointStore:
         resume: bool = True,
         *,
         fingerprint: PolicyFingerprint | None = None,
-        also: Mapping[str, Persistent] | None = None,
         flush_seconds: float = 30.0,
     ):
         self.directory, self.keep, self.resume, self.flush_seconds = directory, keep, resume, flush_seconds
-        self.fingerprint, self.also = fingerprint or PolicyFingerprint(), dict(also or {})
+        self.fingerprint = fingerprint or PolicyFingerprint()
         self.flushed: Path | None = None
         """The newest checkpoint that this process knows to survive a power cut."""
         self.flushed_at = 0.0
@@ -64,7 +63,7 @@ class CheckpointStore:
             return
         unfinished, final = self.directory / f"{UNFINISHED}{iteration:08d}", self.directory / f"{iteration:08d}"
         try:
-            self._write(unfinished, iteration, self.also | dict(parts))
+            self._write(unfinished, iteration, parts)
             due = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
             if due:
                 _flush(unfinished)
@@ -103,11 +102,10 @@ class CheckpointStore:
             _remove(stale)
         if not folders:
             return 0
-        whole = self.also | dict(parts)
 
         def load(folder: Path) -> None:
-            check(folder, whole, self.fingerprint)
-            for name, part in whole.items():
+            check(folder, parts, self.fingerprint)
+            for name, part in parts.items():
                 part.load(folder / name)
 
         try:

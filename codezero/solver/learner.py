@@ -27,6 +27,7 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows, split
 from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain
+from codezero.solver.mismatch import Pair, compared
 from codezero.solver.packed_attention import packed_logprobs
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
@@ -104,11 +105,13 @@ class TrlLearner:
             self._workers.send(LEARN, batch)
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         parts = minibatches(live, self.config.minibatches, self.updates)
+        torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
         share = (batch.row_count / self.config.minibatches, batch.token_count / self.config.minibatches)
+        pairs: list[dict[int, Pair]] = [{} for _ in parts]
         self._model.train()
         try:
-            steps = [self._step(rows, *share) for rows in parts]
+            steps = [self._step(rows, *share, seen) for rows, seen in zip(parts, pairs, strict=True)]
         finally:
             self._model.eval()
         done = [step for step in steps if step is not None]
@@ -121,6 +124,7 @@ class TrlLearner:
             clip_share=mean(clipped for _, _, clipped in done),
             rows=len(live),
             skipped=len(steps) - len(done),
+            compared=tuple(pairs[0].values()) if pairs else (),
         )
 
     def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
@@ -164,7 +168,8 @@ class TrlLearner:
 
     def load(self, folder: Path) -> None:
         """Become bit for bit what `save` wrote. Raises CheckpointError."""
-        counters = load_policy(self.policy, self._optimizer, folder)
+        eight_bit = self.config.optimizer == "adamw_8bit"
+        counters = load_policy(self.policy, self._optimizer, folder, eight_bit=eight_bit)
         self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
         if self._workers is not None:
             self._workers.send(LOAD, str(folder))
@@ -184,18 +189,19 @@ class TrlLearner:
         return [weight for group in self._optimizer.param_groups for weight in group["params"]]
 
     def _step(
-        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float
+        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float, pairs: dict[int, Pair]
     ) -> tuple[float, float, float] | None:
         """One optimiser step: (loss, gradient norm, clipped share), or None where one of these is not finite.
 
-        Micro-batches bound memory; their gradients add up to that of the whole.
+        `pairs` receives the log-probabilities of fresh rows. Micro-batches bound memory; their gradients add up to that
+        of the whole.
         """
         own = rows if self.group is None else split(rows, self.group.size)[self.group.rank]
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
             micros = micro_batches(own, self.micro_batch_rows)
-            parts = [self._backward(micro, share_rows, share_tokens) for micro in micros]
+            parts = [self._backward(micro, share_rows, share_tokens, pairs) for micro in micros]
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
         loss, clipped = self._within_memory(follow, len(own))
@@ -236,11 +242,11 @@ class TrlLearner:
             # Outside the handler: while the error lives, so do the frames that hold the tensors.
             release_memory()
             self.halvings += 1
-            logger.warning(
-                "out of memory with %d rows in a forward pass; %d from here on", tried, self.micro_batch_rows
-            )
+            logger.warning("out of memory with %d rows at once; %d from here on", tried, self.micro_batch_rows)
 
-    def _backward(self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float) -> tuple[float, float]:
+    def _backward(
+        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float, pairs: dict[int, Pair]
+    ) -> tuple[float, float]:
         """Adds the rows' gradient. Returns their part of the loss and how many tokens were clipped."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
         tokens = sum(len(row.completion_ids) for row in rows)
@@ -255,19 +261,22 @@ class TrlLearner:
         self._trainer.current_gradient_accumulation_steps = divisor
         measured = self._trainer._metrics["train"]
         measured.clear()
-        loss = self._trainer.compute_loss(self._scorer(rows, inputs), inputs)
+        loss = self._trainer.compute_loss(self._scorer(rows, inputs, pairs), inputs)
         self._accelerator.backward(loss)
         name = "cispo_clip_ratio" if self.config.loss == "cispo" else "clip_ratio/region_mean"
         return loss.item(), tokens * measured[name][0]
 
-    def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Any:
+    def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor], pairs: dict[int, Pair]) -> Any:
         """TRL's source of log-probabilities: the model on CUDA, elsewhere one that computes less for the same rows."""
-        if not self._packed and not self._pieces:
-            return self._model
 
-        def answer(**_: object) -> SimpleNamespace:
-            logprobs = self._forward(self._model, rows, inputs)
-            return SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
+        def answer(**asked: object) -> Any:
+            if self._packed or self._pieces:
+                logprobs = self._forward(self._model, rows, inputs)
+                scores = SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
+            else:
+                scores = self._model(**asked)
+            pairs.update(compared(rows, scores.log_probs[:, -inputs["completion_ids"].size(1) :].tolist()))
+            return scores
 
         return answer
 

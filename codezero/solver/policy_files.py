@@ -1,4 +1,4 @@
-"""A policy, its optimiser and the RNG state on disk; and a policy's fingerprint.
+"""A policy and its optimiser on disk; and a policy's fingerprint.
 
 All tensors are safetensors, so nothing that is read can run code. Of a policy that learns through an adapter only the
 adapter is saved, with the name and digest of its base model.
@@ -7,13 +7,11 @@ adapter is saved, with the name and digest of its base model.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import copy
-import logging
-import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -22,13 +20,9 @@ from transformers import PreTrainedModel
 
 from codezero.errors import CheckpointError
 from codezero.models.digest import Base
-from codezero.models.load import LoadedModel, without_progress_bars
+from codezero.models.load import LoadedModel
 from codezero.models.lora import load_adapter, save_adapter
 from codezero.solver.manifest import PolicyFingerprint
-from codezero.stats import Array
-from codezero.system.state import StateFile
-
-logger = logging.getLogger(__name__)
 
 COUNTERS = "learner.json"
 MODEL, ADAPTER, BASE, OPTIMIZER = "model", "adapter", "base.json", "optimizer.safetensors"
@@ -49,16 +43,15 @@ def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters:
         save_adapter(policy.model, folder / ADAPTER)
         (folder / ADAPTER / BASE).write_bytes(msgspec.json.encode(policy.base))
     else:
-        with without_progress_bars():
-            policy.model.save_pretrained(folder / MODEL)
+        policy.model.save_pretrained(folder / MODEL)
         policy.tokenizer.save_pretrained(folder / MODEL)
-    state = cast("dict[int, dict[str, Tensor]]", optimizer.state_dict()["state"])
-    moments = {f"{index}.{name}": value for index, entry in state.items() for name, value in entry.items()}
-    save_file(moments, folder / OPTIMIZER)
+    save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
     (folder / COUNTERS).write_bytes(msgspec.json.encode(counters))
 
 
-def load_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path) -> LearnerCounters:
+def load_policy(
+    policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path, *, eight_bit: bool = False
+) -> LearnerCounters:
     """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
     try:
         counters = msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
@@ -71,14 +64,30 @@ def load_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: P
         for key, value in load_file(folder / OPTIMIZER).items():
             index, _, name = key.partition(".")
             state.setdefault(int(index), {})[name] = value
-        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        parameters = _trained(optimizer)
+        first = "state1" if eight_bit else "exp_avg"
         for index, entry in state.items():
-            if index >= len(parameters) or entry["exp_avg"].shape != parameters[index].shape:
+            if first not in entry:
+                raise ValueError("solver.optimizer is not that of the run's beginning")
+            if index >= len(parameters) or entry[first].shape != parameters[index].shape:
                 raise ValueError("the optimiser is of another model")
+            if eight_bit:
+                entry["step"] = cast(Tensor, int(entry["step"]))
         optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
         return counters
     except UNREADABLE as error:
         raise CheckpointError(f"the solver in {folder} cannot be read: {error}") from error
+
+
+def _trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
+
+
+def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    """As in `state_dict`, where the 8-bit optimiser would hide them; its code tables are one tensor for all weights."""
+    for index, weight in enumerate(_trained(optimizer)):
+        for name, value in optimizer.state.get(weight, {}).items():
+            yield f"{index}.{name}", value.clone() if name.startswith("qmap") else torch.as_tensor(value)
 
 
 def check_base(own: Base, adapter: Path) -> None:
@@ -101,8 +110,7 @@ def _load_weights(model: PreTrainedModel, folder: Path) -> None:
         raise FileNotFoundError(f"{folder} has no config.json")
     # Its own config: transformers would fill a broken one up with defaults, and build a model of that size.
     options: dict[str, Any] = {"config": copy.deepcopy(model.config), "dtype": model.dtype, "use_safetensors": True}
-    with without_progress_bars():
-        answer = type(model).from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+    answer = type(model).from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
     loaded, report = cast("tuple[Any, dict[str, Any]]", answer)
     if any(report[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         raise ValueError("the weights are of another model")
@@ -119,59 +127,3 @@ def policy_fingerprint(policy: LoadedModel, proposer: LoadedModel | None = None)
         also = proposer.model.named_parameters()
         shapes |= {f"proposer.{name}": tuple(parameter.shape) for name, parameter in also}
     return PolicyFingerprint(policy.tokenizer_digest, shapes)
-
-
-_Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-
-
-class _RngState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    python_version: int
-    python_words: tuple[_Word, ...]
-    python_gauss: float | None
-    numpy_words: Annotated[tuple[_Word, ...], msgspec.Meta(min_length=624, max_length=624)]
-    numpy_position: Annotated[int, msgspec.Meta(ge=0, le=624)]
-    numpy_has_gauss: Annotated[int, msgspec.Meta(ge=0, le=1)]
-    numpy_gauss: float
-    torch: bytes
-    cuda: list[bytes]
-    """By device; empty where CUDA was not used."""
-
-
-class GlobalGenerators(StateFile[_RngState], file="generators.json", schema=_RngState):
-    """The process-wide random generators of Python, numpy and torch, which libraries draw from.
-
-    The parts of a node have generators of their own, or seed one from a counter.
-    """
-
-    def state(self) -> _RngState:
-        numpy_state = cast("tuple[str, Array, int, int, float]", np.random.get_state())
-        version, words, gauss = random.getstate()
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        return _RngState(
-            version,
-            words,
-            gauss,
-            tuple(numpy_state[1].tolist()),
-            *numpy_state[2:],
-            torch.get_rng_state().numpy().tobytes(),
-            [state.numpy().tobytes() for state in cuda],
-        )
-
-    def restore(self, state: _RngState) -> None:
-        devices = torch.cuda.device_count() if torch.cuda.is_initialized() else 0  # asking for more would start CUDA
-        try:
-            random.setstate((state.python_version, state.python_words, state.python_gauss))
-            numpy_words = np.array(state.numpy_words, dtype=np.uint32)
-            cached = (state.numpy_has_gauss, state.numpy_gauss)
-            np.random.set_state(("MT19937", numpy_words, state.numpy_position, *cached))
-            torch.set_rng_state(_bytes(state.torch))
-            if len(state.cuda) == devices:
-                torch.cuda.set_rng_state_all([_bytes(of_device) for of_device in state.cuda])
-            else:
-                logger.info("the checkpoint is of %d CUDA devices, and %d are used here", len(state.cuda), devices)
-        except (TypeError, OverflowError, RuntimeError) as error:
-            raise ValueError(str(error)) from error
-
-
-def _bytes(state: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(state), dtype=torch.uint8)

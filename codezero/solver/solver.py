@@ -16,8 +16,9 @@ from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import counts, joint_advantages, merged_advantages
-from codezero.solver.batch import Batch, TrainingRow
+from codezero.solver.batch import Batch, Pair, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
+from codezero.solver.mismatch import is_beyond, measure
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PeerReader
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
@@ -65,7 +66,10 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         peer_id: str,
         seed: int,
         external: ExternalConfig | None = None,
+        engine: bool = False,
     ):
+        """`engine`: another engine samples than the one that learns, so rows that they disagree about are masked."""
+        self.engine, self._alarm = engine, ""
         self.external = external or ExternalConfig()
         self.gate, self.replay = PeerFilter(), Replay()
         self.config, self.sampler, self.learner = config, sampler, learner
@@ -115,28 +119,52 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         most = int(sum(len(group.trainable) for group in local) * self.external.share / (1 - self.external.share))
         passing = partial(self.gate.passing, chance=chance) if self.external.gate else set[str]
         foreign = self.reader.rows(peers, local, most, passing, chance)
-        own = self._own_rows(local, foreign.chosen)
+        own, pairs = self._agreed(self._own_rows(local, foreign.chosen))
         again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
         rows = (*own, *foreign.rows, *self._reweighed(again))
         update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
+        mismatch = self._mismatch(pairs or update.compared)
         for _ in range(self.config.passes - 1):
             update = self.learner.update(Batch(tuple(self._reweighed(rows)), foreign.idle_rows, foreign.idle_tokens))
         if self.config.replay:
             self.replay.add(own)
-        return self._metrics(local, foreign, update, len(again))
+        return self._metrics(local, foreign, update, len(again)) | mismatch
+
+    def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
+        """The rows' log-probabilities under the present policy."""
+        return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+
+    def _agreed(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[Pair]]:
+        """Those that engine and learner agree about, and the pairs of all. No pairs without an engine: there the update
+        compares what it computes anyway."""
+        if not self.engine:
+            return rows, []
+        pairs: list[Pair] = list(zip([row.logprobs for row in rows], self._now(rows), strict=True))
+        return [row for row, pair in zip(rows, pairs, strict=True) if not is_beyond(pair)], pairs
+
+    def _mismatch(self, pairs: Sequence[Pair]) -> Metrics:
+        """Of sampler and learner; None where the update had no row of the present policy. Logs when an alarm begins."""
+        found, before = measure(pairs, masks=self.engine), self._alarm
+        self._alarm = found.alarm() if found.rows else before
+        if self._alarm and self._alarm != before:
+            logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, found.mean)
+        elif before and not self._alarm:
+            logger.warning("sampler and learner agree again")
+        measured = dataclasses.asdict(found) | {"alarm": self._alarm or None}
+        return {f"train/mismatch_{name}": value for name, value in measured.items()}
 
     def _reweighed(self, rows: Sequence[TrainingRow]) -> list[TrainingRow]:
         """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
         if not rows:
             return []
-        now = self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+        now = self._now(rows)
         then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
         if self.config.stale == "m2po":
             weights = second_moment_weights(now, then, advantages)
         else:
             weights = truncated_weights(now, then)
         return [
-            dataclasses.replace(row, logprobs=logprobs, weights=tuple(line))
+            dataclasses.replace(row, logprobs=logprobs, weights=tuple(line), fresh=False)
             for row, logprobs, line in zip(rows, now, weights, strict=True)
         ]
 
@@ -181,5 +209,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
                 continue
             for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, advantages, strict=True):
                 if counts(verdict):
-                    rows.append(TrainingRow(prompt, completion.token_ids, completion.logprobs, weight))
+                    row = TrainingRow(prompt, completion.token_ids, completion.logprobs, weight, fresh=True)
+                    rows.append(row)
         return rows

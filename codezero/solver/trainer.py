@@ -9,6 +9,7 @@ import tempfile
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
+from transformers.utils import logging as hf_logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
@@ -22,6 +23,7 @@ BETAS = (0.9, 0.99)
 def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GRPOTrainer:
     """For a policy that computes in `half`, which on CUDA may have 16 bits."""
     on_cuda = policy.device.type == "cuda"
+    hf_logging.disable_progress_bar()  # of writing shards
     with tempfile.TemporaryDirectory() as nowhere:
         settings = GRPOConfig(
             nowhere,
@@ -32,6 +34,7 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
             temperature=config.temperature,
             max_completion_length=config.max_new_tokens,
             learning_rate=config.learning_rate,
+            optim="adamw_bnb_8bit" if config.optimizer == "adamw_8bit" else "adamw_torch_fused",
             adam_beta1=BETAS[0],
             adam_beta2=BETAS[1],
             weight_decay=0.0,
@@ -49,13 +52,17 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
             save_strategy="no",
             disable_tqdm=True,
         )
-        return GRPOTrainer(
+        trainer = GRPOTrainer(
             model=policy.model,
             reward_funcs=_never_asked,
             args=settings,
             train_dataset=Dataset.from_dict({"prompt": ["unused", "unused"]}),
             processing_class=policy.tokenizer,
         )
+    for parameter in policy.model.parameters():
+        if parameter.requires_grad:  # TRL makes an adapter on a quantized base bfloat16, in which small steps are lost
+            parameter.data = parameter.data.float()
+    return trainer
 
 
 def learning_rate(config: SolverConfig, steps: int) -> float:

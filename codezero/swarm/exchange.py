@@ -1,18 +1,151 @@
 """One node's part in the gossip, over any transport: announce own bodies, pull others'."""
 
 import asyncio
-from collections import Counter
+import contextlib
+import functools
+from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
+from typing import Any, NamedTuple
 
-from codezero.swarm.announcer import Announcer
-from codezero.swarm.listener import Listener
-from codezero.swarm.messages import ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import PeerRecordValidator
+from codezero.swarm.listener import Listener, ShardEstimate
+from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback
+from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, PeerRecordValidator, RecordPlace, shard_of
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind
 from codezero.swarm.serving import BodyServer, FeedbackExchange
-from codezero.swarm.sharding import ShardEstimate
-from codezero.swarm.transport import Call, Transport
+from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
+from codezero.swarm.wire import DECODE, ENCODE, body_digest, encode_header, largest
+from codezero.system.signals import Backoff
+from codezero.types import mean
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between two attempts to store a record that nobody was seen to have."""
+DEPOSIT_SECONDS = 60.0
+"""Least time between two bodies that an unreachable author leaves in the DHT."""
+
+
+class QueuedItem(NamedTuple):
+    """One group or problem, and what its announcement says of it."""
+
+    content: Any
+    reward: float | None
+    tokenizer: bytes
+
+
+@dataclass(slots=True)
+class Announcement:
+    """The newest own header of one kind and round."""
+
+    place: RecordPlace
+    tries: Backoff
+    header: bytes = b""
+    confirm: bool = True
+    """Whether none was stored in its place yet: the first is read back from others."""
+    expiry: float = 0.0
+    """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
+
+
+class Announcer:
+    """One node's announcements. Unless `reachable`, bodies are left in the DHT too, since nobody can pull them."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        server: BodyServer,
+        *,
+        swarm: str,
+        clock: Callable[[], float],
+        shards: Callable[[], int],
+    ) -> None:
+        """`shards`: over how many places a round is spread now."""
+        self.counts: Counter[str] = Counter()
+        self.reachable = True
+        self._transport, self._server, self._swarm = transport, server, swarm
+        self._clock, self._shards = clock, shards
+        self._queued: dict[tuple[Kind, int], deque[QueuedItem]] = {}
+        self._announced: dict[tuple[Kind, int], Announcement] = {}
+        self._deposited: dict[Kind, float] = {}
+
+    def add(self, message: Publish) -> None:
+        """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
+        queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
+        if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
+            queued.clear()
+        items = DECODE[message.kind](message.body)[2]
+        rewards = message.rewards if message.kind == GROUPS else [None] * len(items)
+        queued.extend(QueuedItem(*item, message.tokenizer) for item in zip(items, rewards, strict=True))
+
+    def forget(self, *, before: int) -> None:
+        """Drop what belongs to rounds that nobody reads any more."""
+        self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
+        self._queued = {key: items for key, items in self._queued.items() if key[1] >= before}
+
+    def pack(self, kind: Kind) -> tuple[Header, bytes] | None:
+        """Header and body of the newest items of the oldest round that waits. None when nothing waits or fits."""
+        round_number = min((key[1] for key in self._queued if key[0] == kind), default=None)
+        if round_number is None:
+            return None
+        newest_first = list(reversed(self._queued.pop((kind, round_number))))
+        encode = functools.partial(ENCODE[kind], peer=self._transport.me, round_number=round_number)
+        most = MAX_BODY if self.reachable else MAX_DEPOSIT
+        items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
+        if not items:
+            return None
+        problems = [item.content.problem if kind == GROUPS else item.content for item in items[:16]]
+        header = Header(
+            v=VERSION,
+            kind=kind,
+            round=round_number,
+            digest=body_digest(body),
+            size=len(body),
+            codec="zlib",
+            tokenizer=items[0].tokenizer,
+            count=len(items),
+            problems=[bytes.fromhex(problem.id)[:16] for problem in problems],
+            reward=mean(item.reward for item in items if item.reward is not None),
+            time=self._clock(),
+        )
+        return header, body
+
+    async def announce(self) -> None:
+        """Announce what is new, and again what is about to expire."""
+        for kind in (GROUPS, PROPOSALS):
+            due = self.reachable or self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS
+            if due and (packed := self.pack(kind)):
+                await self._keep(*packed)
+        for announcement in list(self._announced.values()):
+            if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
+                await self._store(announcement)
+
+    async def _keep(self, header: Header, body: bytes) -> None:
+        """Serve a body; if nobody can pull it, leave it in the DHT. Its header takes the place of the one before."""
+        self._server.bodies[header.digest] = body
+        if not self.reachable:
+            self._deposited[header.kind] = self._clock()
+            kept = False
+            with contextlib.suppress(*UNANSWERED):
+                kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
+            self.counts["deposits" if kept else "deposits_in_vain"] += 1
+        shards = self._shards()
+        shard = shard_of(header.round, self._transport.me, shards)
+        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
+        new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
+        announcement = self._announced.setdefault((header.kind, header.round), new)
+        announcement.header, announcement.expiry = encode_header(header), 0.0
+        announcement.tries.succeeded()
+
+    async def _store(self, announcement: Announcement) -> None:
+        place, header, expiry, stored = announcement.place, announcement.header, self._clock() + LIFETIME, False
+        with contextlib.suppress(*UNANSWERED):
+            stored = await self._transport.announce(place, header, expiry, confirm=announcement.confirm)
+        self.counts["announcements" if stored else "announcements_in_vain"] += 1
+        if stored:
+            announcement.expiry, announcement.confirm = expiry, False
+            announcement.tries.succeeded()
+        else:
+            announcement.tries.failed()
 
 
 class Exchange:
@@ -31,7 +164,7 @@ class Exchange:
     ) -> None:
         """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first."""
         random, swarm = random or Random(), validator.swarm
-        self._transport, self._validator = transport, validator
+        self._transport, self.validator = transport, validator
         self.sharding = ShardEstimate(random)
         self.server = BodyServer(trust)
         self.feedback = FeedbackExchange(transport, trust, on_feedback=on_feedback)
@@ -47,16 +180,11 @@ class Exchange:
         """Begin to serve. Raises UnreachableError."""
         await self._transport.serve(self._answer)
 
-    @property
-    def round(self) -> int | None:
-        """The round that is open; None: not known yet."""
-        return self._validator.round
-
     def open_round(self, round_number: int, *, hungry: bool = True) -> None:
         """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget."""
-        if round_number != self._validator.round:
+        if round_number != self.validator.round:
             self.listener.idle = 0
-        self._validator.round = round_number
+        self.validator.round = round_number
         self.announcer.forget(before=round_number - 1)
         if hungry:
             self.listener.refill()
@@ -64,8 +192,8 @@ class Exchange:
     async def poll(self) -> None:
         """Announce what is new or about to expire, then pull what peers announced and send them feedback."""
         await self.announcer.announce()
-        if self._validator.round is not None:
-            await asyncio.gather(self.listener.poll(self._validator.round), self.feedback.send())
+        if self.validator.round is not None:
+            await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
     def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
         """Implements `transport.Answer`."""
@@ -73,8 +201,8 @@ class Exchange:
 
     def take_counts(self) -> dict[str, int]:
         """Everything counted since the last call, the validator's refusals included."""
-        taken = Counter({f"refused_{reason}": count for reason, count in self._validator.refused.items()})
-        self._validator.refused.clear()
+        taken = Counter({f"refused_{reason}": count for reason, count in self.validator.refused.items()})
+        self.validator.refused.clear()
         for part in (self.announcer, self.listener, self.server, self.feedback):
             taken.update(part.counts)
             part.counts.clear()

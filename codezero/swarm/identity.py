@@ -2,12 +2,19 @@
 
 The file is libp2p's protobuf `PrivateKey {key_type = 1; data = 2}`, encoded here so that showing an identity does not
 load the peer-to-peer library. Keys never leave this module.
+
+Members of a swarm are everybody, or the peers that a file names. Keys cost nothing: an attacker with a thousand of them
+is held back by a list, and not by limits per peer.
 """
 
 import errno
 import functools
 import hashlib
+import logging
 import os
+import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import base58
@@ -15,8 +22,10 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 
-from codezero.errors import IdentityError, WireError
-from codezero.system.files import read_private, write_new
+from codezero.errors import ConfigError, IdentityError, WireError
+from codezero.system.files import read_bounded, read_private, write_new
+
+logger = logging.getLogger(__name__)
 
 RSA, ED25519 = 0, 1
 """libp2p's `KeyType`."""
@@ -29,6 +38,16 @@ INLINE_KEY = 42
 
 PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKey = rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+
+CHECK_SECONDS = 2.0
+"""Least time between two checks of the file."""
+MAX_LIST = 1 << 20
+"""Bytes of an allow-list: room for 20,000 peer ids."""
+PEER_ID = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,64}")
+"""The form of a peer id. `schema.PeerId` is the same for records."""
+
+Members = Callable[[str], bool]
+"""Whether a peer id belongs. Called for every record and request, so it returns at once and never raises."""
 
 
 class Identity:
@@ -93,6 +112,74 @@ def peer_id_of(public_key_bytes: bytes) -> str:
     else:
         multihash = b"\x12\x20" + hashlib.sha256(public_key_bytes).digest()
     return base58.b58encode(multihash).decode("ascii")
+
+
+def open_to_all(peer: str) -> bool:
+    """Whoever has a peer id belongs."""
+    return PEER_ID.fullmatch(peer) is not None
+
+
+class AllowList:
+    """The peers that a text file names: one peer id a line; `#` begins a comment. A change counts within CHECK_SECONDS.
+
+    Used from one thread. `clock` gives seconds, from any start.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises ConfigError for a file that is missing, larger than MAX_LIST, or has a line that is no peer id."""
+        self._path, self._clock = path, clock
+        self._checked = clock()
+        self._stamp = _stamp(path)
+        self._peers = _read_list(path)
+
+    def __call__(self, peer: str, /) -> bool:
+        """Is `peer` named? A list that an edit broke is not used: the one before stays, and a warning says so."""
+        now = self._clock()
+        if now - self._checked >= CHECK_SECONDS:
+            self._checked = now
+            before, self._stamp = self._stamp, _stamp(self._path)  # before reading: a broken list is warned of once
+            if self._stamp != before:
+                try:
+                    self._peers = _read_list(self._path)
+                except ConfigError as error:
+                    logger.warning("%s; the %d peers named before remain", error, len(self._peers))
+        return peer in self._peers
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Time of change in nanoseconds, bytes and inode; None for a file that cannot be read."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _read_list(path: Path) -> frozenset[str]:
+    """Raises ConfigError."""
+    try:
+        raw = read_bounded(path, MAX_LIST)
+    except OSError as error:
+        raise ConfigError(f"cannot read the allow-list {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}; give a text file with one peer id a line") from error
+    lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    named = (line.partition(b"#")[0].strip().decode("utf-8", "replace") for line in lines)
+    peers = {number: peer for number, peer in enumerate(named, start=1) if peer}
+    for number, peer in peers.items():
+        if not _is_peer_id(peer):
+            raise ConfigError(f"{path}, line {number}: {peer[:64]!a} is no peer id; write one a line, without /p2p/")
+    return frozenset(peers.values())
+
+
+def _is_peer_id(text: str) -> bool:
+    """Is it one that `identity.peer_id_of` may write?"""
+    if not PEER_ID.fullmatch(text):
+        return False
+    multihash = base58.b58decode(text)
+    if multihash[:2] == b"\x12\x20":
+        return len(multihash) == 34
+    return multihash[0] == 0 and len(multihash) <= 2 + INLINE_KEY and multihash[1] == len(multihash) - 2
 
 
 def _write_new(path: Path, key: PrivateKey) -> bool:

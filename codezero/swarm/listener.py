@@ -12,10 +12,9 @@ from random import Random
 import msgspec
 
 from codezero.swarm.messages import ReceivedBody
-from codezero.swarm.records import RecordPlace
+from codezero.swarm.records import MAX_SHARDS, RecordPlace
 from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
 from codezero.swarm.serving import ChunkRequest
-from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, body_digest, decode_header
@@ -44,9 +43,65 @@ OFFENCES = {
 }
 """Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
+CROWD = 32
+"""Headers that one place should hold at most."""
+SPARSE = 10
+"""Headers in a place below which half as many places are enough. Far below CROWD / 2, to avoid oscillation."""
+MEMORY = 0.3
+"""Weight of the newest reading of a level."""
+FADE = 0.98
+"""What is left of the other levels after each reading: an old reading counts for nothing."""
+FAR = 0.25
+"""Share of the other reads that go to any number of shards; the rest go to half or twice the own one."""
+PROBES = 4
+"""Numbers of shards that a node tries at once while it finds nobody."""
+
+LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
+
 
 News = tuple[str, Header]
 """An announcer, and a header of it that was not handled yet."""
+
+
+class ShardEstimate:
+    """The present number of shards, a power of two, estimated from how full the places are that were read.
+
+    A DHT key is sent whole, so a place must stay small in a swarm of any size. Nodes with different estimates still
+    meet, as readers try other numbers too.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._seen: dict[int, float] = {}
+        """Number of shards -> headers in one place there, smoothed."""
+        self.shards = 1
+
+    @property
+    def size(self) -> float:
+        """Peers that announce, estimated."""
+        return sum(shards * headers for shards, headers in self._seen.items())
+
+    def note(self, shards: int, headers: float) -> None:
+        """One place among `shards` held so many headers; decides anew."""
+        before = self._seen.get(shards, float(headers))
+        self._seen = {level: FADE * crowded for level, crowded in self._seen.items()}
+        self._seen[shards] = before + MEMORY * (headers - before)
+        while self.size > CROWD * self.shards and self.shards < MAX_SHARDS:
+            self.shards *= 2
+        while self.shards > 1 and self.size < SPARSE * self.shards:
+            self.shards //= 2
+
+    @property
+    def alone(self) -> bool:
+        """Nobody is to be found at our number of shards."""
+        return self._seen.get(self.shards, 0.0) < 1
+
+    def elsewhere(self, *, lost: bool = False) -> list[int]:
+        """Other numbers of shards to look at: whoever judges differently announces there. Several for who is lost."""
+        if lost or self.alone:
+            return self._random.sample(LEVELS, PROBES)
+        near = [shards for shards in (self.shards // 2, self.shards * 2) if 1 <= shards <= MAX_SHARDS]
+        return [self._random.choice(LEVELS if self._random.random() < FAR else near)]
 
 
 class Listener:
@@ -139,7 +194,7 @@ class Listener:
                 raise WireRefusal("header", "not about the place it lies in")
         except WireRefusal as refusal:
             if (peer, digest) not in self._attempts:  # a bad header is read at every poll and counted once
-                self._begin(peer, digest)
+                self._attempts[peer, digest] = 1
                 self._refuse(peer, refusal)
             return None
         return (peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
@@ -170,7 +225,7 @@ class Listener:
     async def _pull(self, peer: str, header: Header, wanted: int) -> None:
         """Pull one body from its announcer, check it against the header, and hand it to the trainer."""
         groups = wanted if header.kind == GROUPS else 0
-        self._begin(peer, header.digest)
+        self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
         try:
             async with self._pulls:
                 body = await self._body(peer, header)
@@ -220,9 +275,6 @@ class Listener:
             raise WireRefusal("header", "the body is another's, of another round or size")
         again = ENCODE[header.kind](items[:wanted], peer=peer, round_number=round_number)
         return ReceivedBody(kind=header.kind, peer=peer, round=round_number, body=again, tokenizer=header.tokenizer)
-
-    def _begin(self, peer: str, digest: bytes) -> None:
-        self._attempts[peer, digest] = self._attempts.get((peer, digest), 0) + 1
 
     def _refuse(self, peer: str, refusal: WireRefusal) -> None:
         self.counts[f"refused_{refusal.reason}"] += 1

@@ -16,7 +16,7 @@ import msgspec
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError
-from codezero.swarm.members import AllowList
+from codezero.swarm.identity import AllowList
 from codezero.swarm.schema import Kind
 from codezero.system.child import Channel
 

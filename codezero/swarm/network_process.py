@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
-from codezero.swarm.identity import Identity
-from codezero.swarm.members import AllowList, open_to_all
+from codezero.swarm.identity import AllowList, Identity, open_to_all
 from codezero.swarm.messages import (
     Counted,
     Failed,
@@ -43,12 +42,11 @@ if TYPE_CHECKING:
     from hivemind.p2p import P2P
 
     from codezero.swarm.exchange import Exchange
-    from codezero.swarm.peer_store import PeerStore
+    from codezero.swarm.network_monitor import PeerStore
 
 REJOIN_SECONDS = 5.0
 ALONE_SECONDS = 1.0
 """Between two rounds of dialling while there is no neighbour."""
-WATCH_SECONDS = 0.5
 POLL_SECONDS = 120.0
 """Most that one poll may take; its parts have deadlines of their own."""
 LAST_SECONDS = 2.0
@@ -135,8 +133,7 @@ class NetworkNode:
         from codezero.swarm.exchange import Exchange
         from codezero.swarm.hivemind_dht import create_node
         from codezero.swarm.hivemind_transport import HivemindTransport
-        from codezero.swarm.network_monitor import NetworkMonitor
-        from codezero.swarm.peer_store import PeerStore
+        from codezero.swarm.network_monitor import NetworkMonitor, PeerStore
 
         settings = self._settings
         members = AllowList(Path(settings.members)) if settings.members else open_to_all
@@ -204,7 +201,7 @@ async def _rejoin(peer_store: "PeerStore") -> None:
 async def _raise_when_dead(daemon: "P2P") -> None:
     """hivemind does not notice a dead daemon: its stores go on returning True."""
     while daemon._child.returncode is None:
-        await asyncio.sleep(WATCH_SECONDS)
+        await asyncio.sleep(0.5)
     raise SwarmError(f"the peer-to-peer daemon ended with code {daemon._child.returncode}")
 
 

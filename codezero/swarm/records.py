@@ -38,7 +38,7 @@ DEPOSITORS = 1024
 """Authors whose deposits are counted."""
 MAX_SUBKEY = 80
 MAX_CROWD = 256
-"""Peers in one place: far above the aim of `sharding.py`, far below the 4 MiB that a DHT key can hold."""
+"""Peers in one place: far above the aim of `listener.py`, far below the 4 MiB that a DHT key can hold."""
 CROWDS, VERIFIED, DECLARED = 1024, 4096, 64
 """Places whose peers are counted, signatures remembered as verified, own places remembered."""
 NO_SUBKEY = (b"", b"\xc0")

@@ -1,8 +1,14 @@
-"""Starts the network process, passes messages, cleans up after it, and restarts it when it dies."""
+"""Starts the network process, passes messages, cleans up after it, and restarts it when it dies.
+
+An identity belongs to one living node; a daemon that a dead one left is ended, as it holds its port and peer id.
+"""
 
 import atexit
 import contextlib
 import logging
+import os
+import signal
+import stat
 import sys
 import threading
 import time
@@ -10,9 +16,10 @@ from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from codezero.config import SwarmConfig
-from codezero.errors import SwarmError
-from codezero.swarm.identity_lock import IdentityLock
+from codezero.errors import IdentityError, SwarmError
 from codezero.swarm.messages import (
     Counted,
     Failed,
@@ -21,19 +28,17 @@ from codezero.swarm.messages import (
     MessagePipe,
     NetworkReady,
     OpenRound,
-    Publish,
     ReceivedBody,
     ReceivedFeedback,
-    SendFeedback,
 )
-from codezero.swarm.network_status import port_of
+from codezero.swarm.network_status import port_of, replace_file
 from codezero.system.child import how_it_ended, spawn
+from codezero.system.files import read_json, take_lock
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 STABLE_SECONDS = 60.0
 """A process that lived this long restarts without a longer pause."""
 CLOSE_SECONDS = 6.0
@@ -43,6 +48,62 @@ UNSENT_MESSAGES = 8
 WAITING_BODIES = 64
 WAITING_FEEDBACK = 256
 """Bodies and feedback that wait for the trainer; the oldest are dropped."""
+FILE, MAX_FILE = "daemon.json", 64 << 10
+"""Where a process notes its daemon, and the bytes of that."""
+
+
+class IdentityLock:
+    """The lock on one identity file, and the note of the own daemon."""
+
+    def __init__(self, identity: Path, folder: Path) -> None:
+        """`folder`: where the note survives a kill -9."""
+        self._identity, self._file = identity, folder / FILE
+        self._lock: int | None = None
+        self._ready: NetworkReady | None = None
+
+    def take(self) -> None:
+        """Hold the identity and end what a dead node left running. Raises IdentityError when a living node holds it."""
+        try:
+            self._lock = os.open(self._identity, os.O_RDONLY)
+            if not take_lock(self._lock):
+                self.release()
+                raise IdentityError(
+                    f"{self._identity} is in use: another node on this machine is this peer. Stop it, or give this "
+                    "one an identity of its own: swarm.identity=FILE"
+                )
+        except OSError as error:  # a file system without locks
+            logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
+        with contextlib.suppress(OSError, ValueError):
+            self._ready = read_json(self._file, NetworkReady, MAX_FILE)
+        self.clean()
+
+    def note(self, ready: NetworkReady) -> None:
+        self._ready = ready
+        replace_file(self._file, msgspec.json.encode(ready))
+
+    def clean(self) -> None:
+        """Kill the daemon of a dead network process and remove its sockets, if they are still there.
+
+        The socket's random name in its command line tells the daemon from a stranger that was given its process id.
+        """
+        ready, self._ready = self._ready, None
+        if ready is None or not ready.sockets:
+            return
+        name = os.path.basename(ready.sockets[0]).encode()
+        with contextlib.suppress(OSError):
+            if name and name in Path(f"/proc/{ready.daemon}/cmdline").read_bytes():
+                os.kill(ready.daemon, signal.SIGKILL)
+        for socket in ready.sockets:
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.lstat(socket).st_mode):
+                    os.unlink(socket)
+        with contextlib.suppress(OSError):
+            self._file.unlink()
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 class NetworkProcess:
@@ -169,6 +230,6 @@ class NetworkProcess:
                     self._failure = f"the network process failed and is started again: {reason}"
                 case Logged(level=level, text=text):
                     logger.log(level, "%s", text)
-                case OpenRound() | Publish() | SendFeedback():
+                case _:
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()

@@ -1,6 +1,6 @@
 """A node's trust in each peer: allowances, penalties and quarantines, kept in a bounded, schema-checked file.
 
-No help where ids cost nothing: a fresh id begins clean, and `members.py` decides on ids.
+No help where ids cost nothing: a fresh id begins clean, and `identity.py` decides on ids.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from codezero.swarm.members import Members
+from codezero.swarm.identity import Members
 from codezero.swarm.network_status import PeerLine, replace_file
 from codezero.swarm.schema import Digest, Newest, PeerId
 from codezero.system.files import read_json
@@ -185,8 +185,22 @@ class PeerTrust:
 
     def report(self) -> list[PeerLine]:
         """Every remembered peer that belongs to the swarm, the last heard first."""
+        now = self._clock()
         records = [record for record in self._records.values() if self._member(record.peer)]
-        return [self._report(record) for record in sorted(records, key=lambda record: (-record.seen, record.peer))]
+        return [
+            PeerLine(
+                peer=record.peer,
+                heard_seconds_ago=max(0.0, now - record.seen),
+                bodies=record.bodies,
+                groups=record.groups,
+                size=record.size,
+                failures={offence.value: count for offence, count in record.failures.items()},
+                penalty=self._penalty(record, now),
+                state="quarantined" if (reason := self.refusal(record.peer)) else "ok",
+                reason=reason,
+            )
+            for record in sorted(records, key=lambda record: (-record.seen, record.peer))
+        ]
 
     def save(self, path: Path) -> None:
         """Write the state to `path`, all or nothing, readable by its owner alone. A failure is a warning."""
@@ -238,20 +252,6 @@ class PeerTrust:
 
     def _repetitions(self, record: PeerRecord, now: float) -> int:
         return 0 if now - record.until > self._limits.forgiven_seconds else record.quarantines
-
-    def _report(self, record: PeerRecord) -> PeerLine:
-        now, reason = self._clock(), self.refusal(record.peer)
-        return PeerLine(
-            peer=record.peer,
-            heard_seconds_ago=max(0.0, now - record.seen),
-            bodies=record.bodies,
-            groups=record.groups,
-            size=record.size,
-            failures={offence.value: count for offence, count in record.failures.items()},
-            penalty=self._penalty(record, now),
-            state="quarantined" if reason else "ok",
-            reason=reason,
-        )
 
 
 def _pay(full: float, cost: float, rate: float, burst: float, now: float) -> float:

@@ -79,14 +79,25 @@ def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZ
         raise kind(f"cannot write {path}: {error.strerror}") from error
 
 
+def read_bounded(path: Path, limit: int, *, private: bool = False) -> bytes:
+    """A regular file's content. Raises OSError, and ValueError for one above `limit` bytes, or one that has to be
+    `private` and that others may read."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # a pipe would hang
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError("not a regular file")
+        if private and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ValueError(f"open to other users of this machine; run: chmod 600 {path}")
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ValueError(f"larger than {limit} bytes")
+    return content
+
+
 def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
     """What a file of at most `limit` bytes holds. Raises OSError or ValueError."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        raw = file.read(limit + 1)
-    if len(raw) > limit:
-        raise ValueError(f"larger than {limit} bytes")
     try:
-        return msgspec.json.decode(raw, type=schema)
+        return msgspec.json.decode(read_bounded(path, limit), type=schema)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -94,19 +105,11 @@ def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
 def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletError) -> bytes:
     """At most `limit` bytes of a regular file that nobody else may read. Raises `refusal`."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise refusal(f"{path} is not a regular file")
-            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise refusal(f"{path} is open to other users of this machine; run: chmod 600 {path}")
-            content = file.read(limit + 1)
+        return read_bounded(path, limit, private=True)
     except OSError as error:
         raise refusal(f"{path}: {error.strerror}") from error
-    if len(content) > limit:
-        raise refusal(f"{path} is longer than the {limit} bytes it may have")
-    return content
+    except ValueError as error:
+        raise refusal(f"{path}: {error}") from error
 
 
 def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:

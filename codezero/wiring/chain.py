@@ -86,8 +86,7 @@ def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) 
 
     Raises ConfigError, WalletError, ChainError.
     """
-    from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.embedded import own_contract
+    from codezero.chain.contract import ContractCoordinator, own_contract
     from codezero.chain.sender import Sender
 
     client = chain_access(config, wallet, stack)
@@ -114,7 +113,7 @@ def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet") -> 
 
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
-    from codezero.chain.embedded import fund
+    from codezero.chain.contract import fund
 
     client = _client(config, stack)
     try:
@@ -129,8 +128,7 @@ def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitSt
 
 def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoordinator":
     """The contract, for who only reads. Raises ConfigError and ChainError."""
-    from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.embedded import founded
+    from codezero.chain.contract import ContractCoordinator, founded
 
     if config.kind == "clock":
         raise ConfigError("chain.kind=clock counts no points; there is nothing to read")

@@ -10,21 +10,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from codezero.config import NodeConfig
-from codezero.errors import ConfigError
+from codezero.config import EvalsConfig, NodeConfig
+from codezero.errors import ConfigError, ProblemError
 from codezero.evals.evaluation_log import Choices, EvaluationLog
 from codezero.evals.figures import Difference, Result, TaskOutcome, compare, figures_of
-from codezero.evals.grading import EXECUTED, JUDGED, Grader, JudgeGrader, SandboxGrader
+from codezero.evals.grading import EXECUTED, JUDGED, Grader, JudgeGrader, SandboxGrader, problem_of
 from codezero.evals.rows import digest_files
 from codezero.evals.run import EvalRun
-from codezero.evals.sets import HELD_OUT, find_set, read_tasks
-from codezero.evals.task import EvalTask
+from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
+from codezero.evals.task import EvalTask, task_of
+from codezero.problems.dedup import Novelty
+from codezero.problems.held_back import MAX_HELD_BACK, digest, exam_problems
+from codezero.problems.hub import SETS
 from codezero.problems.synthetic.tasks import held_out
-from codezero.wiring.evaluator import build_evaluator, build_sandbox
+from codezero.types import REHEARSAL, Problem
+from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
 from codezero.wiring.models import Say, build_sampler, load
 from codezero.wiring.policies import Policy, find_policy, load_found
 
@@ -38,8 +43,21 @@ SHOWN_REASONS = 8
 """Why attempts are undecided: the most frequent."""
 FOLDER = "evals"
 """Of a run, or beside the runs for a model that belongs to none."""
+CONTROL = 20
+"""Embedded problems beside the exam of another set."""
+
+
 Tasks = tuple[Callable[[], Iterable[EvalTask]], str]
 """What reads the tasks, and the digest of what it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExamTasks:
+    """What the exam asks, and what it is called."""
+
+    name: str
+    tasks: list[EvalTask]
+    control: list[EvalTask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +118,19 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     if wrong := [k for k in request.ks if not 1 <= k <= request.samples]:
         need = f"give --samples {max(request.ks)}"
         raise ConfigError(f"--k={wrong[0]} cannot be estimated from {request.samples} attempts; {need}")
-    if request.judged and config.reward.mode == "rlvr":
-        raise ConfigError("--judged with reward.mode=rlvr would execute; drop one of them")
+    if request.judged and config.reward.mode != "judge":
+        raise ConfigError(f"--judged with reward.mode={config.reward.mode} would execute; drop one of them")
     tasks = _tasks(config, request)
     next(iter(tasks[0]()))  # a wrong file is known before a model is loaded
-    policies = [find_policy(config, name) for name in request.policies]
+    policies, block = [find_policy(config, name) for name in request.policies], config.answer.block
     with ExitStack() as stack:
 
         @functools.cache
         def grader() -> Grader:
             if request.judged:
-                return JudgeGrader(build_evaluator(config, stack, say))
-            return SandboxGrader(build_sandbox(config, stack))
+                canaries = build_canaries(config, Novelty(), stack, say)
+                return JudgeGrader(build_evaluator(config, canaries, stack, say), block)
+            return SandboxGrader(build_sandbox(config, stack), block)
 
         evals = [_evaluate(config, request, policy, tasks, grader, say) for policy in policies]
     results = [result for result, _ in evals]
@@ -128,10 +147,7 @@ def _tasks(config: NodeConfig, request: EvalRequest) -> Tasks:
         return lambda: read_tasks(request.set, files), digest_files(files)
     from codezero.solver.solver import solver_prompt
 
-    tasks = [
-        EvalTask(problem.id, solver_prompt(problem), problem.tests, problem.entry_point, level=problem.level)
-        for problem in held_out(config.evals.problems, config.evals.seed)
-    ]
+    tasks = [task_of(problem, solver_prompt) for problem in held_out(config.evals.problems, config.evals.seed)]
     return lambda: tasks, hashlib.sha256(msgspec.json.encode(tasks)).hexdigest()
 
 
@@ -149,11 +165,12 @@ def _evaluate(
         temperature=config.solver.temperature,
         seed=config.evals.seed,
     )
-    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}"
+    block = config.answer.block
+    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}, {block} block"
     if request.judged:  # what another setting of the judge would change, the digest changes with
         settings = {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
         judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
-        label, by = JUDGED, f"{JUDGED}: {config.evaluator.kind} {config.evaluator.model} {judge}"
+        label, by = JUDGED, f"{JUDGED}: {config.evaluator.kind} {config.evaluator.model} {judge}, {block} block"
 
     @functools.cache
     def sampler() -> "Sampler":
@@ -165,8 +182,7 @@ def _evaluate(
     folder = request.into or (policy.run or Path(config.run.directory)) / FOLDER
     with EvaluationLog(folder, choices, by) as log:
         totals = EvalRun(read, choices, log, sampler, grader, lambda doing: say(f"{where}: {doing}")).run()
-    attempts, chosen = max(1, totals.attempts), msgspec.structs.asdict(choices)
-    del chosen["format"]
+    attempts = max(1, totals.attempts)
     result = Result(
         policy=policy.name,
         label=label,
@@ -178,7 +194,7 @@ def _evaluate(
         without_code_share=totals.without_code / attempts,
         undecided=dict(totals.undecided.most_common(SHOWN_REASONS)),
         kept_in=str(log.path),
-        **chosen,
+        **msgspec.structs.asdict(choices),
     )
     return result, totals.outcomes
 
@@ -187,16 +203,69 @@ def examine(config: NodeConfig, say: Say) -> "Metrics":
     """One exam of the solver named in the config, without training. Writes nothing."""
     with ExitStack() as stack:
         sampler = build_sampler(config, load(config, config.model.solver, "solver", say), say, stack)
-        exam = build_exam(config, sampler, build_evaluator(config, stack, say), stack)
+        withheld = Novelty(most=MAX_HELD_BACK)
+        asked = build_exam_tasks(config, withheld, say)
+        evaluator = build_evaluator(config, build_canaries(config, withheld, stack, say), stack, say)
+        exam = build_exam(config, asked, sampler, evaluator, stack)
         say("attempting and executing the held-out problems")
         return exam.sit()
 
 
-def build_exam(config: NodeConfig, sampler: "Sampler", evaluator: "Evaluator", stack: ExitStack) -> "Exam":
-    from codezero.evals.exam import HeldOutExam
-    from codezero.sandbox.monty import MontySandbox
+def build_exam_tasks(config: NodeConfig, withheld: Novelty, say: Say) -> ExamTasks:
+    """The tasks of `evals.sources`, which go to `withheld`; embedded ones where a set of the hub cannot be read.
+
+    Raises ProblemError and ConfigError for a file that cannot be used.
+    """
     from codezero.solver.solver import solver_prompt
 
-    problems = held_out(config.evals.problems, config.evals.seed)
-    sandbox = stack.enter_context(MontySandbox())
-    return HeldOutExam(config.evals, config.solver, problems, solver_prompt, sampler, sandbox, evaluator)
+    evals, tasks, names, lost = config.evals, list[EvalTask](), list[str](), list[str]()
+    for source in evals.sources:
+        if source != HELD_OUT:
+            say(f"reading the exam: {source}")
+        try:
+            added = list(_read_source(source, evals, -(-evals.problems // len(evals.sources)), config, solver_prompt))
+        except ProblemError as error:
+            if source not in SETS:
+                raise
+            lost.append(str(error))
+            continue
+        for task in added:
+            withheld.add(problem_of(task))
+        tasks += added
+        names.append(f"{source}, {len(added)} problems, {digest([problem_of(task) for task in added])}")
+    embedded = [task_of(problem, solver_prompt) for problem in held_out(evals.problems, evals.seed)]
+    if not tasks:
+        return ExamTasks(f"{REHEARSAL}: {'; '.join(lost)}", embedded, [])
+    control = [] if HELD_OUT in evals.sources else embedded[:CONTROL]
+    return ExamTasks("; ".join(names + lost), tasks, control)
+
+
+def _read_source(
+    source: str, evals: EvalsConfig, count: int, config: NodeConfig, prompt: Callable[[Problem], str]
+) -> Iterator[EvalTask]:
+    name, colon, path = source.partition(":")
+    if source == HELD_OUT:
+        yield from (task_of(problem, prompt) for problem in held_out(count, evals.seed))
+    elif colon and name in PUBLISHED:
+        read = list(read_tasks(name, find_set(name, [Path(path)])))
+        yield from read if count >= len(read) else Random(f"exam {evals.seed}").sample(read, count)
+    else:
+        problems = exam_problems(source, count, seed=evals.seed, seconds=config.data.wait_seconds)
+        yield from (task_of(problem, prompt) for problem in problems)
+
+
+def build_exam(
+    config: NodeConfig, asked: ExamTasks, sampler: "Sampler", evaluator: "Evaluator", stack: ExitStack
+) -> "Exam":
+    """Embedded tasks are executed by Monty, which decides them all; those of other sets by both tiers."""
+    from codezero.evals.exam import HeldOutExam
+    from codezero.evaluator.executed import HybridEvaluator
+    from codezero.sandbox.monty import MontySandbox
+
+    real = bool(asked.control) or config.evals.sources != [HELD_OUT]
+    sandbox = build_sandbox(config, stack) if real else stack.enter_context(MontySandbox())
+    evals, solver = config.evals, config.solver
+    if isinstance(evaluator, HybridEvaluator):
+        evaluator = evaluator.frozen  # what was executed says nothing of the judge
+    block = config.answer.block
+    return HeldOutExam(evals, solver, asked.name, asked.tasks, asked.control, sampler, sandbox, evaluator, block)

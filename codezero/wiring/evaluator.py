@@ -6,17 +6,23 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
-from codezero.problems.rows import read_rows
+from codezero.config_learning import source_weights
+from codezero.errors import ProblemError
+from codezero.evaluator.canaries import CanaryLibrary, proven
+from codezero.problems.dedup import Novelty
+from codezero.problems.held_back import canary_rows, digest
+from codezero.problems.stream import SYNTHETIC
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import worked
 from codezero.protocols import Evaluator
-from codezero.types import Problem, Worked
-from codezero.wiring.models import Say, load
+from codezero.types import REHEARSAL, Problem, Style, Worked
+from codezero.wiring.models import FrozenModels, Say
 
 if TYPE_CHECKING:
     from codezero.evaluator.types import Judge
@@ -25,8 +31,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def build_evaluator(config: NodeConfig, stack: ExitStack, say: Say) -> Evaluator:
+@dataclass(frozen=True, slots=True)
+class Canaries:
+    """Where solutions with a known truth come from."""
+
+    name: str
+    draw: Callable[[Random], Worked]
+    styles: frozenset[Style]
+    """Of the problems of data sets among them."""
+    embedded: bool
+    """Are problems of the embedded family among them?"""
+
+    def cover(self, problem: Problem) -> bool:
+        """Do the judge's figures say anything about such a problem?"""
+        return problem.style in self.styles or (self.embedded and parse_question(problem.question) is not None)
+
+
+EMBEDDED = Canaries("the embedded synthetic problems", worked, frozenset(), embedded=True)
+
+
+def build_evaluator(
+    config: NodeConfig, canaries: Canaries, stack: ExitStack, say: Say, models: FrozenModels | None = None
+) -> Evaluator:
     """The frozen judge, calibrated on canaries that no solver sees; or execution, where the settings ask for it.
+    `models`: those that a judge may share; None: it has its own.
 
     Raises ModelError, EvaluatorError, SandboxError and ProblemError.
     """
@@ -37,25 +65,27 @@ def build_evaluator(config: NodeConfig, stack: ExitStack, say: Say) -> Evaluator
     if config.reward.mode == "rlvr":
         from codezero.evaluator.executed import ExecutedEvaluator
 
-        return ExecutedEvaluator(guard, build_sandbox(config, stack), weights=config.reward)
+        return ExecutedEvaluator(guard, build_sandbox(config, stack), weights=config.reward, block=config.answer.block)
     from codezero.evaluator.audit import Auditor
-    from codezero.evaluator.canaries import CanaryLibrary
     from codezero.evaluator.evaluator import FrozenEvaluator
     from codezero.evaluator.reliability import Watch
 
-    judge, audit = build_judge(config, stack, say), config.audit
+    judge, audit = build_judge(config, stack, say, models or FrozenModels(config, say)), config.audit
     auditor = None  # by default nothing of what is trained on is ever executed
-    if audit.share:
+    if audit.share and config.reward.mode == "judge":
         sandbox = build_sandbox(config, stack)
         auditor = Auditor(sandbox, share=audit.share, window=audit.window, seed=config.seed)
-    canaries: Callable[[Random], Worked] = worked
-    if settings.canaries_from:
-        library = CanaryLibrary(read_rows(Path(settings.canaries_from)))
-        logger.info("judge: canaries are drawn from %d problems of %s", len(library), settings.canaries_from)
-        canaries = library
-    identity = judge_identity(settings)
-    watch = Watch(judge, guard, canaries, settings, identity=identity, seed=config.seed, auditor=auditor, tell=say)
-    evaluator = FrozenEvaluator(judge, guard, watch, weights=config.reward)
+    logger.info("judge: canaries are drawn from %s", canaries.name)
+    identity = judge_identity(settings, config.model.quantize)
+    watch = Watch(judge, guard, canaries.draw, settings, identity=identity, seed=config.seed, auditor=auditor, tell=say)
+    weights, block = config.reward, config.answer.block
+    if config.reward.mode == "hybrid":
+        from codezero.evaluator.executed import HybridEvaluator
+
+        sandbox = build_sandbox(config, stack)
+        evaluator = HybridEvaluator(judge, guard, watch, sandbox, weights=weights, block=block)
+    else:
+        evaluator = FrozenEvaluator(judge, guard, watch, weights=weights, block=block)
     say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
     evaluator.calibrate()
     return evaluator
@@ -68,13 +98,13 @@ def build_sandbox(config: NodeConfig, stack: ExitStack) -> "Sandbox":
     return stack.enter_context(open_sandbox(config.audit.sandbox))
 
 
-def build_judge(config: NodeConfig, stack: ExitStack, say: Say) -> "Judge":
+def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels) -> "Judge":
     """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
     settings = config.evaluator
     if settings.kind == "local":
         from codezero.evaluator.judge import LikelihoodJudge
 
-        loaded = load(config, settings.model, "judge", say)
+        loaded = models.load(settings.model, "judge")
         judge = LikelihoodJudge(loaded, questions=settings.questions, batch_rows=settings.batch_rows)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
@@ -87,19 +117,44 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say) -> "Judge":
     return judge
 
 
-def calibration_family(settings: EvaluatorConfig) -> tuple[str, Callable[[Problem], bool]]:
-    """The name of the canaries' family, and whether a problem is of it; of others a judge's figures say nothing.
+def build_canaries(config: NodeConfig, withheld: Novelty, stack: ExitStack, say: Say) -> Canaries:
+    """Solutions to problems of the sources that are learned from, or of `evaluator.canaries_from`.
 
-    A file's family are the problems of the style that its rows have. Raises ProblemError.
+    References and their mutants were executed here, and count as what they turned out to be: they are nobody's
+    attempts. Embedded ones where nothing of a set can be read. Raises ProblemError for a file that cannot be used.
     """
-    path = settings.canaries_from
-    if not path:
-        return "the embedded synthetic problems", lambda problem: parse_question(problem.question) is not None
-    styles = {row.problem.style for row in read_rows(Path(path))}
-    return f"the problems of {path}", lambda problem: problem.style in styles
+    file, weights = config.evaluator.canaries_from, source_weights(config.data.sources)
+    sources = {file: 1.0} if file else {name: weight for name, weight in weights.items() if name != SYNTHETIC}
+    if not sources or config.reward.mode == "rlvr":
+        return EMBEDDED
+    from codezero.sandbox.monty import MontySandbox  # decides 86 of MBPP's 94; the others are not worth the time
+
+    sandbox, libraries, lost = stack.enter_context(MontySandbox()), dict[str, CanaryLibrary](), list[str]()
+    for name in sources:
+        say(f"finding right and wrong solutions to measure the judge on: {name}")
+        try:
+            rows = canary_rows(name, withheld=withheld, seconds=config.data.wait_seconds, whole=bool(file))
+            libraries[name] = CanaryLibrary(proven(rows, sandbox))
+        except ProblemError as error:
+            if file:
+                raise
+            lost.append(str(error))
+    if not libraries:
+        return Canaries(f"{REHEARSAL}: {'; '.join(lost)}", worked, frozenset(), embedded=True)
+    draws: list[Callable[[Random], Worked]] = list(libraries.values())
+    shares, embedded = [sources[name] for name in libraries], not file and SYNTHETIC in weights
+    if embedded:
+        draws, shares = [*draws, worked], [*shares, weights[SYNTHETIC]]
+    names = [f"{name}, {library}, {digest(library.problems)}" for name, library in libraries.items()]
+    return Canaries(
+        "; ".join(names + [EMBEDDED.name] * embedded + lost),
+        lambda random: random.choices(draws, shares)[0](random),
+        frozenset(problem.style for library in libraries.values() for problem in library.problems),
+        embedded=embedded,
+    )
 
 
-def judge_identity(settings: EvaluatorConfig) -> str:
+def judge_identity(settings: EvaluatorConfig, quantize: str = "none") -> str:
     """16 hex digits, the same wherever the same judge is asked the same: to compare rewards, and to know it again."""
     from codezero.evaluator.judge_prompts import PROMPT_VERSION
 
@@ -107,4 +162,5 @@ def judge_identity(settings: EvaluatorConfig) -> str:
     if os.path.isdir(settings.model):
         files = [[path.name, path.stat().st_size] for path in sorted(Path(settings.model).iterdir())]
     parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), 0]  # 0: a removed setting
+    parts += [quantize] if quantize != "none" and settings.kind == "local" else []
     return hashlib.sha256(json.dumps([*parts, PROMPT_VERSION, files]).encode()).hexdigest()[:16]

@@ -28,12 +28,12 @@ from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
 from codezero.errors import ConfigError, InviteError
 from codezero.models.digest import weights_digest
-from codezero.nano import NANO, weights_directory
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import outward_address
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
+from codezero.wiring.hardware import source_of
 
 DEFAULT_NAME = "codezero"
 MOST_BOOTNODES = 16
@@ -154,8 +154,7 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
 
 def judge_of(config: EvaluatorConfig) -> JudgePart:
     """The judge that the config names, by name and content. Raises ModelError."""
-    place = str(weights_directory("judge")) if config.model == NANO else config.model
-    return JudgePart(config.model, weights_digest(place) if config.kind == "local" else "")
+    return JudgePart(config.model, weights_digest(source_of(config.model, "judge")) if config.kind == "local" else "")
 
 
 def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:

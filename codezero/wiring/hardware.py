@@ -4,6 +4,7 @@ Also which card each of several nodes on one machine gets, decided without loadi
 """
 
 import dataclasses
+import importlib.util
 import itertools
 import logging
 import math
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, ProposerConfig, SolverConfig
 from codezero.config_learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models import cpu_only
+from codezero.models.digest import same_place
 from codezero.nano import NANO, weights_directory
 from codezero.settings import compose
 from codezero.system.files import write_atomic
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
     import torch
 
     from codezero.models.device import DeviceMemory
-    from codezero.models.memory import ModelShape, Need
+    from codezero.models.memory import Need
 
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-LARGEST_FIRST = ("gpu-80g", "gpu-24g", "laptop", "solo")
+LARGEST_FIRST = ("gpu-80g", "gpu-24g", "gpu-16g", "gpu-12g", "gpu-8g", "laptop", "solo")
 FILE = "hardware.json"
 """In a run's folder: what was chosen for it."""
 LARGE_PARAMETERS = 200_000_000
@@ -75,8 +77,7 @@ def describe_sharing(assigned: Sequence[str]) -> str:
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    profile: Annotated[str, Meta(pattern=rf"^({'|'.join(LARGEST_FIRST)}|)\Z")]
-    solver: Annotated[str, Meta(pattern=r"^(?!auto\Z).")]
+    profile: Annotated[str, Meta(pattern=rf"^({'|'.join(LARGEST_FIRST)})\Z")]
 
 
 def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfig:
@@ -85,6 +86,7 @@ def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfi
     Raises ConfigError with the numbers, and a profile that fits, when memory will not suffice; ModelError.
     """
     config = settled(config, overrides, folder)
+    check_extras(config)
     need, has, where = weigh(config)
     if need is None:
         return config
@@ -101,29 +103,22 @@ def fit(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfi
 
 
 def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfig:
-    """`config` with `auto` replaced by what this run was or is begun with."""
-    if AUTO not in (config.model.profile, config.model.solver):
+    """`config` with the profile that this run was or is begun with, where the choice is the hardware's."""
+    if config.model.profile != AUTO:
         return config
-    from codezero.models.memory import choose_solver
-
-    path, known = folder / FILE, None
+    path = folder / FILE
     if path.exists():
         try:
             known = msgspec.json.decode(path.read_bytes(), type=_Choice)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} cannot be read ({error}); remove it to choose anew") from error
-    profile, solver = (known or config.model).profile, (known or config.model).solver
-    if profile == AUTO:
-        profile = _largest_profile(config, overrides) or LARGEST_FIRST[-1]
-    if config.model.profile == AUTO:
-        config = _with_profile(config, overrides, profile)
-    if config.model.solver == AUTO:
-        solver = choose_solver(_memory(config)[0].total) if solver == AUTO else solver
-        config = dataclasses.replace(config, model=dataclasses.replace(config.model, solver=solver))
-    if known is None:
-        solver = config.model.solver
-        write_atomic(path, msgspec.json.format(msgspec.json.encode(_Choice(profile, solver))) + b"\n")
-        print(f"codezero: chosen for this hardware: {profile or 'no'} profile, solver {solver}", flush=True)
+        return _with_profile(config, overrides, known.profile)
+    profile = _largest_profile(config, overrides) or LARGEST_FIRST[-1]
+    config, (has, where) = _with_profile(config, overrides, profile), _memory(config)
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(_Choice(profile))) + b"\n")
+    small = where.type == "cuda" and not profile.startswith("gpu-")
+    why = f" (no profile made for a card fits the {has.free / 2**30:.1f} GiB that are free)" if small else ""
+    print(f"codezero: chosen for this hardware: {profile} profile, solver {config.model.solver}{why}", flush=True)
     return config
 
 
@@ -135,48 +130,76 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
     Raises ModelError when a model's configuration cannot be read.
     """
     from codezero.models.device import choose_precision
-    from codezero.models.memory import Texts, Training, adapter_numbers, node_need, shape_of
 
     has, where = _memory(config)
-    settings, solves, proposes = config.model, config.solver, config.proposer
-    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode == "judge" else "off"
-    if {settings.solver, judge, proposes.model} <= {NANO, "off"}:
-        return None, has, where
-
-    def shape(name: str, role: str) -> "ModelShape":
-        return shape_of(str(weights_directory(role)) if name == NANO else name, role)
-
-    def training(shape: "ModelShape", kl_beta: float, rows: int) -> Training:
-        """At most `rows` at once."""
-        names = None if EVERY_LINEAR in settings.lora_targets else settings.lora_targets
-        return Training(
-            adapter=adapter_numbers(shape, settings.lora_rank, names) if settings.train == "lora" else 0,
-            leash=kl_beta > 0,
-            checkpointing=recomputes(config, shape.parameters),
-            rows=min(solves.micro_batch_rows, rows),
-        )
-
-    policy = shape(settings.solver, "solver")
-    proposer = None if proposes.model == "off" else shape(proposes.model, "proposer")
-    group = proposes.group_size if proposes.train else 1
-    exam = math.ceil(config.evals.problems * config.evals.samples / solves.group_size) if config.evals.every else 0
-    problems = math.ceil(max(solves.problems_per_iteration, exam) / max(1, settings.gpus))
-    asked, written = solves.max_prompt_tokens, proposes.problems_per_iteration
-    learns = training(proposer, proposes.kl_beta, group * written) if proposer and proposes.train else None
-    need = node_need(
-        policy,
-        training(policy, solves.kl_beta, solves.group_size * solves.problems_per_iteration),
-        Texts(asked, solves.max_new_tokens, solves.group_size, problems),
-        device=where.type,
-        number=choose_precision(settings.precision, where).itemsize,
-        judge=None if judge == "off" else shape(judge, "judge"),
-        judge_rows=config.evaluator.batch_rows,
-        proposer=proposer and (proposer, Texts(asked, proposes.max_new_tokens, group, written), learns),
-    )
-    if settings.backend == "vllm":
-        engine = has.total * settings.memory_share * settings.backend_share
+    need = estimate(config, where.type, choose_precision(config.model.precision, where).itemsize)
+    if need is not None and config.model.backend == "vllm":
+        engine = has.total * config.model.memory_share * config.model.backend_share
         need = dataclasses.replace(need, always=(*need.always, ("vLLM", engine)))
     return need, has, where
+
+
+def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
+    """What the node would need on such a device (cuda, mps, cpu), at `number` bytes a number. Raises ModelError."""
+    from codezero.models.memory import ADAM, ADAM_8BIT, Role, Texts, Training, adapter_numbers, node_need, shape_of
+
+    model, solves, proposes = config.model, config.solver, config.proposer
+    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
+    writer = proposes.model if proposes.kind == "local" else "off"
+    if {model.solver, judge, writer} <= {NANO, "off"}:
+        return None
+    adapted, frozen = model.train == "lora", set[str]()
+    """The frozen models in memory, as `wiring.models.FrozenModels` finds them."""
+
+    def role(name: str, source: str, texts: Texts, learns: SolverConfig | ProposerConfig | None = None) -> Role:
+        source = source_of(source, name)
+        nf4 = model.quantize == "nf4" and (adapted or learns is None)
+        shape = dataclasses.replace(shape_of(source, name), nf4=nf4)
+        place = same_place(source)
+        shared = learns is None and place in frozen
+        if learns is None or (learns is solves and adapted):
+            frozen.add(place)
+        if learns is None:
+            return Role(name, shape, texts, shared=shared)
+        targets = None if EVERY_LINEAR in model.lora_targets else model.lora_targets
+        training = Training(
+            adapter=adapter_numbers(shape, model.lora_rank, targets) if adapted else 0,
+            leash=learns.kl_beta > 0,
+            checkpointing=recomputes(config, shape.parameters),
+            rows=min(solves.micro_batch_rows, texts.group * learns.problems_per_iteration),
+            moments=ADAM if solves.optimizer == "adamw" else ADAM_8BIT,
+        )
+        return Role(name, shape, texts, training)
+
+    exam = math.ceil(config.evals.problems * config.evals.samples / solves.group_size) if config.evals.every else 0
+    problems = math.ceil(max(solves.problems_per_iteration, exam) / max(1, model.gpus))
+    asked, answered = solves.max_prompt_tokens, solves.max_new_tokens
+    roles = [role("solver", model.solver, Texts(asked, answered, solves.group_size, problems), solves)]
+    if judge != "off":
+        roles.append(role("judge", judge, Texts(asked, answered, config.evaluator.batch_rows, 1)))
+    if writer != "off":
+        group = proposes.group_size if proposes.train else 1
+        texts = Texts(asked, proposes.max_new_tokens, group, proposes.problems_per_iteration)
+        roles.append(role("proposer", writer, texts, proposes if proposes.train else None))
+    return node_need(roles, device=device, number=number)
+
+
+def source_of(name: str, role: str) -> str:
+    """The directory or hub id of what a setting names."""
+    return str(weights_directory(role)) if name == NANO else name
+
+
+def check_extras(config: NodeConfig) -> None:
+    """Raise ConfigError for a setting whose library is missing."""
+    model, optimizer = config.model, config.solver.optimizer
+    for setting, wanted, library, extra in (
+        ("model.quantize=nf4", model.quantize == "nf4", "bitsandbytes", "bnb"),
+        ("solver.optimizer=adamw_8bit", optimizer == "adamw_8bit", "bitsandbytes", "bnb"),
+        ("model.backend=vllm", model.backend == "vllm", "vllm", "vllm"),
+    ):
+        if wanted and importlib.util.find_spec(library) is None:
+            remedy = f"run `uv sync --no-dev --extra {extra}`, or drop it"
+            raise ConfigError(f"{setting}: {library} is not installed; {remedy}")
 
 
 def recomputes(config: NodeConfig, parameters: int) -> bool:
@@ -200,11 +223,17 @@ def _largest_profile(config: NodeConfig, overrides: Sequence[str]) -> str:
     """That fits this device; empty: the user's own settings rule all out."""
     for name in LARGEST_FIRST:
         try:
-            need, has, _ = weigh(_with_profile(config, overrides, name))
+            other = _with_profile(config, overrides, name)
+            need, has, _ = weigh(other)
         except CodeZeroError as error:  # no such device, or a model that cannot be had
             logger.info("profile %s is passed over: %s", name, error)
             continue
         if need is None or need.total <= has.free:
+            try:
+                check_extras(other)
+            except ConfigError as error:
+                logger.warning("profile %s would fit: %s", name, error)
+                continue
             return name
     return ""
 

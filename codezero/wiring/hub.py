@@ -149,7 +149,8 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
     )
     exams, reward = "\n".join(start_and_end(fold.exams)), fold.newest("reward/mean")
     rewards = f"judged by the frozen `{_model_name(config.evaluator.model)}`"
-    rewards = "executed" if config.reward.mode == "rlvr" else rewards
+    sources = {"rlvr": "executed", "hybrid": f"executed where a sandbox decides, else {rewards}"}
+    rewards = sources.get(config.reward.mode, rewards)
     learned = "A LoRA adapter for" if adapter else "All weights, learned from"
     return f"""---
 {data.to_yaml()}

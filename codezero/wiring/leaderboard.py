@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codezero.config import ChainConfig
-from codezero.monitor.run_state import MAX_WHOLE
+from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard
 from codezero.monitor.text import clean, readable_name

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig, SolverConfig
 from codezero.errors import ConfigError
-from codezero.nano import NANO
-from codezero.wiring.hardware import VISIBLE, find_cards, recomputes
+from codezero.wiring.hardware import VISIBLE, check_extras, find_cards, recomputes, source_of
 
 if TYPE_CHECKING:
     from codezero.models.distributed import RankGroup, Workers
@@ -29,10 +28,13 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
     """`nano`, a directory or a hub id; the solver's takes its CPU threads. Raises ModelError."""
     say(f"loading the {role}, {name}")
     from codezero.models.load import TINY_PARAMETERS, load_model, use_threads
-    from codezero.nano import weights_directory
 
-    model, path = config.model, str(weights_directory(role)) if name == NANO else name
-    loaded = load_model(path, device=model.device, precision=model.precision, role=role, for_training=for_training)
+    check_extras(config)
+    model, path = config.model, source_of(name, role)
+    nf4 = model.quantize == "nf4" and not (for_training and model.train == "full")
+    loaded = load_model(
+        path, device=model.device, precision=model.precision, role=role, for_training=for_training, nf4=nf4
+    )
     logger.info("%s: %s on %s", role, name, loaded.device)
     if role == "solver":  # several ranks on a CPU would otherwise take all its cores each
         shared = model.gpus > 1 and loaded.device.type == "cpu" and loaded.model.num_parameters() >= TINY_PARAMETERS
@@ -40,13 +42,33 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
     return loaded
 
 
+class FrozenModels:
+    """Models that never learn, each loaded once for all roles that read it, one after another and never at once."""
+
+    def __init__(self, config: NodeConfig, say: Say, policy: "LoadedModel | None" = None) -> None:
+        """`policy`: where it learns through an adapter, its base serves too, with the adapter switched off."""
+        self._config, self.say = config, say
+        self._loaded: list[LoadedModel] = []
+        if policy is not None and policy.base is not None:
+            policy.model.eval()
+            self._loaded.append(dataclasses.replace(policy, adapter_off=True))
+
+    def load(self, name: str, role: str) -> "LoadedModel":
+        """Raises ModelError and ConfigError."""
+        from codezero.models.digest import same_place
+
+        place = same_place(source_of(name, role))
+        for loaded in self._loaded:
+            if same_place(loaded.name) == place:
+                logger.info("%s: %s, which is in memory already", role, name)
+                return loaded
+        self._loaded.append(load(self._config, name, role, self.say))
+        return self._loaded[-1]
+
+
 def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solver") -> "LoadedModel":
     """A model that learns (`name` empty: the solver), or its adapter. Raises ModelError and ConfigError."""
     model = config.model
-    if model.backend == "vllm":
-        from codezero.models.vllm_engine import require_vllm
-
-        require_vllm()
     policy = load(config, name or model.solver, role, say, for_training=True)
     if model.train == "full":
         return policy

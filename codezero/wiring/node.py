@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,23 +23,26 @@ from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import Node
-from codezero.problems.stream import STAND_INS, SYNTHETIC, MixedStream
+from codezero.problems.dedup import Novelty
+from codezero.problems.filters import Screen
+from codezero.problems.held_back import MAX_HELD_BACK
+from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.identity_lock import IdentityLock
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.proposals import LocalSwarm
+from codezero.swarm.supervisor import IdentityLock
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
-from codezero.types import Problem
+from codezero.types import REHEARSAL, Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, with_login
-from codezero.wiring.evaluator import build_evaluator
+from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
-from codezero.wiring.models import build_learner, build_sampler, join_ranks, load_policy, start_workers
+from codezero.wiring.models import FrozenModels, build_learner, build_sampler, join_ranks, load_policy, start_workers
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
@@ -131,19 +134,26 @@ def build_node(
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`."""
     from codezero.solver.checkpoint import CheckpointStore
-    from codezero.solver.policy_files import GlobalGenerators, policy_fingerprint
-    from codezero.wiring.evals import build_exam
+    from codezero.solver.policy_files import policy_fingerprint
+    from codezero.wiring.evals import build_exam, build_exam_tasks
 
     group = None if workers is None else join_ranks(config, workers)
+    withheld, loading = Novelty(most=MAX_HELD_BACK), Future["LoadedModel"]()
+    fits = holding(config, loading.result)
+    # Problems before models: that a run is a rehearsal is said before anything that takes long.
+    problems = build_stream(config, swarm.peer_id, fits, withheld, monitor)
+    asked = build_exam_tasks(config, withheld, monitor.busy)
+    canaries = build_canaries(config, withheld, stack, monitor.busy)
+    monitor.add_facts(exam=asked.name, canaries=canaries.name)
     policy = load_policy(config, monitor.busy)
+    loading.set_result(policy)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
     sampler = build_sampler(config, policy, monitor.busy, stack, group=group)
-    evaluator = build_evaluator(config, stack, monitor.busy)
+    models = FrozenModels(config, monitor.busy, policy)
+    evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
     solver = build_solver(config, policy, sampler, swarm.peer_id, group)
-    fits = holding(config, policy)
-    proposer, learning = build_proposer(config, swarm.peer_id, fits, monitor.busy, stack)
-    problems = build_stream(config, swarm.peer_id, fits, monitor)
+    proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()
     checkpoints = CheckpointStore(
@@ -151,7 +161,6 @@ def build_node(
         keep=config.run.keep_checkpoints,
         resume=config.run.resume,
         fingerprint=policy_fingerprint(policy, learning),
-        also={"random": GlobalGenerators()},
     )
     return Node(
         config=config,
@@ -163,7 +172,7 @@ def build_node(
         proposer=vetted(config, proposer, sampler, evaluator, swarm.peer_id, stack),
         coordinator=coordinator,
         outbox=outbox,
-        exam=build_exam(config, sampler, evaluator, stack),
+        exam=build_exam(config, asked, sampler, evaluator, stack),
         monitor=monitor,
         checkpoints=checkpoints,
     )
@@ -181,29 +190,33 @@ def build_solver(
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,
+        engine=config.model.backend != "own",
     )
 
 
-def holding(config: NodeConfig, policy: "LoadedModel") -> Callable[[Problem], bool]:
-    """Can the solver's context hold a problem?"""
+def holding(config: NodeConfig, policy: "Callable[[], LoadedModel]") -> Callable[[Problem], bool]:
+    """Can the context of the solver, which is loaded when this is asked, hold a problem?"""
     from codezero.models.chat import encode_prompts
     from codezero.solver.solver import solver_prompt
 
     most = config.solver.max_prompt_tokens
-    return lambda problem: len(encode_prompts(policy.tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
+    return lambda problem: len(encode_prompts(policy().tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
 
 
-def build_stream(config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], monitor: RunMonitor) -> MixedStream:
+def build_stream(
+    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], withheld: Novelty, monitor: RunMonitor
+) -> MixedStream:
     """The problems' sources; prints what they are and what stands in for them. Raises ProblemError."""
     weights = source_weights(config.data.sources)
     batch = config.solver.problems_per_iteration
-    stream = MixedStream(config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits)
+    stream = MixedStream(config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits, withheld=withheld)
     if list(weights) != [SYNTHETIC]:
         monitor.busy("looking for the problems")
         monitor.stand_ins = stream.probe()
-        too_easy = monitor.stand_ins.startswith(STAND_INS) and config.model.solver != NANO
+        too_easy = monitor.stand_ins.startswith(REHEARSAL) and config.model.solver != NANO
         little = "; these teach a real model little" if too_easy else ""
         print(f"codezero: problems: {monitor.stand_ins or ', '.join(weights)}{little}", flush=True)
+    monitor.add_facts(problems=stream.name)
     return stream
 
 

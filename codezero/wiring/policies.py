@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
-from codezero.nano import NANO, weights_directory
 from codezero.runs import CHECKPOINTS
 from codezero.solver.checkpoint import newest
 from codezero.solver.manifest import check_files, read_manifest
+from codezero.wiring.hardware import source_of
 from codezero.wiring.models import Say, load
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
             run = path.parent.parent if path.parent.name == CHECKPOINTS else None
             return _in_checkpoint(path, run)
     model = name or config.model.solver
-    source = str(weights_directory("solver")) if model == NANO else model
-    return Policy(model, model, weights_digest(source))
+    return Policy(model, model, weights_digest(source_of(model, "solver")))
 
 
 def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":

@@ -11,12 +11,13 @@ from codezero.chain.rounds import ChainParts
 from codezero.config import NodeConfig, proposal_places
 from codezero.errors import ModelError
 from codezero.node import ProposerNode
+from codezero.problems.filters import Screen
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Evaluator, GroupSampler, Monitor, Proposer, Swarm
 from codezero.runs import RunFolder
 from codezero.types import Problem
 from codezero.wiring.evaluator import build_sandbox
-from codezero.wiring.models import Say, build_learner, load, load_policy
+from codezero.wiring.models import FrozenModels, Say, build_learner, load_policy
 
 if TYPE_CHECKING:
     from codezero.models.grammar import Structure
@@ -30,11 +31,11 @@ PartsLater = Callable[[], ChainParts]
 
 
 def build_proposer(
-    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say, stack: ExitStack
+    config: NodeConfig, peer_id: str, screen: Screen, models: FrozenModels, stack: ExitStack
 ) -> "tuple[Proposer, LoadedModel | None]":
     """The proposer, and its policy where that learns.
 
-    `fits`: can the solver's context hold the problem? Raises ModelError and ConfigError.
+    `screen`: what its problems have to pass where it learns. Raises ModelError and ConfigError.
     """
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
@@ -42,7 +43,7 @@ def build_proposer(
     if settings.model == "off":
         return NoProposer(), None
     if settings.train:
-        return build_trained(config, peer_id, fits, say)
+        return build_trained(config, peer_id, screen, models.say)
     sampler: GroupSampler
     if settings.kind == "openai":
         from codezero.proposer.openai_sampler import OpenAISampler
@@ -51,17 +52,14 @@ def build_proposer(
     else:
         from codezero.models.generation import OwnLoop, Sampler
 
-        loaded = load(config, settings.model, "proposer", say)
+        loaded = models.load(settings.model, "proposer")
         sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if settings.structured == "auto" else None))
     return ModelProposer(sampler, settings, peer_id=peer_id, seed=config.seed), None
 
 
-def build_trained(
-    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], say: Say
-) -> "tuple[Proposer, LoadedModel]":
+def build_trained(config: NodeConfig, peer_id: str, screen: Screen, say: Say) -> "tuple[Proposer, LoadedModel]":
     """It learns as the solver does, but for what it has of its own, and takes one step for an update."""
     from codezero.models.generation import Sampler
-    from codezero.problems.filters import Screen
     from codezero.proposer.training import TrainedProposer, groups_per_round
     from codezero.swarm.schema import MAX_ITEMS
 
@@ -74,7 +72,7 @@ def build_trained(
         Sampler(policy),
         settings,
         learner=build_learner(config, policy, training),
-        screen=Screen(fits),
+        screen=screen,
         most_groups=groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS),
         peer_id=peer_id,
         seed=config.seed,
@@ -100,7 +98,7 @@ def build_proposer_node(
     """`role=proposer`. Points it earns come from others' votes; it submits none itself."""
     from codezero.solver.checkpoint import CheckpointStore
 
-    proposer, _ = build_proposer(config, swarm.peer_id, lambda _: True, monitor.busy, stack)
+    proposer, _ = build_proposer(config, swarm.peer_id, Screen(), FrozenModels(config, monitor.busy), stack)
     monitor.busy("waiting for the chain")
     return ProposerNode(
         config=config,
@@ -121,7 +119,7 @@ def vetted(
     from codezero.proposer import vetting
     from codezero.solver.solver import solver_prompt
 
-    executed = config.reward.mode == "rlvr"
+    executed = config.reward.mode != "judge"
     tests_shown = not {"per_test", "output_match"}.isdisjoint(config.evaluator.questions)
     sandbox: Sandbox | None = None
     if config.proposer.model != "off" and (executed or config.audit.share):
@@ -132,11 +130,11 @@ def vetted(
             parsed = parse_question(problem.question)
             return None if parsed is None else render(parsed[1], parsed[0])
 
-        proposer = vetting.CountedProposer(proposer, sandbox, known_program, peer_id=peer_id)
+        proposer = vetting.CountedProposer(proposer, sandbox, known_program, peer_id=peer_id, block=config.answer.block)
     if not config.proposer.vetting or not (executed or tests_shown):
         return proposer
     if executed and sandbox is not None:
-        vet = functools.partial(vetting.executed, sandbox=sandbox)
+        vet = functools.partial(vetting.executed, sandbox=sandbox, block=config.answer.block)
     else:
         vet = functools.partial(vetting.judged, evaluator=evaluator)
     return vetting.VettedProposer(proposer, vet, sampler, config, prompt=solver_prompt, peer_id=peer_id)

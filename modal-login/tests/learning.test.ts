@@ -4,7 +4,7 @@ import type { ExamView, RunView } from "../src/api/contract";
 import { headline, runState } from "../src/overview/learning";
 
 function exam(average: number, wide = 0.05, source = "executed"): ExamView {
-  return { iteration: 0, samples: 8, source, average, low: average - wide, high: average + wide } as ExamView;
+  return { iteration: 0, samples: 8, source, set: "", average, low: average - wide, high: average + wide } as ExamView;
 }
 
 test("only intervals that do not touch are a yes or a no", () => {
@@ -17,6 +17,12 @@ test("only intervals that do not touch are a yes or a no", () => {
 test("one exam, or none, is no answer", () => {
   expect(headline([]).answer).toBe("Not measured yet.");
   expect(headline([exam(0.36)]).answer).toBe("Too early to say.");
+});
+
+test("what the figures rest on names the problems", () => {
+  expect(headline([{ ...exam(0.36), set: "mbpp_test, 50 problems, 1a2b3c4d" }]).basis).toBe(
+    "average@8, executed in a sandbox: mbpp_test, 50 problems, 1a2b3c4d",
+  );
 });
 
 test("what was judged is not compared with what was executed", () => {

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from builders.anvil import CHAIN_ID, anvil
 
-from codezero.chain.contract import ContractCoordinator, deploy
+from codezero.chain.contract import FUND, ContractCoordinator, deploy
 from codezero.chain.devchain_process import DevChainHandle
-from codezero.chain.embedded import FUND
 from codezero.chain.errors import RpcError
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender

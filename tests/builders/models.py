@@ -1,14 +1,17 @@
 """A small random model and its tokenizer, made on the spot: the real thing in every respect but skill."""
 
 import copy
+import gzip
 import random
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from builders.real_data import real_data
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from codezero.models import lora
 from codezero.models.load import LoadedModel
@@ -26,6 +29,11 @@ def peak_memory() -> int:
     return 1024 * int(match[1])
 
 
+def forget_peak() -> None:
+    """Have `peak_memory` begin anew, with what this process holds now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """256 bytes, then end, padding and "now answer"."""
     vocabulary = {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
@@ -40,6 +48,22 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
         additional_special_tokens=["<|answer|>"],
         chat_template=TEMPLATE,
     )
+
+
+def real_words(folder: Path) -> Path:
+    """Qwen3's architecture, tokenizer, chat template and vocabulary, in 2.4 M random weights; skips without files."""
+    source = real_data("qwen3-tokenizer") / "qwen3-tokenizer"
+    folder.mkdir(parents=True)
+    shutil.copy(source / "tokenizer_config.json", folder)
+    (folder / "tokenizer.json").write_bytes(gzip.decompress((source / "tokenizer.json.gz").read_bytes()))
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=151_936, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, max_position_embeddings=2_048, tie_word_embeddings=True,
+        eos_token_id=151_645, pad_token_id=151_643, bos_token_id=None,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    return folder
 
 
 def tiny_policy(

@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 
 from builders.login import page
 
-from codezero.chain.contract import ContractCoordinator
+from codezero.chain.contract import ContractCoordinator, fund, own_contract
 from codezero.chain.devchain_process import DevChainHandle
-from codezero.chain.embedded import fund, own_contract
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet

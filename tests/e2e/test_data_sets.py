@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_real_schemas_run_through_whole_iterations(suffix: str, tmp_path: Path) 
     assert not any(value for name, value in last.items() if name.startswith("tolerated/"))
 
 
-REAL = f"data.sources=[{','.join(compose(['model=qwen']).data.sources)}]"
+REAL = f"data.sources=[{','.join(compose(['profile=gpu-80g']).data.sources)}]"
 """What real models draw from."""
 
 
@@ -101,26 +102,43 @@ def status(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.timeout(400)
 def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: Path) -> None:
-    with node(tmp_path, REAL, "run.max_iterations=2", hub="http://127.0.0.1:9") as process:
+    exam = ["evals.sources=[mbpp_test]", "evals.problems=5", "evals.every=1", "evals.samples=1"]
+    with node(tmp_path, REAL, *exam, "run.max_iterations=2", hub="http://127.0.0.1:9") as process:
         assert process.wait(300) == 0, (tmp_path / "out").read_text()
     last = rows(tmp_path)[-1]
     assert last["problems/drawn_synthetic"] == 16 and last["problems/outages"] >= 1
     said = (tmp_path / "out").read_text()
     assert said.count("mbpp cannot be read") == said.count("code_contests cannot be read") == 1, said
-    assert said.index("codezero: problems: synthetic problems stand in: mbpp cannot be read") < said.index(
+    assert said.index("codezero: problems: embedded problems: a rehearsal: mbpp cannot be read") < said.index(
         "iteration 1"
     )
-    assert status(tmp_path)["stand_ins"].startswith("synthetic problems stand in: mbpp cannot be read")
+    shown = status(tmp_path)
+    assert shown["stand_ins"].startswith("embedded problems: a rehearsal: mbpp cannot be read")
+    assert shown["facts"]["exam"].startswith("embedded problems: a rehearsal: mbpp_test cannot be read")
+    assert shown["facts"]["canaries"].startswith("embedded problems: a rehearsal: mbpp cannot be read")
 
 
 @pytest.mark.timeout(400)
-def test_with_the_hub_the_problems_are_its_own_and_nothing_stands_in(tmp_path: Path) -> None:
-    with serving(a_hub(tmp_path)) as hub, node(tmp_path, REAL, "run.max_iterations=2", hub=hub.url) as process:
-        assert process.wait(300) == 0, (tmp_path / "out").read_text()
-    said, last = (tmp_path / "out").read_text(), rows(tmp_path)[-1]
-    assert "codezero: problems: mbpp, code_contests\n" in said and "stand in" not in said
-    assert last["problems/drawn_mbpp"] and "problems/drawn_synthetic" not in last
-    assert status(tmp_path)["stand_ins"] == ""
+def test_with_the_hub_source_exam_and_canaries_are_its_own_also_after_a_kill(tmp_path: Path) -> None:
+    exam = ["evals.sources=[mbpp_test]", "evals.problems=10", "evals.every=1", "evals.samples=1"]
+    with serving(a_hub(tmp_path)) as hub:
+        with node(tmp_path, REAL, *exam, hub=hub.url) as process:
+            until("one iteration", lambda row: row["iteration"] >= 1, tmp_path, process)
+            process.kill()
+        with node(tmp_path, REAL, *exam, "run.max_iterations=3", hub=hub.url) as process:
+            assert process.wait(300) == 0, (tmp_path / "out").read_text()
+    said, written = (tmp_path / "out").read_text(), rows(tmp_path)
+    assert "codezero: problems: mbpp, code_contests\n" in said and "stand in" not in said and "rehearsal" not in said
+    assert written[-1]["problems/drawn_mbpp"] and "problems/drawn_synthetic" not in written[-1]
+    assert len({row["eval/set"] for row in written if row.get("eval/set")}) == 1
+    assert all(row["eval/control"] is not None for row in written if row.get("eval/set"))
+    shown = status(tmp_path)
+    assert shown["stand_ins"] == "" and shown["facts"]["exam"] == written[-1]["eval/set"]
+    assert re.fullmatch(r"mbpp_test, 10 problems, [0-9a-f]{8}", shown["facts"]["exam"])
+    assert re.search(
+        r"^mbpp, \d+ problems with \d+ wrong solutions, [0-9a-f]{8}; code_contests, \d+ ", shown["facts"]["canaries"]
+    )
+    assert f"The exam: {shown['facts']['exam']}." in (tmp_path / "run" / "report.md").read_text()
 
 
 @pytest.mark.slow

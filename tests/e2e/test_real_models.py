@@ -1,14 +1,32 @@
 """Models of real shape go the same way as the embedded ones. Weights are random: nothing here shows skill."""
 
 import json
+import re
+import sqlite3
 import subprocess
 import sys
+import urllib.request
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from builders.browsing import free_port
+from builders.data_sets import write
+from builders.models import real_words
+from builders.real_data import real_data
+from e2e.test_data_sets import REAL, node, rows, status, until
+from fakes.hub_server import serving
 from transformers import AutoModelForCausalLM
 from unit.models.test_load import qwen_half_billion
+from unit.problems.test_sources_hub import a_hub
+
+from codezero.problems.dedup import KEY_DIGITS, Novelty
+from codezero.problems.held_back import MAX_HELD_BACK, canary_rows, digest, exam_problems
+from codezero.problems.rows import read_row
+from codezero.settings import compose
+from codezero.wiring.evaluator import build_canaries
 
 
 def run(folder: Path, models: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
@@ -44,3 +62,103 @@ def test_a_directory_of_real_shape_solves_judges_and_proposes(layers: int, vocab
     saved = tmp_path / "run" / "checkpoints" / "00000001" / "solver" / "model"
     model = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
     assert model.config.num_hidden_layers == layers
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Settings that name a solver and a judge with Qwen's own tokenizer, and no problems; and a short run of them."""
+    model = real_words(tmp_path_factory.mktemp("real") / "qwen")
+    quick = ["solver.max_new_tokens=12", "evals.problems=8", "evals.samples=2", "evals.every=2"]
+    return [f"model.solver={model}", f"evaluator.model={model}", "run.checkpoint_seconds=1", *quick]
+
+
+@pytest.fixture(scope="module")
+def splits() -> dict[str, list[dict[str, Any]]]:
+    """MBPP's rows as its authors split them."""
+    lines = map(json.loads, (real_data("mbpp.jsonl") / "mbpp.jsonl").read_text().splitlines())
+    ends = {"train": range(601, 975), "test": range(11, 511)}
+    every = {row["task_id"]: row for row in lines}
+    return {name: [every[number] for number in numbers] for name, numbers in ends.items()}
+
+
+def attempted(run: Path) -> set[str]:
+    """Beginnings of the ids of all problems of data sets that the newest checkpoint and rollouts.db know of."""
+    checkpoint = max((run / "checkpoints").glob("*/*/stream.json"))
+    shelves = json.loads(checkpoint.read_bytes())["shelves"].values()
+    with closing(sqlite3.connect(run / "rollouts.db")) as kept:
+        bodies = [json.loads(body) for (body,) in kept.execute("SELECT body FROM rollouts")]
+    assert {body["line"]["source"] for body in bodies} <= {"mbpp", "synthetic", "code_contests"}
+    shown = {body["problem_id"][:KEY_DIGITS] for body in bodies if body["line"]["source"] == "mbpp"}
+    assert shown
+    return shown.union(*(shelf["given"] for shelf in shelves))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("sources", "problems"),
+    [
+        ([], r"mbpp@[0-9a-f]{8}:3, synthetic:1"),
+        ([REAL, "data.wait_seconds=60"], r"mbpp@[0-9a-f]{8}:3, code_contests@[0-9a-f]{8}:1"),
+    ],
+    ids=["defaults", "from 1.5 B on"],
+)
+def test_a_real_run_learns_is_examined_and_judged_on_real_problems_that_stay_apart(
+    sources: list[str], problems: str, qwen: list[str], splits: dict[str, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    """Also after a kill."""
+    with serving(a_hub(tmp_path, **splits)) as hub:
+        with node(tmp_path, *qwen, *sources, hub=hub.url) as process:
+            until("saved", lambda row: row["iteration"] >= 4, tmp_path, process)
+            process.kill()
+        killed, before = status(tmp_path), attempted(tmp_path / "run")
+        with node(tmp_path, *qwen, *sources, "run.max_iterations=8", hub=hub.url) as process:
+            assert process.wait(400) == 0, (tmp_path / "out").read_text()
+    ended, written, report = status(tmp_path), rows(tmp_path), (tmp_path / "run" / "report.md").read_text()
+    facts = {name: ended["facts"][name] for name in ("problems", "exam", "canaries")}
+    assert facts == {name: killed["facts"][name] for name in facts} and killed["iteration"] < ended["iteration"] == 8
+    assert re.fullmatch(problems, facts["problems"]) and ended["stand_ins"] == ""
+
+    train, test = (str(write(tmp_path / f"{name}.parquet", split)) for name, split in splits.items())
+    exam = exam_problems(test, 8, seed=compose().evals.seed, seconds=60)
+    withheld, canaries = Novelty(most=MAX_HELD_BACK), Novelty(most=MAX_HELD_BACK)
+    assert [withheld.add(problem) for problem in exam] == [None] * 8 and facts[
+        "exam"
+    ] == f"mbpp_test, 8 problems, {digest(exam)}"
+    with ExitStack() as stack:
+        known = build_canaries(compose([f"data.sources=[{train}]"]), withheld, stack, str).name
+    assert facts["canaries"].startswith(f"mbpp, {known.removeprefix(f'{train}, ')}")
+    canaries = {row.problem.id for row in canary_rows(train, withheld=Novelty(most=MAX_HELD_BACK), seconds=60)}
+    learned = {problem.id: problem for row in splits["train"] if (problem := read_row(row).problem)}
+    assert len(canaries) > 80 and canaries < learned.keys() and not canaries & {problem.id for problem in exam}
+    tried = [problem for key, problem in learned.items() if key[:KEY_DIGITS] in before | attempted(tmp_path / "run")]
+    assert len(tried) >= 16 and not any(problem.id in canaries or withheld.repeats(problem) for problem in tried)
+
+    examined = [row for row in written if row.get("eval/set")]
+    assert {row["eval/set"] for row in examined} == {facts["exam"]} and {row["eval/source"] for row in examined} == {
+        "executed"
+    }
+    assert all(row["eval/control"] == 0.0 == row["eval/average_at_2"] for row in examined), "no skill, and no unknown"
+    assert all(row[f"run/{name}"] == fact for name, fact in facts.items() for row in examined)
+    assert all(f"`{fact}`" in report for fact in facts.values()) and ended["executed_source"] == "executed"
+    assert written[-1]["judge/weight"] == 0.0, "a judge of random weights is not believed"
+    assert written[-1]["problems/refused_held_out"] >= 1 and "rehearsal" not in report + (tmp_path / "out").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_without_the_hub_the_first_line_the_page_and_the_status_call_it_a_rehearsal(
+    qwen: list[str], tmp_path: Path
+) -> None:
+    port = free_port()
+    page = ["login.page=auto", f"login.port={port}", f"login.directory={tmp_path / 'login'}"]
+    with node(tmp_path, *qwen, *page, hub="http://127.0.0.1:9") as process:
+        until("one iteration", lambda row: row["iteration"] >= 1, tmp_path, process)
+        with urllib.request.urlopen(f"http://localhost:{port}/api/runs/run", timeout=60) as answer:
+            shown = json.load(answer)
+        told = status(tmp_path)
+    lines = [line for line in (tmp_path / "out").read_text().splitlines() if not line.endswith("…")]
+    why = "embedded problems: a rehearsal: mbpp cannot be read"
+    assert lines[1].startswith(f"codezero: problems: {why}")
+    assert shown["stand_ins"] == told["stand_ins"] and told["stand_ins"].startswith(why)
+    assert all(told["facts"][name].startswith("embedded problems: a rehearsal") for name in ("exam", "canaries"))

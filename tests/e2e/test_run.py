@@ -77,6 +77,9 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
     measured = rows(tmp_path)
     assert [row["iteration"] for row in measured] == [0, 1, 2, 3]
     assert all(key in row for row in measured for key in KEYS)
+    agreed = [row for row in measured if row.get("train/mismatch_rows")]
+    assert agreed and all(0 <= row["train/mismatch_kl"] < 1e-5 > row["train/mismatch_mean"] ** 2 for row in agreed)
+    assert all(row["train/mismatch_masked"] == 0 and row["train/mismatch_alarm"] is None for row in agreed)
     exams = [row for row in measured if row["eval/average_at_8"] is not None]
     assert [row["iteration"] for row in exams] == [0, 2, 3]
     assert all(row["eval/source"] == "executed" for row in exams)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from oracles.teacher_forced import teacher_forced
 
-from codezero.code.parsing import extract_code
+from codezero.code.answer import read_answer
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
@@ -39,6 +39,8 @@ class State:
 
     mode: str = "ok"
     seconds: float = 0.0
+    versions: dict[str, bytes] = field(default_factory=dict)
+    """Answers to GET, by path."""
     body: bytes = b""
     """Sent in the mode `bytes`."""
     paths: Counter[str] = field(default_factory=Counter)
@@ -68,7 +70,7 @@ class Judge:
 
     def top(self, messages: list[dict[str, str]]) -> list[tuple[str, float]]:
         """[(token, log-prob)] likeliest first: Yes outweighs No as far as no token of the program is a surprise."""
-        question, code = messages[0]["content"], str(extract_code(messages[1]["content"]).code)
+        question, code = messages[0]["content"], str(read_answer(messages[1]["content"], "", "only").code)
         if "ABSTAIN" in question:
             return [("Well", math.log(0.9)), ("Yes", math.log(0.05)), ("No", math.log(0.01))]
         with self._lock:
@@ -156,6 +158,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+    def do_GET(self) -> None:
+        body = self.state.versions.get(self.path)
+        self.send(404, b'{"detail": "Not Found"}') if body is None else self.send(200, body)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -1,6 +1,7 @@
 """The hostile suite through the real guard, the real reward and the real embedded judge; and anything at all."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -9,6 +10,7 @@ from builders.hostile_completions import ATTACKS, BOMBS, QUARANTINED, Attack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codezero.code.answer import BLOCKS
 from codezero.code.parsing import fence
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard, StaticRequest
@@ -17,6 +19,8 @@ from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.reward import verdict
 from codezero.models.load import load_model
 from codezero.nano import weights_directory
+from codezero.sandbox.base import Job, Outcome
+from codezero.sandbox.monty import MontySandbox
 from codezero.types import Problem, Status
 
 CALLED = [attack for attack in ATTACKS if attack.problem.entry_point]
@@ -98,6 +102,24 @@ def test_no_attack_earns_more_than_the_same_answer_without_it(evaluator: FrozenE
     for attack, scored in zip(CALLED, evaluator.score(groups), strict=True):
         attacked, plain = scored.verdicts
         assert attacked.reward <= plain.reward + 1e-6, (described(attack), attacked, plain)
+
+
+@pytest.mark.parametrize("block", BLOCKS[1:])
+def test_two_versions_earn_no_more_than_the_last_of_them(guard: StaticGuard, block: str):
+    """In every order and dress, with execution as the judge."""
+    tricks = [attack for attack in ATTACKS if attack.kind == "fence tricks"]
+    asked = [replace(request(trick, text), block=block) for trick in tricks for text in (trick.text, trick.plain)]
+    read = guard.check_many(asked)
+    with MontySandbox() as sandbox:
+        jobs = [Job(report.code or "", of.tests, not of.entry_point) for report, of in zip(read, asked, strict=True)]
+        passed = sandbox.run_distinct(jobs)
+    earned = [
+        verdict(report, float(passed[job].outcome is Outcome.PASS), finished=True).reward
+        for report, job in zip(read, jobs, strict=True)
+    ]
+    for trick, hedged, alone in zip(tricks, earned[::2], earned[1::2], strict=True):
+        assert hedged <= alone + 1e-9, (described(trick), hedged, alone)
+    assert {Outcome.PASS, Outcome.FAIL} <= {execution.outcome for execution in passed.values()}
 
 
 def test_bombs_are_answered_in_time_and_cost_the_node_nothing():

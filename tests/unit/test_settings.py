@@ -9,7 +9,7 @@ import pytest
 
 from codezero.cli import main
 from codezero.errors import ConfigError
-from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, compose
+from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, compose, trace
 
 MINE = """
 profile: peer
@@ -124,3 +124,12 @@ def test_a_command_started_there_reads_it_and_exits_2(own: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "codezero", "status"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert done.stderr.startswith("codezero: configs/local.yaml: swarm.prot is not a setting; did you mean swarm.port?")
+
+
+def test_a_real_solver_learns_from_real_problems_also_without_a_group(tmp_path: Path) -> None:
+    real = compose(["model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct"])
+    assert real.data.sources == compose(["model=qwen"]).data.sources and real.evals.sources == ["mbpp_test"]
+    assert compose(["model.solver=some/model", "data.sources=[synthetic]"]).data.sources == ["synthetic"]
+    assert trace(["model.solver=some/model"]).origins["data.sources"] == "real solver"
+    (tmp_path / "config.json").write_text('{"vocab_size": 768}')
+    assert compose([f"model.solver={tmp_path}"]).data.sources == compose().data.sources == ["synthetic"]

@@ -190,12 +190,8 @@ def _lexicon(kind_name: str, index: int) -> dict[str, Op]:
 @functools.cache
 def _patterns(arguments: str) -> list[tuple[str, re.Pattern[str]]]:
     """(kind, pattern with a group `slotN` for each slot) for every wording of a kind with these arguments."""
-    return [
-        (name, re.compile(_pattern(name, phrase)))
-        for name, kind in KINDS.items()
-        if kind.arguments == arguments
-        for phrase in kind.phrases
-    ]
+    kinds = [(name, kind.phrases) for name, kind in KINDS.items() if kind.arguments == arguments]
+    return [(name, re.compile(_pattern(name, phrase))) for name, phrases in kinds for phrase in phrases]
 
 
 def _pattern(kind_name: str, phrase: str) -> str:

@@ -66,7 +66,7 @@ def make_task(random: Random, level: int | None = None, *, held_out: bool = Fals
     name = _function_name(random)
     question = question_of(spec, name, random)
     cases = _choose_cases(spec, random)
-    tests = tuple(_assertion(name, case) for case in cases)
+    tests = tuple(f"assert {name}({', '.join(map(repr, inputs))}) == {expected!r}" for inputs, expected in cases)
     problem = Problem(
         id=problem_id(question, tests),
         question=question,
@@ -190,11 +190,6 @@ def _draw_inputs(arguments: str, random: Random) -> Inputs:
             return (word if random.random() < 0.6 else word[:3].upper() + word[3:],)
         case _:
             return ([random.randint(-9, 9) for _ in range(random.randint(3, 5))],)
-
-
-def _assertion(name: str, case: Case) -> str:
-    inputs, expected = case
-    return f"assert {name}({', '.join(map(repr, inputs))}) == {expected!r}"
 
 
 def _fails(run: Callable[..., Any], cases: Sequence[Case]) -> bool:

@@ -28,7 +28,7 @@ class Atom:
     phrases: tuple[str, ...]
     then: tuple[str, ...] = ()
     """How it is said as the second step of two; empty: it never is one."""
-    constants: tuple[Constant, ...] = (None,)
+    constants: Sequence[Constant] = (None,)
     operator: bool = False
     """Its code needs brackets when another operation works on it."""
 
@@ -44,54 +44,47 @@ def _step(
     operator: bool = False,
 ) -> Atom:
     """An operation whose words are the same for a value and for the step before it."""
-    return Atom(code, apply, (f"{{v}} {words}",), (words,), tuple(constants), operator)
+    return Atom(code, apply, (f"{{v}} {words}",), (words,), constants, operator)
+
+
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": lambda v, k: v + k,
+    "-": lambda v, k: v - k,
+    "*": lambda v, k: v * k,
+    "//": lambda v, k: v // k,
+    "%": lambda v, k: v % k,
+}
+
+
+def _infix(symbol: str, phrases: tuple[str, ...], then: tuple[str, ...], constants: Sequence[Constant]) -> Atom:
+    """The value, an operator and the constant."""
+    return Atom(f"{{v}} {symbol} {{k}}", OPERATORS[symbol], phrases, then, constants, operator=True)
 
 
 LETTERS = tuple("abcdeimnorst")
-ONE_TO_12, TWO_TO_9, TWO_TO_10 = tuple(range(1, 13)), tuple(range(2, 10)), tuple(range(2, 11))
-ONE_TO_7, THREE_TO_5 = tuple(range(1, 8)), tuple(range(3, 6))
-TWO_TO_5, TWO_OR_3 = tuple(range(2, 6)), (2, 3)
 
 INTEGER: Family = {
-    "add": Atom(
-        "{v} + {k}",
-        lambda v, k: v + k,
+    "add": _infix(
+        "+",
         ("{v} plus {k}", "the sum of {v} and {k}", "{v} increased by {k}"),
         ("add {k}", "increase by {k}"),
-        ONE_TO_12,
-        operator=True,
+        range(1, 13),
     ),
-    "sub": Atom(
-        "{v} - {k}",
-        lambda v, k: v - k,
-        ("{v} minus {k}", "{v} decreased by {k}"),
-        ("subtract {k}", "decrease by {k}"),
-        ONE_TO_12,
-        operator=True,
-    ),
-    "mul": Atom(
-        "{v} * {k}",
-        lambda v, k: v * k,
+    "sub": _infix("-", ("{v} minus {k}", "{v} decreased by {k}"), ("subtract {k}", "decrease by {k}"), range(1, 13)),
+    "mul": _infix(
+        "*",
         ("{v} times {k}", "{v} multiplied by {k}", "the product of {v} and {k}"),
         ("multiply by {k}",),
-        TWO_TO_9,
-        operator=True,
+        range(2, 10),
     ),
-    "div": Atom(
-        "{v} // {k}",
-        lambda v, k: v // k,
+    "div": _infix(
+        "//",
         ("{v} divided by {k} rounded down", "the integer quotient of {v} and {k}"),
         ("divide by {k} rounding down",),
-        TWO_TO_9,
-        operator=True,
+        range(2, 10),
     ),
-    "mod": Atom(
-        "{v} % {k}",
-        lambda v, k: v % k,
-        ("the remainder of {v} divided by {k}", "{v} modulo {k}"),
-        ("take the remainder by {k}",),
-        TWO_TO_10,
-        operator=True,
+    "mod": _infix(
+        "%", ("the remainder of {v} divided by {k}", "{v} modulo {k}"), ("take the remainder by {k}",), range(2, 11)
     ),
     "sq": Atom("{v} * {v}", lambda v, _: v * v, ("the square of {v}", "{v} squared"), ("square it",), operator=True),
     "neg": Atom(
@@ -108,10 +101,10 @@ INTEGER: Family = {
 PREDICATE: Family = {
     "even": Atom("{v} % 2 == 0", lambda v, _: v % 2 == 0, ("even",)),
     "odd": Atom("{v} % 2 == 1", lambda v, _: v % 2 == 1, ("odd",)),
-    "gt": Atom("{v} > {k}", lambda v, k: v > k, ("greater than {k}", "above {k}"), constants=ONE_TO_7),
-    "lt": Atom("{v} < {k}", lambda v, k: v < k, ("less than {k}", "below {k}"), constants=ONE_TO_7),
+    "gt": Atom("{v} > {k}", lambda v, k: v > k, ("greater than {k}", "above {k}"), constants=range(1, 8)),
+    "lt": Atom("{v} < {k}", lambda v, k: v < k, ("less than {k}", "below {k}"), constants=range(1, 8)),
     "divby": Atom(
-        "{v} % {k} == 0", lambda v, k: v % k == 0, ("divisible by {k}", "a multiple of {k}"), constants=THREE_TO_5
+        "{v} % {k} == 0", lambda v, k: v % k == 0, ("divisible by {k}", "a multiple of {k}"), constants=range(3, 6)
     ),
     "pos": Atom("{v} > 0", lambda v, _: v > 0, ("positive",)),
     "neg": Atom("{v} < 0", lambda v, _: v < 0, ("negative",)),
@@ -129,17 +122,17 @@ STRING: Family = {
         lambda v, k: v[:k],
         ("the first {k} characters of {v}",),
         ("cut to its first {k} characters",),
-        TWO_TO_5,
+        range(2, 6),
     ),
     "lastk": Atom(
         "{v}[-{k}:]",
         lambda v, k: v[-k:],
         ("the last {k} characters of {v}",),
         ("cut to its last {k} characters",),
-        TWO_TO_5,
+        range(2, 6),
     ),
-    "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} characters",), constants=TWO_TO_5),
-    "repeat": _step("{v} * {k}", lambda v, k: v * k, "repeated {k} times", TWO_TO_5, operator=True),
+    "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} characters",), constants=range(2, 6)),
+    "repeat": _step("{v} * {k}", lambda v, k: v * k, "repeated {k} times", range(2, 6), operator=True),
     "len": Atom("len({v})", lambda v, _: len(v), ("the length of {v}", "the number of characters in {v}")),
     "count": Atom(
         "{v}.count('{k}')", lambda v, k: v.count(k), ("how many times '{k}' occurs in {v}",), constants=LETTERS
@@ -165,8 +158,8 @@ ORDER: Family = {
         ("sorted in descending order", "from largest to smallest"),
     ),
     "rev": Atom("[{v}][::-1]", lambda v, _: v[::-1], ("in reverse order",)),
-    "firstk": Atom("[{v}][:{k}]", lambda v, k: v[:k], ("keeping only the first {k}",), constants=TWO_OR_3),
-    "lastk": Atom("[{v}][-{k}:]", lambda v, k: v[-k:], ("keeping only the last {k}",), constants=TWO_OR_3),
+    "firstk": Atom("[{v}][:{k}]", lambda v, k: v[:k], ("keeping only the first {k}",), constants=(2, 3)),
+    "lastk": Atom("[{v}][-{k}:]", lambda v, k: v[-k:], ("keeping only the last {k}",), constants=(2, 3)),
 }
 """`{v}` is a generator expression without brackets."""
 
@@ -187,9 +180,9 @@ LIST: Family = {
         "sorted({v}, reverse=True)", lambda v, _: sorted(v, reverse=True), ("{v} sorted in descending order",)
     ),
     "rev": Atom("{v}[::-1]", lambda v, _: v[::-1], ("{v} in reverse order",)),
-    "firstk": Atom("{v}[:{k}]", lambda v, k: v[:k], ("the first {k} elements of {v}",), constants=TWO_OR_3),
-    "lastk": Atom("{v}[-{k}:]", lambda v, k: v[-k:], ("the last {k} elements of {v}",), constants=TWO_OR_3),
-    "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} elements",), constants=TWO_OR_3),
+    "firstk": Atom("{v}[:{k}]", lambda v, k: v[:k], ("the first {k} elements of {v}",), constants=(2, 3)),
+    "lastk": Atom("{v}[-{k}:]", lambda v, k: v[-k:], ("the last {k} elements of {v}",), constants=(2, 3)),
+    "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} elements",), constants=(2, 3)),
 }
 
 PAIR: Family = {

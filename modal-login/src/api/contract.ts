@@ -25,6 +25,13 @@ export const ExamView = object({
   pass_high: maybe(number),
   believed: maybe(number),
   levels: table(number),
+  set: text,
+  control: maybe(number),
+  problems: maybe(number),
+  unknown_share: maybe(number),
+  auroc: maybe(number),
+  false_positive_share: maybe(number),
+  false_negative_share: maybe(number),
 });
 export type ExamView = Checked<typeof ExamView>;
 
@@ -106,6 +113,7 @@ export const RunView = object({
   seconds_per_iteration: maybe(number),
   limit_seconds: number,
   tokens_per_second: maybe(number),
+  stand_ins: text,
   facts: table(text),
   series: table(series),
   latest: table(number),

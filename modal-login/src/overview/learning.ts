@@ -21,7 +21,7 @@ export function headline(exams: readonly ExamView[]): Headline {
     return { answer: "Not measured yet.", sentence, basis: "", first: null, last: null };
   }
   const first = exams.find((exam) => exam.source === last.source) ?? last;
-  const basis = `average@${last.samples}, ${howMeasured(last.source)}`;
+  const basis = `average@${last.samples}, ${howMeasured(last.source)}${last.set === "" ? "" : `: ${visibleLine(last.set, 120)}`}`;
   const now = `${percent(last.average)} of its attempts at problems it never trains on pass every test`;
   if (first === last) {
     return { answer: "Too early to say.", sentence: `${now}. The next exam will show whether that changes.`, basis, first: null, last };

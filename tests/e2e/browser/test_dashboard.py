@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
-from builders.api_server import played
+from builders.api_server import full_row, monitor, played
 from builders.browsing import AXE, Served, browser, free_port, needs_browser, served
 from playwright.sync_api import BrowserContext, Page, expect
+
+from codezero.types import REHEARSAL
 
 pytestmark = needs_browser
 HOSTILE = (
@@ -21,6 +23,10 @@ PAGES = ("#/", "#/account", "#/run/old/rollouts", "#/run/old/rollout/{group}", "
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A run that has ended, of peers with nothing good in mind."""
     folder = tmp_path_factory.mktemp("page")
+    rehearsed = monitor(folder / "runs" / "rehearsed")
+    rehearsed.started(0)
+    rehearsed.observe(1, full_row(1, problems__stand_ins=f"{REHEARSAL}: {HOSTILE[0]}"), [])
+    rehearsed.close("max_iterations reached")
     played(folder / "runs" / "old", 25, *HOSTILE).close("max_iterations reached")
     with served(folder, free_port()) as server:
         yield server
@@ -53,6 +59,19 @@ def test_a_run_that_has_ended_is_shown_whole(page: Page, server: Served) -> None
     expect(page.get_by_text("max_iterations reached").first).to_be_visible()
     expect(page.get_by_role("heading", name="Exams on held-out problems")).to_be_visible()
     assert page.locator("canvas").count() >= 6
+
+
+def test_a_rehearsal_is_called_one_above_all_figures(page: Page, server: Served) -> None:
+    page.goto(f"{server.url}/#/run/rehearsed")
+    notice = page.locator("main .notice")
+    expect(notice).to_contain_text(REHEARSAL)
+    expect(notice).to_be_in_viewport()
+    assert notice.locator("img, script").count() == 0 and page.evaluate("window.pwned") is None
+    above, below = notice.bounding_box(), page.locator("#learns").bounding_box()
+    assert above and below and above["y"] + above["height"] <= below["y"]
+    page.goto(f"{server.url}/#/run/old")
+    expect(page.get_by_role("heading", name="Exams on held-out problems")).to_be_visible()
+    assert page.locator("main .notice").count() == 0
 
 
 def test_hostile_attempts_are_text(page: Page, server: Served) -> None:

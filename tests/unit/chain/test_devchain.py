@@ -32,8 +32,8 @@ from eth_account import Account
 from web3 import AsyncHTTPProvider, AsyncWeb3, HTTPProvider, Web3
 from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicError, TransactionNotFound, Web3RPCError
 
-from codezero.chain.devchain_process import FAUCET_KEY, DevChainHandle
-from codezero.chain.devchain_server import serve
+from codezero.chain.devchain_process import DevChainHandle
+from codezero.chain.devchain_server import FAUCET_KEY, serve
 from codezero.errors import ChainError, ConfigError
 
 ETHER = 10**18

@@ -19,7 +19,8 @@ import psutil
 import pytest
 from builders.devchain import WRITE, Asked, Client, Sender, argument, write_in_parallel, written
 
-from codezero.chain.devchain_process import BUSY, DATABASE, ENDPOINT, FAUCET_KEY, DevChainHandle
+from codezero.chain.devchain_process import BUSY, ENDPOINT, DevChainHandle
+from codezero.chain.devchain_server import DATABASE, FAUCET_KEY
 from codezero.errors import ChainError
 
 HOLD = """

@@ -14,9 +14,9 @@ from builders.devchain import Client, Sender
 from eth_account import Account
 from eth_utils import keccak
 
-from codezero.chain.contract import ContractCoordinator
-from codezero.chain.devchain_process import DATABASE, DevChainHandle
-from codezero.chain.embedded import founded
+from codezero.chain.contract import ContractCoordinator, founded
+from codezero.chain.devchain_process import DevChainHandle
+from codezero.chain.devchain_server import DATABASE
 from codezero.chain.provider import ChainClient
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "devchain.tar.gz"

@@ -10,7 +10,7 @@ from eth_typing import Address
 
 from codezero.chain import devchain_store
 from codezero.chain.devchain import Evm, SimulatedCall
-from codezero.chain.devchain_process import DATABASE, FAUCET_KEY
+from codezero.chain.devchain_server import DATABASE, FAUCET_KEY
 from codezero.chain.devchain_store import Store
 
 

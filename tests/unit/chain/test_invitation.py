@@ -118,7 +118,7 @@ def test_any_file_at_all_is_refused_in_one_line(tmp_path_factory: pytest.TempPat
 
 def test_a_file_that_is_too_long_is_not_parsed(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_bytes(b"#" * (MAX_FILE + 1))
-    with pytest.raises(InviteError, match="longer"):
+    with pytest.raises(InviteError, match="larger"):
         read_invitation(tmp_path / "long.toml")
     with pytest.raises(ConfigError, match="No such file"):
         read_invitation(tmp_path / "missing.toml")

@@ -9,7 +9,7 @@ from builders.chain import Swarm, found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.embedded import own_contract
+from codezero.chain.contract import own_contract
 from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import SHORTEST, ClockCoordinator, Registry, StageManager
 from codezero.chain.sender import Sender

@@ -14,8 +14,7 @@ from builders.node_api import contract
 from fakes.alchemy_service import CALL, WIRE, Bench, bench, encode_function, rehashed
 
 from codezero.chain.alchemy import Prepared, UnsponsoredError
-from codezero.chain.contract import ContractCoordinator, deploy
-from codezero.chain.embedded import fund
+from codezero.chain.contract import ContractCoordinator, deploy, fund
 from codezero.chain.errors import (
     ChainUnreachableError,
     ContractError,

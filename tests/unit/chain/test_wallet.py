@@ -114,7 +114,7 @@ def test_a_fifo_does_not_hang_us(tmp_path: Path) -> None:
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(WalletError, match="longer"):
+    with pytest.raises(WalletError, match="larger"):
         KeystoreWallet.open(private(tmp_path / "key.json", b" " * 100_000), PASSPHRASE)
 
 

@@ -56,6 +56,14 @@ def test_suspicious_and_long_strings_are_masked():
     assert "'Yes'" in of("def f(a):\n    return 'Yes' if a else 'No'")
 
 
+def test_a_long_pattern_is_data_and_a_long_text_is_not():
+    pattern = r"^(25[0-5]|2[0-4][0-9]|[0-1]?[0-9][0-9]?)\.(25[0-5]|2[0-4][0-9]|[0-1]?[0-9][0-9]?)$"
+    assert repr(pattern) in of(f"import re\ndef f(a):\n    return re.search({pattern!r}, a)")
+    spread = "-".join("every single letter of this long sentence is counted")
+    for text in ("0" * 201, spread, "the function returns what every caller expects of it"):
+        assert of(f"def f():\n    return {text!r}") == f"def f():\n    return {MASK!r}"
+
+
 def test_dead_code_vanishes():
     assert (
         same(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from codezero.cli import main
 from codezero.code.parsing import fence
 from codezero.commands.evaluate import read_group
-from codezero.config import EvaluatorConfig
+from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.errors import ProblemError
-from codezero.wiring.evaluator import calibration_family
+from codezero.problems.dedup import Novelty
+from codezero.wiring.evaluator import EMBEDDED, build_canaries
 
 SETTINGS = ["evaluator.canaries=80", "evaluator.questions=[likelihood]"]
 LINE: dict[str, Any] = {
@@ -116,14 +118,19 @@ def test_the_card_says_of_which_problems_the_judge_is_a_judge(
 
 def test_canaries_of_a_file_are_the_family(tmp_path: Path):
     rows = tmp_path / "rows.jsonl"
-    row = {"text": "Add one.", "code": "def f(x):\n    return x + 1", "test_list": ["assert f(1) == 2"]}
+    row = {
+        "text": "Add one.",
+        "code": "def f(x):\n    return x + 1",
+        "test_list": ["assert f(1) == 2", "assert f(2) == 3"],
+    }
     rows.write_text(json.dumps(row))
-    name, holds = calibration_family(EvaluatorConfig(canaries_from=str(rows)))
+    with ExitStack() as stack:
+        config = NodeConfig(evaluator=EvaluatorConfig(canaries_from=str(rows)))
+        canaries = build_canaries(config, Novelty(), stack, lambda _: None)
     called, program = (read_group(json.dumps(line).encode()).problem for line in (LINE, STDIO))
-    assert str(rows) in name and holds(called) and not holds(program)
-    _, holds = calibration_family(EvaluatorConfig())
+    assert str(rows) in canaries.name and canaries.cover(called) and not canaries.cover(program)
     other = read_group(json.dumps({**LINE, "question": "Write a function that finds primes."}).encode()).problem
-    assert holds(called) and not holds(other)
+    assert EMBEDDED.cover(called) and not EMBEDDED.cover(other)
 
 
 @pytest.mark.parametrize(

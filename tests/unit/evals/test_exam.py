@@ -7,6 +7,7 @@ from codezero.code.parsing import fence
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
 from codezero.evals.exam import HeldOutExam
+from codezero.evals.task import EvalTask
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
@@ -21,6 +22,11 @@ def problem(level: int | None = 1, name: str = "") -> Problem:
     return Problem(problem_id(question, tests), question, tests, "double", Source.SYNTHETIC, level=level)
 
 
+def task(problem: Problem) -> EvalTask:
+    asked = f"Q: {problem.question}"
+    return EvalTask(problem.id, asked, problem.tests, problem.entry_point, level=problem.level, source=problem)
+
+
 @dataclass
 class ScriptedSampler:
     """Gives the attempts it was told to, and remembers how it was asked."""
@@ -32,7 +38,8 @@ class ScriptedSampler:
         self, prompts: Sequence[str], *, group_size: int, max_new_tokens: int, temperature: float, generator_seed: int
     ) -> list[list[Completion]]:
         self.asked.append({"prompts": tuple(prompts), "n": group_size, "t": temperature, "seed": generator_seed})
-        return [[Completion(text, (1,), (0.0,), True) for text in texts] for texts in self.attempts]
+        attempts = [[Completion(text, (1,), (0.0,), True) for text in texts] for texts in self.attempts]
+        return attempts[: len(prompts)]
 
 
 class ScriptedJudge:
@@ -72,12 +79,14 @@ def exam(
     problems: Sequence[Problem] | None = None,
     judge: ScriptedJudge | None = None,
     every: int = 25,
+    control: Sequence[Problem] = (),
 ) -> HeldOutExam:
     return HeldOutExam(
         EvalsConfig(samples=len(attempts[0]), every=every, seed=5),
         SolverConfig(temperature=0.8),
-        problems or [problem(1 + index % 5) for index in range(len(attempts))],
-        lambda problem: f"Q: {problem.question}",
+        "a set",
+        [task(each) for each in problems or [problem(1 + index % 5) for index in range(len(attempts))]],
+        [task(each) for each in control],
         ScriptedSampler(attempts),
         sandbox,
         judge or ScriptedJudge(),
@@ -125,6 +134,7 @@ def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> N
     measured = exam(sandbox, [[RIGHT, WRONG], [NO_CODE, UNDECIDED]], judge=judge).sit()
     assert measured["judge/believed"] == pytest.approx((0.9 + 0.9 + 0.1) / 3)
     assert measured["judge/auroc"] == pytest.approx(0.75)
+    assert measured["judge/ece"] == pytest.approx((abs(1.8 - 1) + 0.1) / 3)
     assert measured["judge/false_positive_share"] == 0.5
     assert measured["judge/false_negative_share"] == 0.0
     assert judge.peers == {"exam"} and judge.witnessed == [(0.9, True), (0.9, False), (0.1, False)]
@@ -137,6 +147,12 @@ def test_a_verdict_that_is_unavailable_says_nothing(sandbox: MontySandbox) -> No
     assert measured["judge/auroc"] is None
     assert measured["judge/false_positive_share"] is None
     assert measured["eval/average_at_2"] == 0.5
+
+
+def test_the_control_stands_beside_the_set_and_not_in_it(sandbox: MontySandbox) -> None:
+    measured = exam(sandbox, [[RIGHT, WRONG], [RIGHT, RIGHT]], control=[problem(name="control")]).sit()
+    assert (measured["eval/average_at_2"], measured["eval/control"]) == (0.75, 0.5)
+    assert measured["eval/set"] == "a set" and measured["eval/problems"] == 2
 
 
 def test_every_sitting_asks_the_same(sandbox: MontySandbox) -> None:
@@ -169,4 +185,4 @@ def test_due_early_at_first_and_then_regularly(sandbox: MontySandbox, every: int
 
 def test_an_empty_exam_is_refused(sandbox: MontySandbox) -> None:
     with pytest.raises(ProblemError):
-        HeldOutExam(EvalsConfig(), SolverConfig(), [], str, ScriptedSampler([]), sandbox, ScriptedJudge())
+        HeldOutExam(EvalsConfig(), SolverConfig(), "none", [], [], ScriptedSampler([]), sandbox, ScriptedJudge())

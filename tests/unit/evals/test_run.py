@@ -1,10 +1,11 @@
 """An eval that is killed goes on, samples nothing twice, and its figures say who marked and how sure they are."""
 
+import contextlib
 import json
 import random
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,13 @@ from typing import Any
 import pytest
 from builders import evals as small
 
-from codezero.code.parsing import extract_code
+from codezero.code.answer import read_answer
 from codezero.errors import ConfigError
-from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledAttempt, SampledBatch
+from codezero.evals.evaluation_log import Choices, EvaluationLog, GradedBatch, SampledBatch
 from codezero.evals.figures import TaskOutcome, compare, figures_of
 from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
 from codezero.evals.pass_at_k import paired_bootstrap
-from codezero.evals.run import BATCH, EvalRun, EvalTotals, batch_seed
+from codezero.evals.run import EvalRun, EvalTotals, batch_seed
 from codezero.evals.task import EvalTask
 from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
@@ -54,7 +55,7 @@ class Grader:
     dies_at: int = 99
     marked: int = 0
 
-    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[SampledAttempt]]) -> list[list[Grade]]:
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         self.marked += 1
         if self.marked > self.dies_at:
             raise Killed
@@ -94,22 +95,19 @@ def test_the_judge_marks_the_attempts_that_were_executed(tmp_path: Path) -> None
     assert sampler.asked == [] and judge.marked == 3
 
 
-@pytest.mark.parametrize("cut", [1, 40, -1])
-def test_a_line_that_was_being_written_is_dropped(cut: int, tmp_path: Path) -> None:
-    whole = sit(tmp_path, Sampler(), Grader())
-    (file,) = tmp_path.iterdir()
-    lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:-1]) + lines[-1][:cut])
-    assert sit(tmp_path, Sampler(), Grader()) == whole
-    assert file.read_bytes().splitlines(keepends=True) == lines
+def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / CHOICES.file_name).write_bytes(b"not SQLite" * 1000)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        sit(tmp_path, Sampler(), Grader())
 
 
-def test_a_damaged_ledger_is_refused_with_the_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", [b"[", b"{}", None, b"\xff", b"[" * 100_000])
+def test_a_damaged_entry_is_refused(entry: bytes | None, tmp_path: Path) -> None:
     sit(tmp_path, Sampler(), Grader())
-    (file,) = tmp_path.iterdir()
-    lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join([*lines[:2], b'{"type": "sampled"}\n', *lines[3:]]))
-    with pytest.raises(ConfigError, match="line 3, cannot be read"):
+    with contextlib.closing(sqlite3.connect(tmp_path / CHOICES.file_name)) as file, file:
+        file.execute("UPDATE batch SET entry=coalesce(?, 7) WHERE number=1 AND by=''", (entry,))
+        file.execute("DELETE FROM batch WHERE number=1 AND by<>''")
+    with pytest.raises(ConfigError, match="cannot be read"):
         sit(tmp_path, Sampler(), Grader())
 
 
@@ -188,7 +186,7 @@ class Scripted(Sandbox):
 
 
 LONG = EvalTask("long", "p", tuple(f'{{"input": "{n}", "output": ""}}' for n in range(12)))
-TRY = [[SampledAttempt("```python\nx\n```", True)]]
+TRY = [[Completion("```python\nx\n```", (), (), True)]]
 
 
 @pytest.mark.parametrize(
@@ -215,8 +213,8 @@ def test_an_attempt_that_takes_too_long_is_undecided() -> None:
 
 def test_equal_answers_are_run_once() -> None:
     sandbox = Scripted(failed("no"))
-    ((a, b, c),) = SandboxGrader(sandbox).grade([LONG], [[*TRY[0], *TRY[0], SampledAttempt("no code", True)]])
-    assert (a.passed, b.passed, c.passed) == (False, False, False) and c.reason == "no single Python fence"
+    ((a, b, c),) = SandboxGrader(sandbox).grade([LONG], [[*TRY[0], *TRY[0], Completion("no code", (), (), True)]])
+    assert (a.passed, b.passed, c.passed) == (False, False, False) and c.reason == "no Python fence" and c.without_code
 
 
 class Believer:
@@ -226,7 +224,7 @@ class Believer:
         return [ScoredGroup(group, tuple(map(self._verdict, group.completions))) for group in groups]
 
     def _verdict(self, completion: Completion) -> Verdict:
-        code = extract_code(completion.text).code or ""
+        code = read_answer(completion.text, "", "only").code or ""
         p = 0.9 if "Solution()" in code else 0.1
         return Verdict(p, p, 1, 1, 1, 1, Status.UNAVAILABLE if "odd" in code else Status.JUDGED, ("because",))
 
@@ -235,9 +233,9 @@ def test_the_judge_reads_the_whole_program() -> None:
     task = EvalTask("t", "p", ("{}",), after="print(Solution())")
     tried = [
         [
-            SampledAttempt("```python\nx\n```", True),
-            SampledAttempt("nothing", True),
-            SampledAttempt("```python\nodd\n```", True),
+            Completion("```python\nx\n```", (), (), True),
+            Completion("nothing", (), (), True),
+            Completion("```python\nodd\n```", (), (), True),
         ]
     ]
     (grades,) = JudgeGrader(Believer()).grade([task], tried)  # pyright: ignore[reportArgumentType]
@@ -245,15 +243,15 @@ def test_the_judge_reads_the_whole_program() -> None:
 
 
 def test_a_batch_in_the_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
-    sampled = SampledBatch(3, ["a"], [[SampledAttempt("x\n é", True), SampledAttempt("", False)]])
-    marked = GradedBatch(3, "me", ["a"], [[True, None]], 1, 0, ["why"])
+    sampled = SampledBatch(["a"], [[Completion("x\n é", (), (), True), Completion("", (), (), False)]])
+    graded = GradedBatch(["a"], [[True, None]], 1, 0, ["why"])
     with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        log.write(sampled)
-        log.write(marked)
+        log.write(3, sampled)
+        log.write(3, graded)
     with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        assert log.sampled(3) == sampled and log.graded.get(3) == marked and log.sampled(0) is None
+        assert log.sampled(3) == sampled and log.graded(3) == graded and log.sampled(0) is None
     with EvaluationLog(tmp_path, CHOICES, "another") as log:
-        assert log.sampled(3) == sampled and log.graded.get(3) is None
+        assert log.sampled(3) == sampled and log.graded(3) is None
 
 
 def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -300,20 +298,12 @@ def test_a_wrong_eval_is_one_line(
 def test_a_real_eval_that_is_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
     asked = ["synthetic", "--samples", "2", "--json", "evals.problems=24"]
     command = [sys.executable, "-m", "codezero", "eval", *asked, "--into", "killed"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ends = time.monotonic() + 120
-    while time.monotonic() < ends and sum(map(_lines, (tmp_path / "killed").glob("*.jsonl"))) < 2:
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    (file,) = (tmp_path / "killed").iterdir()
-    before = file.read_bytes()
-    assert before.count(b'"sampled"') < 24 // BATCH
-    resumed = json.loads(evaluate(*asked, "--into", "killed", cwd=tmp_path).stdout)
-    whole = json.loads(evaluate(*asked, "--into", "whole", cwd=tmp_path).stdout)
-    del resumed["kept_in"], whole["kept_in"]
-    assert resumed == whole and file.read_bytes().count(b'"sampled"') == 3
-
-
-def _lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n")
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr and any(b"8 tasks done" in line for line in process.stderr)
+        process.kill()
+    resumed = evaluate(*asked, "--into", "killed", cwd=tmp_path)
+    whole = evaluate(*asked, "--into", "whole", cwd=tmp_path)
+    assert "8 tasks done" in whole.stderr and "8 tasks done" not in resumed.stderr
+    first, second = json.loads(resumed.stdout), json.loads(whole.stdout)
+    del first["kept_in"], second["kept_in"]
+    assert first == second

@@ -13,13 +13,13 @@ from builders import evals as small
 
 from codezero.errors import ConfigError, ProblemError
 from codezero.evals import program_sets, rows
-from codezero.evals.evaluation_log import SampledAttempt
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import jobs, program, well_known_imports
 from codezero.sandbox.base import Outcome
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
+from codezero.types import Completion
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(
     name: str, right: bool, tmp_path: Path, grader: SandboxGrader
 ) -> None:
     tasks = read(name, small.write_rows(tmp_path / "rows.jsonl", small.SETS[name]))
-    tried = [[SampledAttempt(text, True)] for text in small.answers(name, right=right)]
+    tried = [[Completion(text, (), (), True)] for text in small.answers(name, right=right)]
     grades = grader.grade(tasks, tried)
     assert [[grade.passed for grade in one] for one in grades] == [[right]] * 5, grades
 
@@ -54,7 +54,7 @@ def test_the_whole_of_a_tasks_tests_is_run(tmp_path: Path, grader: SandboxGrader
     """The sandbox runs 20 cases of a program; here the 42nd is the one that shows it."""
     task = read("livecodebench", small.write_rows(tmp_path / "r.jsonl", small.LIVECODEBENCH))[0]
     cheat = "a, b = map(int, input().split())\nprint(a + b if a < 38 else 0)"
-    ((grade,),) = grader.grade([task], [[SampledAttempt(f"```python\n{cheat}\n```", True)]])
+    ((grade,),) = grader.grade([task], [[Completion(f"```python\n{cheat}\n```", (), (), True)]])
     assert len(task.tests) == 43 and grade.passed is False
 
 

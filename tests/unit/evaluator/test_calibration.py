@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from codezero.evaluator.calibration import SKILL, best_threshold, calibrate, fit_positive, logistic
+from codezero.evaluator.calibration import SKILL, calibrate, fit_positive, logistic
 from codezero.stats import auroc_interval
 
 RNG = np.random.default_rng(3)
@@ -32,11 +32,6 @@ def test_logistic_stays_finite_on_separable_canaries():
     solution = logistic(x, np.array([0.0] * 50 + [1.0] * 50))
     p = 1 / (1 + math.exp(-solution.sum()))
     assert 0.9 < p < 1
-
-
-def test_threshold_divides_best():
-    assert best_threshold(np.array([0.9, 0.8, 0.4, 0.1]), np.array([1.0, 1.0, 0.0, 0.0])) == pytest.approx(0.6)
-    assert best_threshold(np.array([0.5, 0.5]), np.array([1.0, 0.0])) <= 0.5
 
 
 def test_a_skilful_judge_is_believed_and_its_probabilities_fit():

@@ -11,13 +11,14 @@ from codezero.evaluator.reward import cap, verdict
 from codezero.types import Status
 
 FINE = StaticReport(
-    fences=1, closed=True, parses=True, entry_defined=True, arity_ok=True, returns_value=True, canonical="x"
+    code="x", closed=True, parses=True, entry_defined=True, arity_ok=True, returns_value=True, canonical="x"
 )
 BOOLEANS = st.booleans()
 FLAWS = st.sampled_from([(), ("x",)])
 REPORTS = st.builds(
     StaticReport,
-    fences=st.integers(0, 3),
+    code=st.sampled_from([None, "", "x"]),
+    flaw=st.sampled_from(["", "2 fences"]),
     closed=BOOLEANS,
     parses=BOOLEANS,
     entry_defined=BOOLEANS,
@@ -52,7 +53,7 @@ def test_perfect_is_one_and_wrong_keeps_only_its_form():
 @given(REPORTS, REPORTS)
 def test_correctness_outweighs_everything_else_together(right: StaticReport, wrong: StaticReport):
     """Among programs that can be called: the worst right one beats the best wrong one."""
-    usable = {"fences": 1, "parses": True, "entry_defined": True, "arity_ok": True, "quarantine": (), "unavailable": ""}
+    usable = {"code": "x", "parses": True, "entry_defined": True, "arity_ok": True, "quarantine": (), "unavailable": ""}
     good = verdict(replace(right, **usable), 1.0, False)
     bad = verdict(replace(wrong, **usable), 0.0, True)
     assert good.reward > bad.reward
@@ -61,8 +62,7 @@ def test_correctness_outweighs_everything_else_together(right: StaticReport, wro
 @pytest.mark.parametrize(
     ("change", "most"),
     [
-        ({"fences": 0, "parses": False}, 0.05),
-        ({"fences": 2, "parses": False}, 0.05),
+        ({"code": None, "parses": False, "refusal": "no Python fence"}, 0.05),
         ({"parses": False, "refusal": "unparseable: x"}, 0.10),
         ({"entry_defined": False}, 0.15),
         ({"arity_ok": False}, 0.15),
@@ -97,6 +97,12 @@ def test_format_knows_a_cut_off_answer():
     assert verdict(replace(FINE, closed=False), 1.0, True).format == 0.5
 
 
+def test_another_form_costs_the_part_for_format_and_nothing_else():
+    other = verdict(replace(FINE, flaw="the fence is not called python"), 1.0, True)
+    assert (other.correctness, other.format, other.cap) == (1.0, 0.0, 1.0)
+    assert other.reward == pytest.approx(0.95)
+
+
 def test_every_flaw_costs_something_and_is_said():
     for change in (
         {"stub": True},
@@ -109,6 +115,7 @@ def test_every_flaw_costs_something_and_is_said():
         {"unused_params": ("x",)},
         {"signature_as_stated": False},
         {"closed": False},
+        {"flaw": "2 fences"},
     ):
         made = verdict(replace(FINE, **change), 1.0, True)  # pyright: ignore[reportArgumentType]
         assert made.reward < 1 and made.reasons

@@ -138,10 +138,11 @@ def test_the_command_prints_json_and_tells_what_is_missing(run: Path, capsys: py
 
 
 KEYS = {
+    "facts",
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *("problems", "wrong_value_share", "stand_ins"),
+    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor"),
 }
 
 

@@ -160,7 +160,8 @@ def test_five_updates_are_those_of_one_process_and_leave_both_ranks_alike(
     monkeypatch.setattr(pair.learner.group, "replies", note)
     for seed in range(5):
         one, two = single.update(uneven(seed)), pair.learner.update(uneven(seed))
-        assert dataclasses.astuple(two) == pytest.approx(dataclasses.astuple(one), rel=1e-5, abs=1e-6)
+        assert two.compared == one.compared == ()  # random rows are of no sampler
+        assert dataclasses.astuple(two)[:-1] == pytest.approx(dataclasses.astuple(one)[:-1], rel=1e-5, abs=1e-6)
         assert prints[-1] == pair.learner.fingerprint()
     assert len(prints) == 5 == len(set(prints))
     assert len(found) == len(expected) == 10

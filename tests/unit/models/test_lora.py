@@ -192,7 +192,7 @@ def test_an_adapter_of_another_rank_is_refused(base: Path, tmp_path: Path):
 
 def test_targets_are_checked_and_the_head_takes_none(base: Path):
     assert adapted(base, targets=["q_proj", "v_proj"]).base is not None
-    for target, said in (("q_prj", "no linear layer"), ("lm_head", "output head")):
+    for target, said in (("q_prj", "no linear layer"), ("lm_head", "no linear layer that takes")):
         with pytest.raises(ConfigError, match=said):
             adapted(base, targets=[target])
 

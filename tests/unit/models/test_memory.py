@@ -1,5 +1,6 @@
 """The estimate against what a process really took, and what it has to depend on."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -7,17 +8,17 @@ import pytest
 
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.memory import (
+    ADAM_8BIT,
     GIB,
     LARGE,
-    LARGE_FROM,
     PIECE,
     SMALL,
     ModelShape,
     Need,
+    Role,
     Texts,
     Training,
     adapter_numbers,
-    choose_solver,
     node_need,
     sampling_bytes,
     shape_of,
@@ -34,7 +35,8 @@ from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
 from codezero.models.lora import add_adapter
 from codezero.models import lora
-from codezero.models.memory import Texts, Training, adapter_numbers, node_need
+from codezero.models.memory import Role, Texts, Training, adapter_numbers, node_need
+from codezero.models.device import return_freed_memory
 from codezero.models.memory import shape_of_config
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
@@ -47,6 +49,7 @@ config = Qwen2Config(vocab_size=vocabulary, hidden_size=896, intermediate_size=4
 shape = shape_of_config(config)
 settings = SolverConfig(minibatches=1, micro_batch_rows=B, kl_beta=0.1, max_new_tokens=T)
 import trl, peft, datasets
+return_freed_memory()
 before = peak_memory()
 policy = LoadedModel(Qwen2ForCausalLM(config), byte_tokenizer(), "random", torch.device("cpu"))
 lora.weights_digest = lambda name: "0" * 64  # it was never on a disk
@@ -58,7 +61,8 @@ learner.update(Batch(rows))
 learner.update(Batch(rows))
 adapter = adapter_numbers(shape, 16, None) if train == "lora" else 0
 assert adapter == (0 if train == "full" else sum(p.numel() for p in policy.model.parameters() if p.requires_grad))
-need = node_need(shape, Training(adapter, True, checkpointing, B), Texts(P, T, B, 1), device="cpu", number=4)
+role = Role("solver", shape, Texts(P, T, B, 1), Training(adapter, True, checkpointing, B))
+need = node_need([role], device="cpu", number=4)
 estimate = need.total - need.process - 1.1 * (max(size for _, size in need.at_times) - dict(need.at_times)["update"])
 print(peak_memory() - before, estimate)
 """
@@ -81,7 +85,7 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
     ],
 )
 def test_the_estimate_is_near_what_an_update_takes(train: str, checkpointing: str, vocabulary: int):
-    """Of the shape of Qwen2.5-0.5B with four layers: never less than 0.8 of it, never more than 1.4."""
+    """Of the shape of Qwen2.5-0.5B with four layers: never less than 0.95 of it, never more than 1.3."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, train, checkpointing, str(vocabulary)],
         capture_output=True,
@@ -90,7 +94,7 @@ def test_the_estimate_is_near_what_an_update_takes(train: str, checkpointing: st
     assert done.returncode == 0, done.stderr
     measured, estimated = map(float, done.stdout.split())
     print(f"{train} {checkpointing} {vocabulary}: {measured / GIB:.2f} GiB measured, {estimated / GIB:.2f} estimated")
-    assert 0.8 * measured < estimated < 1.4 * measured, (measured / GIB, estimated / GIB)
+    assert 0.95 * measured < estimated < 1.3 * measured, (measured / GIB, estimated / GIB)
 
 
 WHOLE, ADAPTER = Training(0, True, True, 4), Training(9_000_000, True, True, 4)
@@ -105,6 +109,10 @@ def update(training: Training, texts: Texts = TEXTS, device: str = "cpu", number
     return update_bytes(small(), training, texts, device=device, number=number)
 
 
+def of_node(training: Training, *others: Role) -> Need:
+    return node_need([Role("solver", small(), TEXTS, training), *others], device="cpu", number=4)
+
+
 def test_the_shapes_of_the_pool_are_those_of_the_published_models():
     """Parameters as their model cards give them: 0.49 and 1.54 billion."""
     assert (small().parameters, shape_of(LARGE, "solver").parameters) == (494_032_768, 1_543_714_304)
@@ -117,20 +125,22 @@ def test_an_adapter_has_as_many_numbers_as_peft_gives_it():
     assert adapter_numbers(small(), 16, ["q_proj"]) == 24 * 16 * (896 + 896)
 
 
-def test_the_pool_is_divided_at_forty_gibibytes():
-    assert (choose_solver(LARGE_FROM - 1), choose_solver(LARGE_FROM)) == (SMALL, LARGE)
-
-
 def test_what_saves_memory_saves_it_in_the_estimate():
     plain = Training(0, True, False, 4)
     assert update(WHOLE) < update(plain) and update(Training(0, True, True, 2)) < update(WHOLE)
     assert update(ADAPTER) < update(WHOLE) and update(WHOLE, Texts(512, 64, 8, 16)) < update(WHOLE)
     assert update(plain, number=2, device="cuda") < update(plain, device="cuda")
-    need = node_need(small(), WHOLE, TEXTS, device="cpu", number=4)
-    without_leash = node_need(small(), Training(0, False, True, 4), TEXTS, device="cpu", number=4)
-    assert dict(need.always)["solver"] - dict(without_leash.always)["solver"] == 4 * small().parameters
-    judged = node_need(small(), WHOLE, TEXTS, device="cpu", number=4, judge=shape_of(LARGE, "judge"), judge_rows=8)
-    assert judged.total > need.total + 4 * shape_of(LARGE, "judge").parameters
+    need, without_leash = of_node(WHOLE), of_node(Training(0, False, True, 4))
+    assert dict(need.always)["solver's KL copy"] == 4 * small().parameters
+    assert dict(without_leash.always) == {name: size for name, size in need.always if "KL" not in name}
+    in_eight = Training(0, False, True, 4, ADAM_8BIT)
+    assert sum(size for _, size in of_node(in_eight).always) < 9 * 494_032_768
+    packed = dataclasses.replace(small(), nf4=True)
+    assert 0.4 * small().stored(2) < packed.stored(2) < 0.5 * small().stored(2)  # a quarter of it is the embedding
+    judge = Role("judge", shape_of(LARGE, "judge"), Texts(512, 256, 8, 1))
+    assert of_node(WHOLE, judge).total > need.total + 4 * judge.shape.parameters
+    shared = of_node(WHOLE, dataclasses.replace(judge, shared=True))
+    assert shared.always == need.always and shared.at_times == of_node(WHOLE, judge).at_times
 
 
 def test_sampling_few_short_texts_needs_little_and_many_no_more_than_the_budget_of_keys_and_values():

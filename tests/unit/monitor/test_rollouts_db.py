@@ -16,8 +16,17 @@ from builders.monitor import BAD, GOOD, PEER, group, verdict
 
 from codezero.errors import UnreadableError
 from codezero.monitor import rollouts_db as rollouts
-from codezero.monitor.rollouts_db import BURST, FILE, MAX_GROUPS, MAX_TEXT, RolloutStore, read_page, read_rollout
-from codezero.types import Completion, ScoredGroup, Status
+from codezero.monitor.rollouts_db import (
+    BURST,
+    FILE,
+    MAX_GROUPS,
+    MAX_TEXT,
+    RolloutStore,
+    measured_levels,
+    read_page,
+    read_rollout,
+)
+from codezero.types import Completion, ScoredGroup, Source, Status
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 HOSTILE = '<img src=x onerror="alert(1)">\x00\x1b[2J\u202eevil\u2066 </script>\ud800\u2028'
@@ -235,3 +244,28 @@ def test_attempts_beyond_the_bound_are_left_out(tmp_path: Path) -> None:
     (line,) = read_page(tmp_path).rollouts
     made.close()
     assert len(line.rewards) == 64
+
+
+def test_problems_without_a_level_get_that_of_their_success_also_after_a_restart(tmp_path: Path) -> None:
+    def attempted(number: int, *successes: float, level: int | None = None) -> ScoredGroup:
+        scored = saying("x", len(successes))
+        problem = dataclasses.replace(scored.group.problem, id=f"{number:064}", source=Source.MBPP, level=level)
+        told = tuple(verdict(success, status=status_of(success)) for success in successes)
+        return ScoredGroup(dataclasses.replace(scored.group, problem=problem), told)
+
+    def status_of(success: float) -> Status:
+        return Status.UNAVAILABLE if success < 0 else Status.JUDGED
+
+    kept = store(tmp_path)
+    easy, mixed, hard = attempted(1, 1.0, 0.9), attempted(2, 1.0, 0.0), attempted(3, 0.1, 0.0)
+    unknown, rated, foreign = attempted(4, -1.0), attempted(5, 1.0, level=2), by(OTHER, attempted(6, 1.0))
+    kept.add(1, [easy, mixed, hard, unknown, rated, foreign])
+    kept.add(2, [attempted(3, 1.0, 1.0)])  # it has learnt that one since: together a half of the attempts
+    assert measured_levels(tmp_path) == {"mbpp": [1, 0, 2, 0, 0]}
+    kept.close()
+    again = RolloutStore(tmp_path, PEER)
+    again.begin(1)  # iteration 2 was not saved
+    again.close()
+    assert measured_levels(tmp_path) == {"mbpp": [1, 0, 1, 0, 1]}
+    (tmp_path / FILE).write_bytes(b"no database")
+    assert measured_levels(tmp_path) == measured_levels(tmp_path / "none") == {}

@@ -45,6 +45,16 @@ def test_an_alarm_is_said_without_its_control_characters():
     assert text.count("ALARM: the judge believes 40% more") == 2 and "\x1b" not in text
 
 
+def test_an_alarm_of_the_sampler_is_said_beside_the_judge_s():
+    apart = judged(3, train__mismatch_alarm="gives tokens other probabilities\x1b[31m than the learner")
+    text = shown(apart)
+    assert text.count("ALARM: the sampler gives tokens other probabilities") == 2 and "\x1b" not in text
+    assert folded(judged(1), apart, apart, judged(4)).troubles == [(3, after(apart).trouble)]
+    both = after(apart | {"judge/alarm": "believes too much"}).trouble
+    assert both.startswith("ALARM: the judge believes too much; ALARM: the sampler gives")
+    assert after(apart, judged(4)).trouble == ""
+
+
 def test_the_audit_is_said_in_one_line():
     assert "judge says 71.0 %, audit says 43.0 % [35.0, 51.0] (212 attempts executed)" in shown(AUDIT)
 

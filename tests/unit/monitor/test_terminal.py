@@ -137,7 +137,7 @@ def test_the_last_problem_is_the_one_whose_attempts_differ_most() -> None:
     ],
 )
 def test_code_is_taken_out_of_its_fence(text: str, code: str) -> None:
-    assert code_of(text) == code
+    assert code_of(text, "f") == code
 
 
 def test_the_picture_is_whole_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.parsing import extract_code, fence
+from codezero.code.parsing import fence
 from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
-from codezero.nano import ROLES, build, corpus, weights_directory
-from codezero.nano.train import NanoShape, batches_of, build_tokenizer, new_model, rate, train
+from codezero.nano import ROLES, build, weights_directory
+from codezero.nano import train as lessons
+from codezero.nano.train import batches_of, build_tokenizer, new_model, rate, train
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import is_held_out, make_task, mutants
 from codezero.proposer.parsing import parse_proposal
@@ -27,7 +29,6 @@ from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc
 
 TOKENIZER = build_tokenizer(0)
-TINY = NanoShape(hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16)
 
 
 @pytest.fixture(autouse=True)
@@ -97,23 +98,23 @@ def test_finding_the_weights_needs_no_torch():
 # what they are taught
 
 
-def asked(pairs: Iterator[corpus.Pair], count: int = 600) -> Iterator[corpus.Pair]:
+def asked(pairs: Iterator[lessons.Pair], count: int = 600) -> Iterator[lessons.Pair]:
     return islice(pairs, count)
 
 
 def test_no_held_out_composition_is_taught():
-    questions = [q for q, _ in asked(corpus.solver_pairs(Random(1)))] + [
-        q for q, _ in asked(corpus.judge_pairs(Random(2)))
+    questions = [q for q, _ in asked(lessons.solver_pairs(Random(1)))] + [
+        q for q, _ in asked(lessons.judge_pairs(Random(2)))
     ]
-    questions += [parse_proposal(text, 1, "").question for _, text in asked(corpus.proposer_pairs(Random(3)))]
+    questions += [parse_proposal(text, 1, "").question for _, text in asked(lessons.proposer_pairs(Random(3)))]
     for question in questions:
         parsed = parse_question(question)
         assert parsed is not None and not is_held_out(parsed[1])
 
 
 def test_the_judge_is_taught_canonical_code_only():
-    for question, answer in asked(corpus.judge_pairs(Random(4)), 500):
-        code = extract_code(answer).code or ""
+    for question, answer in asked(lessons.judge_pairs(Random(4)), 500):
+        code = read_answer(answer, "", "only").code or ""
         name = question.split("function ")[1].split("(")[0]
         assert canonical(code, name, parameters=stated_parameters(question, name)) == code
 
@@ -121,13 +122,13 @@ def test_the_judge_is_taught_canonical_code_only():
 def test_the_solver_is_taught_more_mistakes_at_higher_levels():
     wrong: dict[int, list[bool]] = {level: [] for level in (1, 2, 3, 4, 5)}
     random = Random(5)
-    for question, answer in asked(corpus.solver_pairs(random), 3_000):
+    for question, answer in asked(lessons.solver_pairs(random), 3_000):
         parsed = parse_question(question)
         assert parsed is not None
         name, spec = parsed
-        wrong[spec.level].append(answer != fence(corpus.render(spec, name)))
+        wrong[spec.level].append(answer != fence(lessons.render(spec, name)))
     shares = [sum(flags) / len(flags) for flags in wrong.values()]
-    assert shares == sorted(shares) and shares == pytest.approx(corpus.SOLVER_NOISE, abs=0.1)
+    assert shares == sorted(shares) and shares == pytest.approx(lessons.SOLVER_NOISE, abs=0.1)
     assert len(wrong[1]) > len(wrong[3]) > len(wrong[5])
 
 
@@ -136,10 +137,10 @@ def test_the_solver_is_taught_more_mistakes_at_higher_levels():
 
 def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path):
     """AutoTokenizer chooses its class by architecture, and that class has its own way to split text."""
-    new_model(TINY, TOKENIZER, 0).save_pretrained(tmp_path)
+    new_model(1, TOKENIZER, 0).save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    pairs = list(asked(corpus.judge_pairs(Random(6)), 200))
+    pairs = list(asked(lessons.judge_pairs(Random(6)), 200))
     questions, answers = [q for q, _ in pairs], [a for _, a in pairs]
     assert encode_prompts(loaded, questions) == encode_prompts(TOKENIZER, questions)
     ids = encode_completions(loaded, answers)
@@ -164,8 +165,8 @@ def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: in
 
 def test_proposals_and_answers_fit_the_limits():
     random = Random(7)
-    proposals = encode_completions(TOKENIZER, [t for _, t in asked(corpus.proposer_pairs(random), 500)])
-    answers = encode_completions(TOKENIZER, [t for _, t in asked(corpus.judge_pairs(random), 500)])
+    proposals = encode_completions(TOKENIZER, [t for _, t in asked(lessons.proposer_pairs(random), 500)])
+    answers = encode_completions(TOKENIZER, [t for _, t in asked(lessons.judge_pairs(random), 500)])
     assert max(map(len, answers)) < build.ANSWER_TOKENS
     assert max(map(len, proposals)) < build.PROPOSAL_TOKENS
 
@@ -177,8 +178,8 @@ def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.M
     monkeypatch.setattr("codezero.nano.train.BUCKET", 4)
 
     def made(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
-        model = new_model(TINY, TOKENIZER, 3)
-        loss = train(model, batches_of(TOKENIZER, corpus.judge_pairs(Random(3)), Random(3)), steps=steps)
+        model = new_model(1, TOKENIZER, 3)
+        loss = train(model, batches_of(TOKENIZER, lessons.judge_pairs(Random(3)), Random(3)), steps=steps)
         return loss, model.state_dict()
 
     short, long, again = made(2), made(40), made(40)
@@ -194,14 +195,14 @@ def test_the_learning_rate_rises_holds_and_falls():
 
 def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for role, recipe in build.RECIPES.items():
-        monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, shape=TINY, steps=2))
+        monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, layers=1, steps=2))
     monkeypatch.setattr(build, "PROBLEMS", 5)
     monkeypatch.setattr(build, "PROPOSALS", 1)
     monkeypatch.setattr("codezero.nano.train.BUCKET", 2)
     measured = build.build(tmp_path, seed=1)
     assert list(measured) == list(ROLES)
     for role in ROLES:
-        assert load_model(str(tmp_path / role), device="cpu", role=role).model.num_parameters() < 50_000
+        assert load_model(str(tmp_path / role), device="cpu", role=role).model.num_parameters() < 200_000
         assert f"codezero nano {role}" in (tmp_path / role / "README.md").read_text()
     assert measured["solver"]["average@8"] == 0.0 and measured["proposer"]["well_formed"] == 0.0
 

@@ -20,10 +20,20 @@ import pytest
 from codezero.cli import main
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
 from codezero.errors import ChainError
-from codezero.ops import doctor_machine as machine
+from codezero.ops import doctor as machine
 from codezero.ops import doctor_network as network
-from codezero.ops.doctor import Check, CheckState, Finding, as_object, diagnose, fail, healthy, line, ok, warn
-from codezero.ops.doctor_machine import judge_memory
+from codezero.ops.doctor import (
+    Check,
+    CheckState,
+    Finding,
+    diagnose,
+    fail,
+    healthy,
+    judge_memory,
+    line,
+    ok,
+    warn,
+)
 from codezero.swarm.network_status import NetworkStatus
 
 GIB = 2**30
@@ -87,8 +97,8 @@ def test_a_check_that_fails_hangs_or_breaks_stops_no_other() -> None:
     }
     assert [finding.text for finding in found if finding.check == "named"] == ["chain 5 is not 6"]
     assert line(found[1]).startswith("could not tell") and "0.3 s" in line(found[1])
-    assert line(found[-1]).endswith("so so; try this") and line(fail("a\x1b[31mb").named("c")).count("\x1b") == 0
-    assert as_object(found)["ok"] is False and healthy([found[0], found[1], found[-1]])
+    assert line(found[-1]).endswith("so so; try this") and line(fail("a\x1b[31mb", check="c")).count("\x1b") == 0
+    assert not healthy(found) and healthy([found[0], found[1], found[-1]])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +113,7 @@ def test_room_is_judged_by_what_runs_need(free: int, state: CheckState) -> None:
 def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     assert machine.disk(f"{tmp_path}/not/yet").state in (CheckState.OK, CheckState.WARN)
     code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); \
-from codezero.ops.doctor_machine import disk; print(disk({str(tmp_path)!r}).state)"
+from codezero.ops.doctor import disk; print(disk({str(tmp_path)!r}).state)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "fail\n"
 

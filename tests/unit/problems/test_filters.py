@@ -69,6 +69,7 @@ def test_what_is_good_passes():
         (changed(question="Write it:\n```python\n  f = lambda x: x\n```\nplease do it."), FilterReason.LEAK),
         (changed(question="Complete def f(x): so that it is right."), None),
         (changed(question='Complete\n\ndef f(x):\n    """Doubles."""\n'), None),
+        (changed(question='Complete\n\ndef f(x):\n    import math\n    """Doubles."""\n'), None),
         (
             changed(reference="def g(y): return y * 3 + 100", question="Do f: def g(y):  return y*3 + 100"),
             FilterReason.LEAK,

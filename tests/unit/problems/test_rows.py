@@ -1,7 +1,6 @@
 """Rows in the form of MBPP and CodeContests become problems with known solutions, or are refused by name."""
 
 import json
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
-from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, draw_canaries
-from codezero.problems.rows import read_row, read_rows
+from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, draw_canaries, proven
+from codezero.problems.rows import read_row
+from codezero.sandbox.base import TRUTH, Job
+from codezero.sandbox.monty import MontySandbox
 from codezero.types import Source, Style
 
 MBPP: dict[str, Any] = {
@@ -35,6 +36,10 @@ CONTEST: dict[str, Any] = {
 
 def line(row: dict[str, Any], **changes: Any) -> bytes:
     return json.dumps({**row, **changes}).encode()
+
+
+OTHER = line(MBPP, text="Add one.", code="def inc(n):\n    return n + 1", test_list=["assert inc(1) == 2"] * 2)
+LYING = line(MBPP, text="Add two.", code="def two(n):\n    return n + 1", test_list=["assert two(1) == 3"] * 2)
 
 
 def test_a_row_of_mbpp():
@@ -74,15 +79,6 @@ def test_what_is_wrong_with_a_row_is_named(row: bytes, why: str):
         read_row(row)
 
 
-def test_a_line_that_cannot_be_used_is_named(tmp_path: Path):
-    file = tmp_path / "rows.jsonl"
-    file.write_bytes(line(MBPP) + b"\n\n" + b'{"test_list": 3}\n')
-    with pytest.raises(ProblemError, match=r"rows\.jsonl, line 3"):
-        list(read_rows(file))
-    with pytest.raises(ProblemError, match="cannot be read"):
-        list(read_rows(tmp_path / "none"))
-
-
 @given(
     st.binary(max_size=300)
     | st.recursive(
@@ -97,20 +93,29 @@ def test_any_bytes_are_a_row_or_refused(data: bytes):
         assert str(error)
 
 
-def test_canaries_from_rows_have_wrong_ones_even_where_the_rows_have_none():
-    other = line(MBPP, text="Add one.", code="def inc(n):\n    return n + 1", test_list=["assert inc(1) == 2"] * 2)
-    drawn = draw_canaries(CanaryLibrary(map(read_row, (line(MBPP), other))), 40, "x")
-    assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.SUSPECT}
-    assert all(one.code not in (MBPP["code"],) for one in drawn if not one.right)
-    contest = draw_canaries(CanaryLibrary([read_row(line(CONTEST))]), 40, "x")
-    assert {one.kind for one in contest} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
+@pytest.fixture(scope="module")
+def library() -> CanaryLibrary:
+    with MontySandbox() as sandbox:
+        return CanaryLibrary(proven([*map(read_row, (line(MBPP), OTHER, LYING, line(CONTEST)))], sandbox))
+
+
+def test_what_is_called_right_passes_and_what_is_called_wrong_fails(library: CanaryLibrary):
+    drawn = draw_canaries(library, 200, "x")
+    assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
+    with MontySandbox() as sandbox:
+        for one in drawn:
+            job = Job(one.code, one.problem.tests, one.problem.style is Style.STDIO)
+            assert TRUTH[sandbox.run(job).outcome] is one.right
+
+
+def test_a_reference_that_fails_its_own_tests_measures_nobody(library: CanaryLibrary):
+    assert read_row(LYING).problem.id not in {problem.id for problem in library.problems}
 
 
 def test_a_library_without_solutions_is_refused():
-    with pytest.raises(ProblemError, match="no row carries a right solution"):
+    with pytest.raises(ProblemError, match="no problem has a right and a wrong solution"):
         CanaryLibrary([read_row(line(CONTEST, solutions={"language": [], "solution": []}))])
 
 
-def test_a_library_draws_the_same_for_the_same_seed():
-    library = CanaryLibrary([read_row(line(MBPP)), read_row(line(CONTEST))])
+def test_a_library_draws_the_same_for_the_same_seed(library: CanaryLibrary):
     assert [library(Random(3)) for _ in range(2)] == [library(Random(3))] * 2

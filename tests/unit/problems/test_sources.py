@@ -128,7 +128,7 @@ def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
     sets["mbpp"].lost = True
     drawn = stream.next_batch([])
     assert {problem.source for problem in drawn} == {Source.SYNTHETIC}
-    assert str(stream.metrics()["problems/stand_ins"]).startswith("synthetic problems stand in: the set cannot")
+    assert str(stream.metrics()["problems/stand_ins"]).startswith("embedded problems: a rehearsal: the set cannot")
     sets["mbpp"].lost = sets["code_contests"].lost = False
     drawn = [problem for _ in range(4) for problem in stream.next_batch([])]
     assert {problem.source for problem in drawn} == {Source.MBPP, Source.CODE_CONTESTS}

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,9 @@ def test_a_hub_that_takes_the_call_and_says_nothing_is_given_up_on(monkeypatch: 
         assert not module._answers(f"http://127.0.0.1:{deaf.getsockname()[1]}")
 
 
-def a_hub(tmp_path: Path) -> Hub:
+def a_hub(tmp_path: Path, train: Sequence[dict] = (), test: Sequence[dict] = ()) -> Hub:
+    """train, test: the rows of MBPP; empty: made ones."""
+
     def parquet(rows: list[dict]) -> bytes:
         return write(tmp_path / "made.parquet", rows).read_bytes()
 
@@ -107,8 +110,8 @@ def a_hub(tmp_path: Path) -> Hub:
     return Hub({
         (small.repository, small.revision): {
             "README.md": MBPP_CARD,
-            "full/train-00000-of-00001.parquet": parquet([mbpp(number) for number in range(50)]),
-            "full/test-00000-of-00001.parquet": parquet([mbpp(99)]),
+            "full/train-00000-of-00001.parquet": parquet([*(train or map(mbpp, range(50)))]),
+            "full/test-00000-of-00001.parquet": parquet([*(test or map(mbpp, range(90, 130)))]),
         },
         (large.repository, large.revision): {
             "README.md": b"---\nlicense: cc-by-4.0\n---\n",

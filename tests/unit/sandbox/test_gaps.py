@@ -51,6 +51,67 @@ RIGHT_UNDER_CPYTHON = {
         "import re\ndef f(s):\n    return re.sub('(a)(b)', r'\\1_\\2', s)",
         "assert f('ab') == 'a_b'",
     ),
+    "the length of an object": (
+        "class S:\n    def __len__(self):\n        return 3\ndef f():\n    return len(S())",
+        "assert f() == 3",
+    ),
+    "the truth of an object": (
+        "class S:\n    def __bool__(self):\n        return False\ndef f():\n    return 1 if S() else 2",
+        "assert f() == 2",
+    ),
+    "an attribute that is made up": (
+        "class S:\n    def __getattr__(self, name):\n        return name\ndef f():\n    return S().x",
+        "assert f() == 'x'",
+    ),
+    "a method of a view": ("def f(d):\n    return d.values().__len__()", "assert f({1: 2}) == 1"),
+    "the next of an iterator": ("def f(x):\n    return iter(x).__next__()", "assert f([4]) == 4"),
+    "an attribute of a function": ("def f():\n    return f.__annotations__", "assert f() == {}"),
+    "an int that is never iterated": (
+        "def f(xs):\n    return any(len(list(x)) for x in xs)",
+        "assert f([[1], 5])",
+    ),
+    "the first that is found": (
+        "def f(xs):\n    for x in map(list, xs):\n        return x",
+        "assert f([[1], 5]) == [1]",
+    ),
+    "the end that is never reached": (
+        "def f(n):\n    return all(n % i for i in range(2, n))",
+        "assert not f(10 ** 9)",
+    ),
+    "an iterator that two share": (
+        "def f(a, b):\n    i = iter(b)\n    return all(any(x == y for y in i) for x in a)",
+        "assert f('ac', 'abc')",
+    ),
+    "sets that a function returns": (
+        "def g(xs):\n    return set(xs)\ndef f(xs):\n    return [x for x in g(xs)]",
+        "assert f([3, 1]) == [1, 3]",
+    ),
+    "sets in a dict": (
+        "from collections import defaultdict\ndef f(x):\n    d = defaultdict(set)\n    d[0].update([3, 1])\n"
+        "    return list(d[0])",
+        "assert f(0) == [1, 3]",
+    ),
+    "the order of a set in the test": ("def f(xs):\n    return list(xs)", "assert f({3, 1}) == [1, 3]"),
+    "what Monty raised is caught": (
+        "def f(x):\n    try:\n        return x.is_integer()\n    except Exception:\n        return False",
+        "assert f(2.0)",
+    ),
+    "a match before the last newline": (
+        "import re\ndef f(s):\n    return bool(re.search('a$', s))",
+        "assert f('a\\n')",
+    ),
+    "an empty match behind another": (
+        "import re\ndef f(s):\n    return re.sub('x*', '-', s)",
+        "assert f('ax') == '-a--'",
+    ),
+    "groups with a default": (
+        "import re\ndef f(s):\n    return re.match('(a)(b)?', s).groups('')",
+        "assert f('a') == ('a', '')",
+    ),
+    "a range without an end": (
+        "def f(n):\n    for i in range(1, 10 ** 30):\n        if i % n == 0:\n            return i",
+        "assert f(7) == 7",
+    ),
     "hasattr": ("def f(x):\n    return hasattr(x, 'append')", "assert f([])"),
 }
 MENDED = {
@@ -68,6 +129,8 @@ WRONG_UNDER_CPYTHON = {
     "a list and a tuple": ("def f(a, b):\n    return a + b", "assert f([1], (2,)) == [1, 2]"),
     "a method that is nowhere": ("def f(xs):\n    return xs.push(1)", "assert f([]) == [1]"),
     "None": ("def f(s):\n    return s.find('x').start()", "assert f('x') == 0"),
+    "a view is no list": ("def f(d):\n    return d.keys().sort()", "assert f({}) == []"),
+    "a number in a sum": ("def f(xs):\n    return sum(len(x) for x in xs)", "assert f([1]) == 1"),
     "arguments": ("def g(a):\n    return a\ndef f(x):\n    return g(x, x)", "assert f(1) == 1"),
     "a set that is sorted": ("def f(xs):\n    return sorted(set(xs))", "assert f([3, 1]) == [3, 1]"),
     "a builtin that is not redefined": ("def f(a, b):\n    return a + b", "assert sum(10, 4) == 14"),
@@ -121,6 +184,44 @@ def test_what_is_wrong_stays_wrong(monty: MontySandbox, name: str) -> None:
 @pytest.mark.parametrize("code", ORDER_FREE)
 def test_sets_and_generators_that_are_used_up_are_no_doubt(monty: MontySandbox, code: str) -> None:
     assert monty.run(Job(code, ("assert f([3, 1, 2]) == [1, 2, 3]",))).outcome is PASS
+
+
+METHODS = {
+    "add": "S() + 1",
+    "radd": "1 + S()",
+    "sub": "S() - 1",
+    "rsub": "1 - S()",
+    "mul": "S() * 1",
+    "rmul": "1 * S()",
+    "truediv": "S() / 1",
+    "rtruediv": "1 / S()",
+    "floordiv": "S() // 1",
+    "mod": "S() % 1",
+    "pow": "S() ** 1",
+    "and": "S() & 1",
+    "or": "S() | 1",
+    "xor": "S() ^ 1",
+    "lshift": "S() << 1",
+    "rshift": "S() >> 1",
+    "matmul": "S() @ 1",
+    "getitem": "S()[1]",
+    "call": "S()(1)",
+    "divmod": "divmod(S(), 1)",
+    "neg": "-S()",
+    "abs": "abs(S())",
+    "int": "int(S())",
+    "index": "list(range(9))[S()]",
+    "invert": "~S()",
+    "rpow": "1 ** S()",
+    "pos": "+S()",
+    "round": "round(S())",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_classes_that_monty_calls_are_no_doubt(monty: MontySandbox, name: str) -> None:
+    code = f"class S:\n    def __{name}__(self, *x):\n        return 7\ndef f():\n    return {METHODS[name]}"
+    assert monty.run(Job(code, ("assert f() == 7",))).outcome is PASS
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,8 @@ def test_when_all_are_refused_the_error_says_what_to_do(tmp_path: Path) -> None:
     save(tmp_path, 1, 2)
     cut(tmp_path / "00000001")
     of_earlier_version(tmp_path / "00000002")
-    with pytest.raises(CheckpointError, match=r"00000002 \(.*format 2.*00000001 \(.*--fresh.*--fork RUN") as caught:
+    refusals = rf"00000002 \(.*format {FORMAT - 1}.*00000001 \(.*--fresh.*--fork RUN"
+    with pytest.raises(CheckpointError, match=refusals) as caught:
         restored(tmp_path)
     assert "\n" not in str(caught.value)
 

@@ -15,8 +15,8 @@ from builders.swarm import eventually, make_swarm
 
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.identity_lock import FILE, IdentityLock
 from codezero.swarm.messages import NetworkReady
+from codezero.swarm.supervisor import FILE, IdentityLock
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_identity_is_free_when_its_node_was_killed(pem: Path) -> None:
     script = f"""
 import sys, time
 from pathlib import Path
-from codezero.swarm.identity_lock import IdentityLock
+from codezero.swarm.supervisor import IdentityLock
 lease = IdentityLock(Path({str(pem)!r}), Path({str(pem.parent)!r}))
 lease.take()
 print("held", flush=True)

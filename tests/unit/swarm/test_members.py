@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ConfigError
-from codezero.swarm import members
-from codezero.swarm.identity import peer_id_of
-from codezero.swarm.members import CHECK_SECONDS, MAX_LIST, AllowList, Members, open_to_all
+from codezero.swarm import identity
+from codezero.swarm.identity import CHECK_SECONDS, MAX_LIST, AllowList, Members, open_to_all, peer_id_of
 
 ALICE, BOB, CAROL = fast_identity(1).peer_id, fast_identity(2).peer_id, peer_id_of(bytes(300))
 
@@ -123,8 +122,8 @@ def test_an_edit_counts_without_a_restart(tmp_path: Path) -> None:
 def test_the_file_is_looked_at_every_few_seconds_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed, clock, edit = running(tmp_path, ALICE)
     looks: list[Path] = []
-    real = members._stamp
-    monkeypatch.setattr(members, "_stamp", lambda path: looks.append(path) or real(path))
+    real = identity._stamp
+    monkeypatch.setattr(identity, "_stamp", lambda path: looks.append(path) or real(path))
     edit(BOB)
     clock.now -= 0.01
     assert allowed(ALICE) and not looks
@@ -135,7 +134,7 @@ def test_the_file_is_looked_at_every_few_seconds_at_most(tmp_path: Path, monkeyp
 
 def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed, clock, _ = running(tmp_path, ALICE)
-    monkeypatch.setattr(members, "_read", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(identity, "_read_list", lambda path: pytest.fail("read again"))
     clock.now += 10 * CHECK_SECONDS
     assert allowed(ALICE)
 
@@ -190,4 +189,4 @@ def test_any_bytes_are_a_list_or_one_clear_error(tmp_path_factory: pytest.TempPa
 
 @given(st.binary(min_size=32, max_size=400))
 def test_every_peer_id_that_a_key_has_may_be_named(key: bytes) -> None:
-    assert members._is_peer_id(peer_id_of(key)) and open_to_all(peer_id_of(key))
+    assert identity._is_peer_id(peer_id_of(key)) and open_to_all(peer_id_of(key))

@@ -8,6 +8,7 @@ import pytest
 from codezero.config import ExternalConfig, NodeConfig
 from codezero.monitor.metrics_file import NODE_FILE
 from codezero.monitor.monitor import RunMonitor
+from codezero.problems.dedup import Novelty
 from codezero.settings import compose
 from codezero.wiring.node import build_stream, pulled_groups
 
@@ -24,7 +25,7 @@ def test_nothing_is_pulled_that_nobody_learns_from(told: ExternalConfig, pulled:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["data.sources=[./none.jsonl]"], "problems: synthetic problems stand in: none.jsonl is neither a JSONL or"),
+        (["data.sources=[./none.jsonl]"], "problems: embedded problems: a rehearsal: none.jsonl is neither a JSONL or"),
         (["data.sources=[synthetic]"], ""),
     ],
     ids=["lost", "wanted"],
@@ -33,7 +34,7 @@ def test_a_start_says_what_a_real_model_gets_in_place_of_its_problems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
     monitor = RunMonitor(folder=tmp_path, view="off", identity="peer", swarm_kind="local", facts={})
-    build_stream(compose(["model=qwen", *words]), "peer", lambda problem: True, monitor)
+    build_stream(compose(["model=qwen", *words]), "peer", lambda problem: True, Novelty(), monitor)
     shown = capsys.readouterr().out
     assert line in shown and ("teach a real model little" in shown) == bool(line) == bool(monitor.stand_ins)
     monitor.started(0)

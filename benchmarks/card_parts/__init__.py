@@ -1,0 +1,1 @@
+"""What `card.py` measures on one card, a file for each kind of question."""

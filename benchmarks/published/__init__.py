@@ -1,0 +1,1 @@
+"""HumanEval and MBPP from their authors' files, for `real_files.py`."""

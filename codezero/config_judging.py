@@ -1,0 +1,110 @@
+"""Settings of who says whether an attempt is right: judge, reward, audit and exam."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Interval
+
+from codezero.config_learning import MAX_SOURCES, Checked, one_of
+
+QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
+"""What a judge can be asked."""
+EXAMS = ("synthetic", "mbpp_test")
+"""Sets of the exam that have a name; nothing is learned from them."""
+
+
+def _questions(names: list[str]) -> list[str]:
+    unknown = [name for name in names if name not in QUESTIONS]
+    if unknown or not names:
+        what = f" has the unknown {unknown[0]}" if unknown else " is empty"
+        raise ValueError(f"{what}; choose some of: {', '.join(QUESTIONS)}")
+    return names
+
+
+def _exam_sources(sources: list[str]) -> list[str]:
+    for name in sources:
+        if name not in EXAMS and "/" not in name and not name.endswith((".jsonl", ".parquet", ".gz")):
+            raise ValueError(f" has the unknown {name}; choose some of: {', '.join(EXAMS)}, or a path with a / in it")
+    if not 0 < len(set(sources)) == len(sources) <= MAX_SOURCES:
+        raise ValueError(f": {len(sources)} sources, not 1 to {MAX_SOURCES} different ones")
+    return sources
+
+
+@dataclass(kw_only=True)
+class EvaluatorConfig:
+    """The frozen judge."""
+
+    kind: Annotated[str, one_of("local", "openai", "ollama")] = "local"
+    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
+    model: str = "nano"
+    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
+    url: str = ""
+    """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
+    seconds: Annotated[float, Interval(gt=0, le=3600)] = 20.0
+    """Deadline of all requests to an endpoint for one batch; what is not answered by then is unavailable."""
+    requests: Annotated[int, Interval(ge=1, le=256)] = 8
+    """Concurrent requests to an endpoint."""
+    questions: Annotated[list[str], Checked(_questions)] = field(default_factory=lambda: list(QUESTIONS))
+    """Kinds of judge prompts; calibration weighs each by its proven skill."""
+    canaries: Annotated[int, Interval(ge=80, le=20000)] = 400
+    """Known right and wrong solutions for the calibration, the newest ones."""
+    canaries_from: str = ""
+    """JSONL with rows of MBPP or CodeContests in their own form, references included; empty: of data.sources."""
+    canaries_per_iteration: Annotated[int, Interval(ge=0, le=1024)] = 16
+    """New canaries judged in each iteration, unmarked among the completions."""
+    refit_every: Annotated[int, Ge(0)] = 50
+    """Iterations between two calibrations; 0: only at the start."""
+    on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
+    """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
+    batch_rows: Annotated[int, Ge(1)] = 128
+    guard_seconds: Annotated[float, Gt(0)] = 2.0
+    """CPU seconds of the static pass for one completion; four times as long on the clock."""
+    guard_memory_mib: Annotated[int, Ge(128)] = 512
+
+
+@dataclass(kw_only=True)
+class AnswerConfig:
+    """Which part of an attempt is its answer, wherever attempts are read."""
+
+    block: Annotated[str, one_of("only", "last", "best")] = "best"
+    """only: the one python block. last: the last that defines the function. best: with helpers of others, or bare."""
+
+
+@dataclass(kw_only=True)
+class RewardConfig:
+    """Reward of a completion: cap * (weighted mean of the four parts)."""
+
+    mode: Annotated[str, one_of("judge", "rlvr", "hybrid")] = "judge"
+    """judge: nothing is executed. rlvr: the tests decide, run in a sandbox. hybrid: where that can tell."""
+    correctness: Annotated[float, Interval(ge=0, le=1)] = 0.70
+    structure: Annotated[float, Interval(ge=0, le=1)] = 0.15
+    adherence: Annotated[float, Interval(ge=0, le=1)] = 0.10
+    format: Annotated[float, Interval(ge=0, le=1)] = 0.05
+
+
+@dataclass(kw_only=True)
+class AuditConfig:
+    """Execution of a sample of the judged completions, outside the reward, to measure the judge."""
+
+    share: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """Share of the judged completions; 0: nothing is executed."""
+    sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
+    """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
+    window: Annotated[int, Interval(ge=50, le=100_000)] = 2000
+    """Newest executed completions in the figures."""
+
+
+@dataclass(kw_only=True)
+class EvalsConfig:
+    """Executed truth, beside the reward."""
+
+    every: Annotated[int, Ge(0)] = 25
+    """Iterations between two exams; 0: never. Two more come after a fifth and two fifths of the first ones."""
+    sources: Annotated[list[str], Checked(_exam_sources)] = field(default_factory=lambda: ["synthetic"])
+    """synthetic (embedded), mbpp_test (of the hub), a path of rows, or SET:FILE with a set of `codezero eval`."""
+    problems: Annotated[int, Interval(ge=5, le=10000)] = 200
+    """Held-out problems, spread evenly over the sources, of the embedded ones over the five levels."""
+    samples: Annotated[int, Interval(ge=1, le=256)] = 8
+    """n: attempts at each held-out problem."""
+    seed: Annotated[int, Ge(0)] = 20_000
+    """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""

@@ -1,0 +1,116 @@
+"""Published files through all that reads them: small ones with known faults, and the real ones where they are."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import real_files
+from builders.data_sets import mbpp
+from builders.real_data import real_data
+from published.rows import READERS
+from published.table import lines
+from published.tiers import open_tiers
+
+from codezero.code.worker import StaticGuard
+from codezero.sandbox.jail import why_not
+
+GOAL = 0.95
+
+
+def measured(path: Path, name: str = "mbpp", *, every: int = 1, monty_alone: bool = False) -> dict[str, Any]:
+    with ExitStack() as stack:
+        guard = stack.enter_context(StaticGuard())
+        tiers, _ = open_tiers(stack)
+        tiers = replace(tiers, bubblewrap=None) if monty_alone else tiers
+        return real_files.measure(name, path, every, guard, tiers)
+
+
+def written(folder: Path, *rows: dict[str, Any]) -> Path:
+    path = folder / "mbpp.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_each_fault_of_a_file_is_counted_where_it_belongs(tmp_path: Path) -> None:
+    wrong = mbpp(12, code="def solve_12(n):\n    return n + 99")
+    renamed = mbpp(
+        13, code="def other(a, b, c):\n    return a", test_list=["assert other(1) == 1", "assert other(2) == 2"]
+    )
+    unread = mbpp(14, text="", prompt="", task_id=700)  # no question; the eval reader passes over other splits
+    report = measured(written(tmp_path, mbpp(11), wrong, renamed, unread, mbpp(11, task_id=15)), monty_alone=True)
+    assert report["rows"] == {
+        "in_file": 5, "eval_tasks": 4, "problems": 4,
+        "refused": report["rows"]["refused"],
+    }  # fmt: skip
+    assert [text.split(":")[0] for text in report["rows"]["refused"]] == ["mbpp/700"]
+    assert [name.split(":")[0] for name in report["static"]["certain_failures"]] == ["mbpp/13"]
+    assert report["hygiene"]["refused"].keys() == {"duplicate"} and report["hygiene"]["usable"] == 3
+    assert [name.split(":")[0] for name in report["decided"]["failed"]] == ["mbpp/12"]
+
+
+def test_a_set_is_read_by_both_readers_alike(tmp_path: Path) -> None:
+    rows = [mbpp(11), mbpp(601), mbpp(12, test_setup_code="import math")]
+    items, read = READERS["mbpp"](written(tmp_path, *rows))
+    assert read == {"in_file": 3, "eval_tasks": 2, "problems": 3, "refused": []}
+    assert items[2].task.tests[0].startswith("import math\n")
+
+
+def test_what_monty_lacks_is_a_reason_and_no_failure(tmp_path: Path) -> None:
+    code = "import heapq\nclass Two(heapq.__class__):\n    pass\ndef solve_11(n):\n    return n + 11"
+    report = measured(written(tmp_path, mbpp(11, code=code)), monty_alone=True)["decided"]
+    assert (report["by_monty"], report["by_either"], report["failed"]) == (0, 0, [])
+    assert sum(report["monty_lacks"].values()) == report["tests"] == 3 and len(report["neither"]) == 1
+
+
+def test_the_table_counts_and_lists(tmp_path: Path) -> None:
+    wrong = mbpp(12, code="def solve_12(n):\n    return n + 99")
+    text = "\n".join(lines({"mbpp": measured(written(tmp_path, mbpp(11), wrong), monty_alone=True)}))
+    assert "| rows read | 2 of 2 (100.0%) |" in text and "| references that fail a test | 1 |" in text
+    assert "mbpp, references that fail:\n\n* mbpp/12: " in text
+
+
+def test_a_file_that_eval_refuses_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, mbpp(11), mbpp(12, test_list=[]))
+    assert real_files.main([str(tmp_path), "--sets", "mbpp"]) == 2
+    assert "mbpp.jsonl, row 2: " in capsys.readouterr().err
+
+
+def test_a_folder_without_the_files_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert real_files.main([str(tmp_path), "--json"]) == 2
+    assert "mbpp.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["humaneval", "mbpp"])
+def test_every_twentieth_problem_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_files, "MUTANTS", 1)
+    holds(measured(both_tiers() / real_files.FILES[name], name, every=20), rows=None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("name", "rows"), [("humaneval", 164), ("mbpp", 974)])
+def test_the_whole_set_holds(name: str, rows: int) -> None:
+    report = measured(both_tiers() / real_files.FILES[name], name)
+    holds(report, rows=rows)
+    assert report["mutants"]["problems_with_one_that_fails"] >= 0.9 * rows
+
+
+def both_tiers() -> Path:
+    """The real files, where this machine has bubblewrap; Monty alone decides less."""
+    if why := why_not():
+        pytest.skip(why)
+    return real_data("HumanEval.jsonl.gz", "mbpp.jsonl")
+
+
+def holds(report: dict[str, Any], *, rows: int | None) -> None:
+    """`rows`: how many the file has; None: a part of it was measured."""
+    read, decided = report["rows"], report["decided"]
+    assert read["problems"] == read["in_file"] and not read["refused"] and rows in (None, read["in_file"])
+    assert not any(report["static"].values())
+    assert decided["by_either"] >= GOAL * decided["tests"]
+    assert not decided["failed"] and not decided["disagree"]
+    assert not report["canonical"]["differ"]
+    assert report["mutants"]["fail"] > report["mutants"]["pass"]

@@ -1,0 +1,80 @@
+"""Execution decides where it can, the judge elsewhere, and what was executed calibrates it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group
+
+from codezero.code.parsing import fence
+from codezero.code.worker import StaticGuard
+from codezero.evaluator.canaries import CanaryKind, draw_canaries
+from codezero.evaluator.executed import HybridEvaluator
+from codezero.evaluator.reward import DEFAULT
+from codezero.evaluator.types import Program
+from codezero.problems.synthetic.tasks import worked
+from codezero.sandbox.monty import MontySandbox
+from codezero.types import Standing, Status
+
+UNDECIDED = "import numpy\ndef pick_item(nums):\n    return [int(x) for x in numpy.array(nums) if x > 3]"
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[StaticGuard]:
+    with StaticGuard() as running:
+        yield running
+
+
+@pytest.fixture
+def hybrid(guard: StaticGuard) -> Iterator[HybridEvaluator]:
+    """Its judge knows the canaries and is wrong about everything else: it believes all."""
+    wrong = {canary.code for canary in draw_canaries(worked, 200, "1 start") if not canary.right}
+
+    def rule(program: Program) -> float:
+        return -1.0 if program.code in wrong else 1.0
+
+    judge = ToldJudge(rule)
+    with MontySandbox() as sandbox:
+        watch = build_watch(judge, guard, canaries_per_iteration=16)
+        evaluator = HybridEvaluator(judge, guard, watch, sandbox, weights=DEFAULT, block="best")
+        evaluator.calibrate()
+        yield evaluator
+
+
+def test_execution_decides_against_the_judge(hybrid: HybridEvaluator) -> None:
+    (scored,) = hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
+    assert [verdict.correctness for verdict in scored.verdicts] == [1.0, 0.0]
+    assert all("executed: " in " ".join(verdict.reasons) for verdict in scored.verdicts)
+    assert hybrid.metrics()["judge/executed_share"] == 1.0
+
+
+def test_the_judge_decides_what_no_sandbox_can(hybrid: HybridEvaluator) -> None:
+    claimed = replace(FILTER, standing=Standing.CLAIMED)
+    (undecided, proposed) = hybrid.score([group(FILTER, fence(UNDECIDED)), group(claimed, fence(WRONG))])
+    for verdict in (*undecided.verdicts, *proposed.verdicts):
+        assert verdict.status in (Status.JUDGED, Status.CERTAIN_FAILURE) and "executed" not in " ".join(verdict.reasons)
+    assert proposed.verdicts[0].correctness > 0.5, "the judge believes it, and nothing else was asked"
+    assert hybrid.metrics()["judge/executed_share"] < 1.0
+
+
+def test_what_was_executed_joins_the_canaries_as_what_it_is(hybrid: HybridEvaluator) -> None:
+    hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
+    joined = [canary for canary in hybrid._watch.memory.canaries if canary.kind is CanaryKind.AUDITED]
+    assert sorted(canary.right for canary in joined) == [False, True]
+    assert all(canary.scores is not None for canary in joined), "read with the attempts, at no cost"
+
+
+def test_the_judge_alone_is_held_against_execution(hybrid: HybridEvaluator) -> None:
+    (scored,) = hybrid.frozen.score([group(FILTER, fence(RIGHT), fence(WRONG))])
+    assert [verdict.correctness > 0.5 for verdict in scored.verdicts] == [True, True]
+
+
+def test_execution_still_decides_while_the_judge_cannot_be_asked(hybrid: HybridEvaluator) -> None:
+    from codezero.errors import EvaluatorError
+
+    def silent(*_: object) -> None:
+        raise EvaluatorError("no answer")
+
+    hybrid._judge.read = silent  # type: ignore[method-assign]
+    (scored,) = hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
+    assert [verdict.correctness for verdict in scored.verdicts] == [1.0, 0.0]

@@ -1,0 +1,212 @@
+"""Sampler and learner side by side: what is measured, what is masked, and what is said about it."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from builders.models import judged, problem, random_rows, tiny_policy
+
+from codezero.config import ExternalConfig, SolverConfig
+from codezero.models.generation import Sampler
+from codezero.models.load import load_model
+from codezero.nano import weights_directory
+from codezero.solver.batch import Batch
+from codezero.solver.learner import TrlLearner
+from codezero.solver.mismatch import LARGEST, MOST, USUAL, Mismatch, is_beyond, measure
+from codezero.solver.solver import GrpoSolver
+from codezero.types import Completion, Metrics, ScoredGroup, Status, Verdict
+
+PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])
+
+
+class Off:
+    """A sampler whose log-probabilities are changed after the draw."""
+
+    def __init__(self, inner: Sampler, change: Callable[[int, tuple[float, ...]], Sequence[float]]):
+        self.inner, self.change, self.drawn = inner, change, 0
+
+    def sample(self, *args: Any, **settings: Any) -> list[list[Completion]]:
+        def changed(completion: Completion) -> Completion:
+            self.drawn += 1
+            return dataclasses.replace(completion, logprobs=tuple(self.change(self.drawn, completion.logprobs)))
+
+        return [[changed(each) for each in group] for group in self.inner.sample(*args, **settings)]
+
+
+def make(
+    change: Callable[[int, tuple[float, ...]], Sequence[float]] | None = None,
+    engine: bool = False,
+    path: str = "packed",
+    **config: Any,
+) -> GrpoSolver:
+    policy = tiny_policy(scale=0.05)
+    settings = SolverConfig(
+        **({"group_size": 8, "max_new_tokens": 12, "minibatches": 1, "learning_rate": 1e-3} | config)
+    )
+    learner = TrlLearner(policy, settings)
+    learner._packed, learner._pieces = path == "packed", path == "pieces"
+    sampler: Any = Off(Sampler(policy), change) if change else Sampler(policy)
+    return GrpoSolver(
+        settings,
+        sampler=sampler,
+        learner=learner,
+        peer_id="me",
+        seed=0,
+        external=ExternalConfig(gate=False),
+        engine=engine,
+    )
+
+
+def scored(solver: GrpoSolver, problems: int = 2) -> list[ScoredGroup]:
+    """Every second attempt is right."""
+    verdicts = [Verdict(r, r, 1.0, 1.0, 1.0, 1.0, Status.JUDGED) for r in [0.0, 1.0] * 4]
+    groups = solver.rollout([problem(i) for i in range(problems)], 0)
+    return [ScoredGroup(group, tuple(verdicts)) for group in groups]
+
+
+def step(solver: GrpoSolver) -> Metrics:
+    return solver.step(scored(solver), [])
+
+
+def figure(metrics: Metrics, name: str) -> float:
+    value = metrics[f"train/mismatch_{name}"]
+    assert isinstance(value, float | int)
+    return value
+
+
+def test_the_figures_are_those_of_two_distributions_written_out() -> None:
+    """Against the exact KL of categorical distributions, by their own samples."""
+    generator = torch.Generator().manual_seed(0)
+    p = torch.randn(20, generator=generator).softmax(-1)
+    q = (p.log() + 0.1 * torch.randn(20, generator=generator)).softmax(-1)
+    drawn = torch.multinomial(q, 200_000, replacement=True, generator=generator)
+    found = measure([(q.log()[drawn].tolist(), p.log()[drawn].tolist())])
+    gaps = (p.log() - q.log()).abs()
+    assert found.rows == 1
+    assert found.kl == pytest.approx(float((q * (q.log() - p.log())).sum()), rel=0.02)
+    assert found.mean == pytest.approx(float((q * gaps).sum()), rel=0.02)
+    assert found.max == pytest.approx(float(gaps.max()))
+
+
+def test_rows_weigh_by_their_tokens_and_empty_ones_not_at_all() -> None:
+    found = measure([((-1.0,) * 3, (-1.5,) * 3), ((-1.0,), (-1.0,)), ((), ())])
+    assert (found.rows, found.mean, found.max) == (2, pytest.approx(0.375), 0.5)
+    assert found.kl == pytest.approx(0.75 * (math.exp(-0.5) - 0.5))
+    assert measure([]) == measure([((), ())]) == Mismatch()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1e308])
+def test_numbers_that_are_none_are_a_large_mismatch_and_not_an_error(value: float) -> None:
+    for pair in (((value, -1.0), (-1.0, -1.0)), ((-1.0, -1.0), (-1.0, value))):
+        found = measure([pair])
+        assert found.max == LARGEST and found.kl is not None and math.isfinite(found.kl) and found.kl > 1
+        assert is_beyond(pair) and found.alarm()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_row_is_beyond_by_the_ratio_of_its_whole_probability(sign: int) -> None:
+    near, far = math.log(MOST) * 0.99 / 10 * sign, math.log(MOST) * 1.01 / 10 * sign
+    assert not is_beyond(((-1.0,) * 10, (-1.0 + near,) * 10))
+    assert is_beyond(((-1.0,) * 10, (-1.0 + far,) * 10))
+    assert not is_beyond(((-1.0,) * 10, (-1.0 + far, -1.0 - far) * 5))
+
+
+@PATHS
+def test_the_own_sampler_agrees_with_the_learner_to_the_last_digits(path: str) -> None:
+    solver = make(path=path)
+    for _ in range(3):
+        metrics = step(solver)
+        assert figure(metrics, "rows") == metrics["train/rows"] == 16
+        assert 0 <= figure(metrics, "kl") < 1e-8 and figure(metrics, "mean") < 1e-5 and figure(metrics, "max") < 1e-3
+        assert (metrics["train/mismatch_masked"], metrics["train/mismatch_alarm"]) == (0, None)
+
+
+def test_the_embedded_solver_agrees_with_its_learner() -> None:
+    policy = load_model(str(weights_directory("solver")), device="cpu", role="solver", for_training=True)
+    settings = SolverConfig(group_size=8, max_new_tokens=24)
+    solver = GrpoSolver(settings, sampler=Sampler(policy), learner=TrlLearner(policy, settings), peer_id="me", seed=0)
+    metrics = step(solver)
+    assert figure(metrics, "rows") > 0 and 0 <= figure(metrics, "kl") < 1e-7 and figure(metrics, "mean") < 1e-4
+
+
+@PATHS
+def test_what_a_sampler_says_wrongly_is_measured_exactly(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    solver = make(lambda at, line: [each - 0.2 for each in line], path=path)
+    metrics = step(solver)
+    assert figure(metrics, "mean") == pytest.approx(0.2, abs=1e-4) and figure(metrics, "max") == pytest.approx(
+        0.2, abs=1e-3
+    )
+    assert figure(metrics, "kl") == pytest.approx(math.exp(0.2) - 1.2, abs=1e-4)
+    assert "other probabilities" in str(metrics["train/mismatch_alarm"])
+    assert metrics["train/mismatch_masked"] == 0 and metrics["train/rows"] == 16, "one engine masks nothing"
+    step(solver)
+    assert caplog.text.count("ALARM: the sampler") == 1, "an alarm that goes on is said once"
+
+
+def test_an_alarm_ends_when_both_agree_again(caplog: pytest.LogCaptureFixture) -> None:
+    solver = make(lambda at, line: [each - (0.2 if at <= 16 else 0.0) for each in line])
+    assert step(solver)["train/mismatch_alarm"]
+    nothing = solver.step([], [])
+    assert nothing["train/mismatch_alarm"] and nothing["train/mismatch_mean"] is None, "nobody has measured it since"
+    assert step(solver)["train/mismatch_alarm"] is None
+    assert "sampler and learner agree again" in caplog.text
+
+
+def test_little_is_no_alarm() -> None:
+    assert step(make(lambda at, line: [each - 0.9 * USUAL for each in line]))["train/mismatch_alarm"] is None
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_only_rows_of_the_policy_before_its_first_step_count(passes: int) -> None:
+    """Of two minibatches the second is scored by a policy that has moved; so are further passes, and replayed rows."""
+    solver = make(minibatches=2, learning_rate=0.05, replay=1.0, passes=passes)
+    for _ in range(3):
+        groups = scored(solver)
+        metrics = solver.step(groups, [judged(9, [1.0, 0.0, 0.0, 0.0], peer_id="other")])
+        assert 0 < figure(metrics, "rows") <= 8 and figure(metrics, "mean") < 1e-4
+
+
+def test_peers_rows_are_not_compared() -> None:
+    """Their log-probabilities are the learner's own, so they would only dilute the figure."""
+    learner = make().learner
+    assert learner.update(Batch(tuple(random_rows(8)))).compared == ()
+
+
+def test_an_engine_s_rows_beyond_the_bound_are_left_out_and_counted() -> None:
+    """Every fourth attempt is told as if it had been far likelier."""
+    far = make(lambda at, line: [each + (0.0 if at % 4 else 1.5) for each in line], engine=True)
+    groups = scored(far)
+    short = sum(len(one.token_ids) * 1.5 <= math.log(MOST) for g in groups for one in g.group.completions[3::4])
+    assert short == 0
+    metrics = far.step(groups, [])
+    assert (metrics["train/mismatch_masked"], metrics["train/mismatch_rows"], metrics["train/rows"]) == (4, 16, 12)
+    assert figure(metrics, "max") == pytest.approx(1.5, abs=1e-3), "what is masked is measured as well"
+    # the others' update is what it would be if the masked attempts had not been trainable
+    without = make(engine=True)
+    kept = [
+        row for at, row in enumerate(without._own_rows([dataclasses.replace(g) for g in groups], [])) if at % 4 != 3
+    ]
+    without.learner.update(Batch(tuple(kept)))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(far.learner.policy.model.parameters(), without.learner.policy.model.parameters(), strict=True)
+    )
+
+
+def test_an_engine_that_agrees_loses_no_row() -> None:
+    own, engine = make(), make(engine=True)
+    assert step(own)["train/loss"] == (metrics := step(engine))["train/loss"]
+    assert (metrics["train/mismatch_masked"], metrics["train/mismatch_rows"]) == (0, 16)
+
+
+def test_with_all_rows_masked_nothing_is_learned_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    solver = make(lambda at, line: [math.nan for _ in line], engine=True, replay=1.0)
+    before = solver.learner.fingerprint()
+    metrics = step(solver)
+    assert solver.learner.fingerprint() == before and solver.learner.steps == 0
+    assert (metrics["train/rows"], metrics["train/mismatch_masked"], metrics["train/mismatch_rows"]) == (0, 16, 16)
+    assert "nothing is learned" in str(metrics["train/mismatch_alarm"]) and "nothing is learned" in caplog.text
+    assert step(solver)["train/replayed_rows"] == 0, "what was masked is not kept for replay either"
