@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from codezero.config_learning import DataConfig
+from codezero.config.learning import DataConfig
 from codezero.problems.stream import MixedStream
 from codezero.settings import compose
 from codezero.weights.delta import encode

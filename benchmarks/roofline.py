@@ -112,7 +112,7 @@ def measure(shape: Shape, limits: Report, options: argparse.Namespace, device: t
     lengths = [len(prompt) for prompt in prompts]
     moved = decode_bytes(shape, parameters, loaded.model.dtype.itemsize, lengths)
     head = shape.vocabulary * shape.hidden
-    completions = sum(len(ids) for ids, _ in drawn)
+    completions = sum(len(draw.ids) for draw in drawn)
     flops = update_flops(parameters - head, head, sum(lengths), completions, 8 if checkpointed else 6)
     return {
         "parameters": parameters,
@@ -136,7 +136,7 @@ def batch(prompts: list[list[int]], drawn: list[Drawn], group_size: int) -> Batc
     return Batch(
         tuple(
             TrainingRow(tuple(prompts[at // group_size]), tuple(ids), tuple(logprobs), advantages[at % group_size])
-            for at, (ids, logprobs) in enumerate(drawn)
+            for at, (ids, logprobs, _) in enumerate(drawn)
         )
     )
 

@@ -18,7 +18,11 @@ class ModelChoiceError(ModelError, ConfigError):
 
 
 class RankError(CodeZeroError):
-    """Another process of this node, which computes with another card, is gone or does not answer. Ends the run."""
+    """A process of the trainer is gone. The node goes on from its newest checkpoint with new ones."""
+
+
+class RankMemoryError(RankError):
+    """A pass of a rank did not fit its memory."""
 
 
 class ProblemError(CodeZeroError, ValueError):
@@ -55,6 +59,10 @@ class WeightsError(CodeZeroError, ValueError):
 
 class WrongBaseError(WeightsError):
     """A change begins at other weights than are here."""
+
+
+class RolloutError(CodeZeroError):
+    """No rollout server could decode a group in time, or one cannot be started."""
 
 
 class DiskFullError(CodeZeroError):

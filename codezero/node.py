@@ -9,11 +9,11 @@ from peers' feedback: propose -> rest -> feedback -> difficulty.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from codezero.errors import EvaluatorError, ProposalError, SandboxError, SwarmError
-from codezero.protocols import Evaluator, Exam, Outbox, ProblemStream, Solver
+from codezero.errors import EvaluatorError, ProposalError, RolloutError, SandboxError, SwarmError
+from codezero.protocols import Evaluator, Exam, Harvest, Outbox, ProblemStream, Solver
 from codezero.runner import LIMITS, Iterating
 from codezero.system.state import Persistent
 from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, mean
@@ -28,6 +28,7 @@ class Node(Iterating):
     evaluator: Evaluator
     outbox: Outbox
     exam: Exam
+    harvest: Harvest
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One pass; returns what was measured and the judged groups, own and peers'."""
@@ -36,17 +37,11 @@ class Node(Iterating):
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
 
-        groups: list[RolloutGroup] = []
         scored: list[ScoredGroup] = []
-        sampled, problems = 0.0, self.problems.next_batch(proposals)
         judging = "not everything could be judged: less learned"
-        with self.tolerate((EvaluatorError, SandboxError), judging, most=self.config.run.max_failures):
-            while problems:
-                sampling = time.monotonic()
-                groups += self.solver.rollout(problems, round_number)
-                sampled += time.monotonic() - sampling
-                scored += self.evaluator.score(groups[-len(problems) :])
-                problems = self.problems.next_batch([], self.solver.short_of(scored))  # for groups that teach nothing
+        with self.tolerate((EvaluatorError, SandboxError, RolloutError), judging, most=self.config.run.max_failures):
+            for part in self.harvest.take(proposals, round_number):
+                scored += part
 
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):
@@ -61,7 +56,7 @@ class Node(Iterating):
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
 
-        learned = self.solver.step(scored, scored_peers)
+        learned = self.solver.step(scored, scored_peers) | self.harvest.learn()
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
             learned |= self.proposer.learn(scored)
 
@@ -70,11 +65,11 @@ class Node(Iterating):
             self.difficulty.hear(self.swarm.feedback())
         settings = self.config.proposer
         if settings.problems_per_iteration and iteration % settings.every == 0:
-            with self.tolerate((ProposalError, EvaluatorError, SandboxError, SwarmError), "nothing proposed this time"):
+            failures = (ProposalError, EvaluatorError, SandboxError, RolloutError, SwarmError)
+            with self.tolerate(failures, "nothing proposed this time"):
                 written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
                 self.swarm.offer(written, round_number)
 
-        tokens = sum(len(completion.token_ids) for group in groups for completion in group.completions)
         reward = mean_reward(scored)
         if reward is not None:
             self.outbox.add(round_number, reward, best_proposer(scored))
@@ -85,22 +80,59 @@ class Node(Iterating):
             "reward/mean": reward,
             "difficulty/level": self.difficulty.level,
             "difficulty/success": success_at_proposals(scored),
-            "tokens/sampled_per_second": tokens / max(sampled, 1e-9),
         }
-        row |= learned | self.evaluator.metrics() | self.problems.metrics() | self.shared_metrics()
+        row |= self.harvest.metrics() | learned | self.evaluator.metrics()
+        row |= self.problems.metrics() | self.shared_metrics()
         return row, judged
 
     def measure(self, iteration: int, reason: str) -> Metrics:
         """The exam when it is due, and at a limit, where it closes the curve."""
         if self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0)):
             self.monitor.busy("attempting and executing the held-out problems")
-            with self.tolerate((EvaluatorError, SandboxError), "no exam this time"):
+            with self.tolerate((EvaluatorError, SandboxError, RolloutError), "no exam this time"):
                 return self.exam.sit()
         return {}
 
     @property
     def parts(self) -> Mapping[str, Persistent]:
-        return {"problems": self.problems, "solver": self.solver, "evaluator": self.evaluator, **super().parts}
+        return {"problems": self.harvest, "solver": self.solver, "evaluator": self.evaluator, **super().parts}
+
+
+class InStep:
+    """Attempts are sampled and judged while nobody learns, with the newest policy. See `protocols.Harvest`."""
+
+    def __init__(
+        self,
+        problems: ProblemStream,
+        solver: Solver,
+        evaluator: Evaluator,
+        servers: Callable[[], Metrics],
+    ) -> None:
+        """servers: metrics of those that decode."""
+        self.problems, self.solver, self.evaluator, self._servers = problems, solver, evaluator, servers
+        self.save, self.load = problems.save, problems.load
+        self._tokens, self._seconds = 0, 0.0
+
+    def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
+        """A batch, then further problems for the groups that teach nothing."""
+        self._tokens, self._seconds = 0, 0.0
+        scored: list[ScoredGroup] = []
+        problems = self.problems.next_batch(proposals)
+        while problems:
+            began = time.monotonic()
+            groups = self.solver.rollout(problems, round_number)
+            self._seconds += time.monotonic() - began
+            self._tokens += sum(len(completion.token_ids) for group in groups for completion in group.completions)
+            scored += (judged := self.evaluator.score(groups))
+            yield judged
+            problems = self.problems.next_batch([], self.solver.short_of(scored))
+
+    def learn(self) -> Metrics:
+        """The solver does, and nothing else."""
+        return {}
+
+    def metrics(self) -> Metrics:
+        return self._servers() | {"tokens/sampled_per_second": self._tokens / max(self._seconds, 1e-9)}
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,6 @@
 """The Protocols that the loop drives: what each part of a node has to do, and how its state is kept. No torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from codezero.system.state import Persistent
@@ -99,6 +99,23 @@ class Evaluator(Persistent, Protocol):
 
     def metrics(self) -> Metrics:
         """`judge/...`: how far this judge can be believed; `audit/...` where attempts are executed to see it."""
+        ...
+
+
+class Harvest(Persistent, Protocol):
+    """Where an iteration's judged groups come from. Its state is that of the problem stream, and what it holds back."""
+
+    def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
+        """Judged groups of own attempts, as they come. Raises EvaluatorError, and SandboxError where rewards are
+        executed: what came before is kept."""
+        ...
+
+    def learn(self) -> Metrics:
+        """Once an iteration: what else learns from what was taken."""
+        ...
+
+    def metrics(self) -> Metrics:
+        """`tokens/...`, and `rollout/...` where attempts are made ahead."""
         ...
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.config import NodeConfig
-from codezero.errors import ChainError, CodeZeroError, DiskFullError
+from codezero.errors import ChainError, CodeZeroError, DiskFullError, RankError
 from codezero.protocols import Checkpoints, Coordinator, Difficulty, Monitor, Proposer, Swarm
 from codezero.system.signals import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
 from codezero.system.state import KnownRound, Persistent
@@ -22,6 +22,8 @@ CUT = "asked to stop, and the iteration in flight left out"
 INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
 ROOM_SECONDS = 2.0
 """Between two checks whether a full disk has room again."""
+MOST_REPEATS = 3
+"""From one checkpoint, before the trainer's end is the node's."""
 LIMITS = ("max_iterations reached", "max_minutes reached")
 
 
@@ -50,6 +52,9 @@ class Iterating:
     survived: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """In this process, by the step's consequence and the kind of error."""
 
+    repeated: Counter[int] = field(default_factory=Counter[int])
+    """How often the node went back to a checkpoint, because its trainer was gone."""
+
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One pass; returns what was measured and the judged groups, own and peers'."""
         raise NotImplementedError
@@ -72,9 +77,7 @@ class Iterating:
 
         An iteration that is not saved in time after a signal is left out, as if the process had been killed.
         """
-        iteration = self.kept = self.checkpoints.restore(self.parts)
-        self.monitor.started(iteration)
-        reason = FAILED
+        iteration, reason = self.restore(), FAILED
         try:
             with self.stop.on_signals(self.finishing_seconds, self.answer):
                 reason = self.loop(iteration)
@@ -89,6 +92,12 @@ class Iterating:
             self.swarm.close()
             self.monitor.close(reason)
         return reason
+
+    def restore(self) -> int:
+        """Become the newest checkpoint; its iteration."""
+        self.kept = self.checkpoints.restore(self.parts)
+        self.monitor.started(self.kept)
+        return self.kept
 
     def answer(self, which: signal.Signals, before: int) -> None:
         """Say what a signal brings about; the second ends the process. Runs in a thread of its own."""
@@ -107,15 +116,20 @@ class Iterating:
         while not reason:
             round_number = self.open_round()
             iteration = self.in_flight = iteration + 1
-            row, judged = self.iterate(iteration, round_number)
-            reason = self.reason_to_stop(iteration, began)
-            row |= self.measure(iteration, reason)
-            # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
-            self.write(self.monitor.observe, iteration, row | self.tolerated, judged)
-            if reason or self.stop or time.monotonic() - saved >= self.config.run.checkpoint_seconds:
-                self.write(self.checkpoints.save, iteration, self.parts)
-                self.kept, saved = iteration, time.monotonic()
-                reason = reason or (ASKED if self.stop else "")
+            final = not self.kept or self.repeated[self.kept] >= MOST_REPEATS
+            with self.tolerate(RankError, "going on from the newest checkpoint", most=int(final)):
+                row, judged = self.iterate(iteration, round_number)
+                reason = self.reason_to_stop(iteration, began)
+                row |= self.measure(iteration, reason)
+                # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
+                self.write(self.monitor.observe, iteration, row | self.tolerated, judged)
+                if reason or self.stop or time.monotonic() - saved >= self.config.run.checkpoint_seconds:
+                    self.write(self.checkpoints.save, iteration, self.parts)
+                    self.kept, saved = iteration, time.monotonic()
+                    reason = reason or (ASKED if self.stop else "")
+                continue
+            self.repeated[self.kept] += 1
+            iteration, reason = self.restore(), ASKED if self.stop else ""
         return reason
 
     def write(self, call: Callable[..., None], *given: object) -> None:

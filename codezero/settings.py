@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from codezero.config import NodeConfig, check_bounds, contradictions
-from codezero.config_learning import ModelConfig
+from codezero.config.learning import ModelConfig
 from codezero.errors import ConfigError
 
 MAIN = "node.yaml"
@@ -110,7 +110,7 @@ def implied(overrides: Sequence[str]) -> list[str]:
     """
     given = {_key(override): override.partition("=")[2].strip("'\"") for override in overrides}
     solver = given.get("model.solver", ModelConfig.solver)
-    if solver == ModelConfig.solver or given.keys() & {"model", "profile"}:
+    if solver == ModelConfig.solver or given.keys() & {"model", "profile", "recipe"}:
         return []
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         if json.loads(Path(solver, "config.json").read_bytes()[:MAX_BYTES])["vocab_size"] < REAL_VOCABULARY:
@@ -121,10 +121,18 @@ def implied(overrides: Sequence[str]) -> list[str]:
 
 
 def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> NodeConfig:
+    import hydra
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    composed = _hydra_composed(overrides)
+    ConfigStore.instance().store(name="schema", node=NodeConfig)
+    try:
+        with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
+            composed = hydra.compose("node", overrides=list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error, overrides)) from error
     raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
     for key in published:
         if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
@@ -140,20 +148,16 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
     return config
 
 
-def _hydra_composed(overrides: Sequence[str], *, with_hydra: bool = False) -> Any:
-    """What Hydra makes of the shipped values and `overrides`; with_hydra: and its own notes. Raises ConfigError."""
-    from hydra import compose as hydra_compose
+def _files(overrides: Sequence[str]) -> list[str]:
+    """What Hydra reads of the shipped values, in the order in which a later one wins."""
     from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.types import RunMode
 
-    ConfigStore.instance().store(name="schema", node=NodeConfig)
-    try:
-        with initialize_config_dir(str(CONFIGS), version_base=None):
-            return hydra_compose("node", overrides=list(overrides), return_hydra_config=with_hydra)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error, overrides)) from error
+    with initialize_config_dir(str(CONFIGS), version_base=None):
+        loader = GlobalHydra.instance().config_loader()
+        read = loader.compute_defaults_list("node", list(overrides), RunMode.RUN).defaults
+    return [name for config in read if (CONFIGS / (name := f"{config.config_path}.yaml")).is_file()]
 
 
 def _key(override: str) -> str:
@@ -253,15 +257,11 @@ class Provenance:
 def trace(overrides: Sequence[str]) -> Provenance:
     """Every setting that `overrides` and the user's own file lead to. Raises ConfigError."""
     values, own = _flat(dataclasses.asdict(compose(overrides))), own_overrides(overrides)
-    chosen = _hydra_composed([*own, *overrides], with_hydra=True).hydra.runtime.choices
-    entries = cast("list[object]", _read_yaml(CONFIGS / MAIN)["defaults"])
-    order = [name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, str]", entry)]
-    groups = {name: str(chosen[name]) for name in order}
-    files = [(f"{name}={choice}", CONFIGS / name / f"{choice}.yaml") for name, choice in groups.items()]
-    origins = dict.fromkeys(values, "default")
-    for origin, path in [*files, (MAIN, CONFIGS / MAIN)]:
-        origins |= dict.fromkeys(_flat(_read_yaml(path)), origin)
-    local = local_file()
+    origins, files = dict.fromkeys(values, "default"), _files([*own, *overrides])
+    for name in files:
+        origin = MAIN if name == MAIN else name.removesuffix(".yaml").replace("/", "=")
+        origins |= dict.fromkeys(_flat(_read_yaml(CONFIGS / name)), origin)
+    groups, local = dict(name.removesuffix(".yaml").split("/") for name in files if name != MAIN), local_file()
     origins |= dict.fromkeys(_keys_of(implied([*own, *overrides])), "real solver")
     origins |= dict.fromkeys(_keys_of(own), str(local)) | dict.fromkeys(_keys_of(overrides), "command line")
     return Provenance(values=values, origins=origins, groups=groups, local=local)

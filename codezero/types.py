@@ -99,6 +99,8 @@ class Completion:
     """[T] nats, under the policy and temperature that sampled it."""
     finished: bool
     """EOS was generated; False when the length limit cut it off."""
+    version: int | None = None
+    """The oldest version of the policy among those that sampled its tokens; None: the one at hand."""
 
 
 @dataclass(frozen=True, slots=True)

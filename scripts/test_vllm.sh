@@ -23,5 +23,5 @@ if [[ ! -f .venv-vllm/installed || $(<.venv-vllm/installed) != "$engine" ]]; the
   echo "$engine" >.venv-vllm/installed
 fi
 export HF_HUB_OFFLINE=1
-exec .venv-vllm/bin/python -m pytest -W default -p no:cacheprovider tests/unit/models/test_vllm_engine.py \
+exec .venv-vllm/bin/python -m pytest -W default -p no:cacheprovider tests/unit/rollout/test_vllm_server.py \
   tests/e2e/test_judge_servers.py "$@"

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "codezero"
-ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals", "weights"}
+ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals", "rollout"}
 ROWS = [
     {"errors", "stats"},
-    {"types", "config", "config_learning", "config_judging", "system"},
+    {"types", "config", "system"},
     {"code", "protocols", "settings"},
-    {"models", "sandbox"},
+    {"models", "sandbox", "weights"},
     ROLES,
     {"nano", "runs", "runner"},
     {"node"},
@@ -31,21 +31,19 @@ ROWS = [
     {"cli"},
     {"__main__", "__init__"},
 ]
-INSIDE = {"config": {"config_learning", "config_judging"}, "config_judging": {"config_learning"}}
-"""Rooms of one row that import each other."""
 RANK = {name: rank for rank, names in enumerate(ROWS) for name in names}
 HOMES: dict[str, set[str]] = {
     "benchmarks": set(),
     "oracles": set(),
     "simulation": set(),
     "tests": set(),
-    "torch": {"models", "solver", "evaluator", "nano", "wiring", "ops", "weights"},
+    "torch": {"models", "solver", "evaluator", "nano", "wiring", "ops", "weights", "rollout"},
     "transformers": {"models", "solver", "nano"},
     "trl": {"solver"},
     "peft": {"models"},
     "psutil": {"models"},
     "prometheus_client": {"monitor"},
-    "vllm": {"models"},
+    "vllm": {"models", "rollout"},
     "llguidance": {"models"},
     "accelerate": {"solver"},
     "datasets": {"problems", "solver"},
@@ -58,7 +56,7 @@ HOMES: dict[str, set[str]] = {
     "hydra": {"settings"},
     "omegaconf": {"settings"},
     "yaml": {"settings"},
-    "pydantic": {"config", "config_learning", "config_judging"},
+    "pydantic": {"config"},
     "pydantic_monty": {"sandbox"},
     "pyflakes": {"code"},
     "rich": {"monitor", "nano", "wiring", "inspection", "ops", "commands"},
@@ -66,7 +64,7 @@ HOMES: dict[str, set[str]] = {
     "eth": {"chain"},
     "eth_abi": {"chain"},
     "eth_account": {"chain", "login"},
-    "aiohttp": {"chain", "login", "monitor", "weights", "wiring"},
+    "aiohttp": {"chain", "login", "monitor", "weights", "rollout", "wiring", "commands"},
     "matplotlib": {"monitor"},
     "wandb": {"monitor"},
     "tensorboardX": {"monitor"},
@@ -103,7 +101,7 @@ def test_imports_point_down(path: Path) -> None:
         head, _, rest = module.partition(".")
         if head == "codezero" and rest:
             target = rest.split(".")[0]
-            down = target == unit(path) or RANK[target] < RANK[unit(path)] or target in INSIDE.get(unit(path), ())
+            down = target == unit(path) or RANK[target] < RANK[unit(path)]
             assert down, f"{unit(path)} imports {target}"
         elif head != "codezero":
             assert unit(path) in HOMES.get(head, {unit(path)}), f"{head} does not belong in {unit(path)}"
@@ -140,17 +138,17 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 231,
-    "lines": 36_414,
-    "lines of code": 25_245,
-    "files in the root": 14,
+    "files": 241,
+    "lines": 37_735,
+    "lines of code": 26_180,
+    "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 62,
+    "modules with one importer": 64,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_164,
+    "lines of the reading path": 2_230,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

@@ -39,16 +39,16 @@ def mismatch(bench: Bench, name: str) -> Report:
         "weights in half precision": frozen,
     }
     report: Report = {what: gaps(learner, given, drawn) for what, drawn in cases.items()}
-    again = learner.logprobs([given[0]], [foreign[0][0]])
-    alone = learner.logprobs([given[0]] * 8, [ids for ids, _ in foreign[:8]])
+    again = learner.logprobs([given[0]], [foreign[0].ids])
+    alone = learner.logprobs([given[0]] * 8, [draw.ids for draw in foreign[:8]])
     report["foreign rows, alone and in a batch"] = figures(torch.tensor(again[0]) - torch.tensor(alone[0]))
     return report
 
 
 def gaps(learner: TrlLearner, given: list[list[int]], drawn: list[Drawn]) -> Report:
     rows = [given[at * len(given) // len(drawn)] for at in range(len(drawn))]
-    scored = learner.logprobs(rows, [ids for ids, _ in drawn])
-    own = torch.tensor([value for _, logprobs in drawn for value in logprobs])
+    scored = learner.logprobs(rows, [draw.ids for draw in drawn])
+    own = torch.tensor([value for draw in drawn for value in draw.logprobs])
     return figures(torch.tensor([value for line in scored for value in line]) - own)
 
 

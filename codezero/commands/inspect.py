@@ -83,7 +83,7 @@ def config_show(options: argparse.Namespace) -> int:
 
 def data_list(options: argparse.Namespace) -> int:
     """The sources that have a name and those of the config, with the share of problems drawn from each."""
-    from codezero.config_learning import DATA_SETS, source_weights
+    from codezero.config.learning import DATA_SETS, source_weights
 
     weights = source_weights(composed(options).data.sources)
     total = sum(weights.values())
@@ -96,7 +96,7 @@ def data_list(options: argparse.Namespace) -> int:
 
 def data_show(options: argparse.Namespace) -> int:
     """The first problems that a run with this seed would see, of any length. FAILED without. Raises ProblemError."""
-    from codezero.config_learning import DataConfig
+    from codezero.config.learning import DataConfig
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import DataSource
     from codezero.problems.stream import SYNTHETIC, MixedStream

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import Commands, answer, say, value
+from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
     from codezero.weights.transfer import FolderSource, HttpSource
-
-TOKEN = "CODEZERO_WEIGHTS_TOKEN"
 
 
 def add(commands: Commands) -> None:

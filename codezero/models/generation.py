@@ -10,7 +10,7 @@ import gc
 import logging
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,10 +24,19 @@ from codezero.types import Completion
 if TYPE_CHECKING:
     from codezero.models.grammar import Structure
 
-Drawn = tuple[list[int], list[float]]
-"""Ids of one completion, EOS included, and their log-probabilities in nats."""
 Part = tuple[list[int], int]
 """One batched decode: these prompts (indices), each so many times."""
+
+
+class Drawn(NamedTuple):
+    """One completion."""
+
+    ids: list[int]
+    """EOS included."""
+    logprobs: list[float]
+    """Of the ids, in nats."""
+    version: int | None = None
+    """The oldest version of the policy among those that drew its tokens; None: the one at hand."""
 
 
 class Backend(Protocol):
@@ -135,7 +144,7 @@ class OwnLoop:
             logits = decoder.step(tokens)
         lengths = (ids >= 0).sum(-1).tolist()
         both = zip(ids.tolist(), logprobs.tolist(), lengths, strict=True)
-        return [(row[:length], row_logprobs[:length]) for row, row_logprobs, length in both]
+        return [Drawn(row[:length], row_logprobs[:length]) for row, row_logprobs, length in both]
 
     def _parts(self, prompts: Sequence[Sequence[int]], indices: Sequence[int], repeats: int, room: int) -> list[Part]:
         """Prompts alike in length, as many as the cache budget and `most_rows` hold (at least one row)."""
@@ -184,12 +193,12 @@ class Sampler:
         rows = encode_prompts(self.loaded.tokenizer, prompts, max_prompt_tokens)
         drawn = self.backend.draw(rows, group_size, max_new_tokens, temperature, generator_seed)
         texts = self.loaded.tokenizer.batch_decode(
-            [ids for ids, _ in drawn], skip_special_tokens=True, clean_up_tokenization_spaces=False
+            [draw.ids for draw in drawn], skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         stops = set(self.loaded.stop_ids)
         completions = [
-            Completion(text=text, token_ids=tuple(ids), logprobs=tuple(logprobs), finished=ids[-1] in stops)
-            for text, (ids, logprobs) in zip(texts, drawn, strict=True)
+            Completion(text, tuple(draw.ids), tuple(draw.logprobs), draw.ids[-1] in stops, draw.version)
+            for text, draw in zip(texts, drawn, strict=True)
         ]
         return [completions[i : i + group_size] for i in range(0, len(completions), group_size)]
 

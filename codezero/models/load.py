@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 from transformers.utils.quantization_config import BitsAndBytesConfig
 
@@ -87,6 +87,13 @@ def load_model(
     model.requires_grad_(for_training and not nf4)
     model.train(for_training)
     return LoadedModel(model, tokenizer, name, where)
+
+
+def checkpoint_shapes(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors on disk, those that are tied to others left out."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 
 def use_threads(model: PreTrainedModel, wanted: int) -> None:

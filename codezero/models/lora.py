@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from codezero.config_learning import EVERY_LINEAR
+from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import ConfigError
 from codezero.models.digest import Base, weights_digest
 from codezero.models.load import LoadedModel

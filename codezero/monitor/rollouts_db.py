@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from codezero.config_learning import measured_level
+from codezero.config.learning import measured_level
 from codezero.errors import UnreadableError
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
-from codezero.config_learning import source_weights
+from codezero.config.learning import source_weights
 from codezero.errors import ChainError, ConfigError, EndpointError, EvaluatorError, LoginError
 from codezero.inspection.run_files import RunFiles
 from codezero.inspection.status import newest_run

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.config_learning import MAX_SOURCES, DataConfig, source_weights
+from codezero.config.learning import MAX_SOURCES, DataConfig, source_weights
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
 from codezero.problems.filters import Fits, is_withheld, usable
 from codezero.problems.hub import open_rows

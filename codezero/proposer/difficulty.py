@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.config_learning import HIGH, LOW
+from codezero.config.learning import HIGH, LOW
 from codezero.proposer.judge_correction import Rates, beta_cdf, interval, never_rising, possible, tells
 from codezero.system.state import StateFile
 from codezero.types import Feedback, JudgeRates, Metrics, ScoredGroup

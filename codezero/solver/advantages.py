@@ -13,7 +13,7 @@ from codezero.types import ScoredGroup, Verdict
 LEAST_SPREAD = 1e-4
 """Rewards in [0, 1] that lie closer together differ by rounding, not by merit."""
 STD_FLOOR = 1e-4
-"""Added to the standard deviation of a group, as TRL does."""
+"""Added to a standard deviation, as TRL does."""
 
 
 def advantages(rewards_G: Tensor, scale: str = "none") -> Tensor:
@@ -30,6 +30,17 @@ def advantages(rewards_G: Tensor, scale: str = "none") -> Tensor:
         return torch.zeros_like(rewards_G)
     centred = torch.where(known_G, rewards_G - rewards.mean(), torch.zeros_like(rewards_G))
     return centred / (rewards.std() + STD_FLOOR) if scale == "group" else centred
+
+
+def batch_normalized(advantages: Sequence[float], lengths: Sequence[int]) -> list[float]:
+    """Advantages of rows of so many tokens, less the mean over all tokens and by their standard deviation.
+
+    Andrychowicz et al. 2020, "What Matters in On-Policy Reinforcement Learning": advantage normalization.
+    """
+    tokens = sum(lengths)
+    mean = math.fsum(each * length for each, length in zip(advantages, lengths, strict=True)) / max(tokens, 1)
+    squares = math.fsum((each - mean) ** 2 * length for each, length in zip(advantages, lengths, strict=True))
+    return [(each - mean) / (math.sqrt(squares / tokens) + STD_FLOOR) for each in advantages]
 
 
 def counts(verdict: Verdict) -> bool:

@@ -131,6 +131,20 @@ def micro_batches(rows: Sequence[TrainingRow], size: int) -> Iterator[list[Train
         yield ordered[start : start + size]
 
 
+def packed(rows: Sequence[TrainingRow], tokens: int) -> list[list[TrainingRow]]:
+    """Parts alike in length, each of at most `tokens` with its padding, or of one row."""
+    parts: list[list[TrainingRow]] = []
+    prompt = completion = 0
+    for (row,) in micro_batches(rows, 1):
+        prompt, completion = max(prompt, len(row.prompt_ids)), max(completion, len(row.completion_ids))
+        if parts and (len(parts[-1]) + 1) * (prompt + completion) <= tokens:
+            parts[-1].append(row)
+        else:
+            parts.append([row])
+            prompt, completion = len(row.prompt_ids), len(row.completion_ids)
+    return parts
+
+
 def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 

@@ -9,10 +9,10 @@ that relies on beyond TRL's documented interface, and checks it against the inst
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from accelerate.utils import release_memory
@@ -20,12 +20,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
-from codezero.errors import ConfigError, ModelError, RankError
+from codezero.errors import ConfigError, ModelError
 from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows, split
+from codezero.solver.batch import Batch, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
 from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain
 from codezero.solver.mismatch import Pair, compared
 from codezero.solver.packed_attention import packed_logprobs
@@ -33,14 +33,12 @@ from codezero.solver.policy_files import LearnerCounters, load_policy, save_poli
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 from codezero.types import Metrics, RewardedGroup, mean
 
-if TYPE_CHECKING:
-    from codezero.models.distributed import RankGroup
-
 logger = logging.getLogger(__name__)
 
-LEARN, LOAD = "learn", "load"
-"""Commands of rank 0 to the workers."""
-
+TOO_LONG = (
+    "the solver ran out of memory on a single row; lower solver.max_prompt_tokens and solver.max_new_tokens, or set "
+    "model.activation_checkpointing=on, or a smaller model.solver"
+)
 T = TypeVar("T")
 
 
@@ -50,31 +48,23 @@ class TrlLearner:
     Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and on CUDA the computation
     stays in half precision; frozen weights beneath an adapter stay as they are. When memory runs out, the step is
     repeated in smaller micro-batches, for the rest of the run. Raises ConfigError when several GPUs are visible.
-
-    On several ranks each computes the gradient of its share of the rows and takes the step of all with its own
-    optimiser. Rank 0 commands the workers, and raises RankError where their weights differ from its own.
     """
 
-    def __init__(
-        self,
-        policy: LoadedModel,
-        config: SolverConfig,
-        *,
-        activation_checkpointing: bool = False,
-        group: "RankGroup | None" = None,
-    ):
+    def __init__(self, policy: LoadedModel, config: SolverConfig, *, activation_checkpointing: bool = False) -> None:
         if policy.device.type == "cuda" and torch.cuda.device_count() > 1:
-            raise ConfigError("several GPUs are visible; model.gpus=0 uses them all, CUDA_VISIBLE_DEVICES=0 one")
-        self.policy, self.config, self.group = policy, config, group
-        self._workers = group if group is not None and group.rank == 0 else None
+            raise ConfigError("several GPUs are visible; trainer.ranks uses so many, CUDA_VISIBLE_DEVICES=0 one")
+        self.policy, self.config = policy, config
         self.steps = 0
         """Optimiser steps taken."""
         self.skipped = 0
         self.updates = 0
+        """The number of the policy's version."""
         self.micro_batch_rows = config.micro_batch_rows
         """Rows in one forward pass; less than configured once memory ran out."""
         self.halvings = 0
         """How often it did."""
+        self.changed: Callable[[], object] = lambda: None
+        """Called when the policy has changed."""
         half = policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
@@ -89,20 +79,14 @@ class TrlLearner:
         if activation_checkpointing:
             policy.model.activation_checkpointing_enable()
         self._accelerator = self._trainer.accelerator
-        # On one device the prepared model is the same object, its forward wrapped for mixed precision.
-        self._model, self._optimizer = self._accelerator.prepare(policy.model, self._trainer.create_optimizer())
-        if self._reference is not None:
-            self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
+        self._model, self._optimizer = self._prepare(half)
         policy.model.eval()
-        self._compare_ranks()
 
     def update(self, batch: Batch) -> Update:
         """One pass over the rows, in `minibatches` optimiser steps. Without gradient to follow no weight moves.
 
         Rows of advantage 0 are not computed (unless a KL leash pulls on them too), but count in the mean.
         """
-        if self._workers is not None:
-            self._workers.send(LEARN, batch)
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         parts = minibatches(live, self.config.minibatches, self.updates)
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
@@ -117,7 +101,7 @@ class TrlLearner:
         done = [step for step in steps if step is not None]
         self.steps += len(done)
         self.skipped += len(steps) - len(done)
-        self._compare_ranks()
+        self.changed()
         return Update(
             loss=mean(loss for loss, _, _ in done),
             grad_norm=mean(norm for _, norm, _ in done),
@@ -152,7 +136,7 @@ class TrlLearner:
         live = [row for row in rows if row.completion_ids]
 
         def score_all() -> None:
-            for micro in micro_batches(live, self.micro_batch_rows):
+            for micro in self._passes(live):
                 inputs = collate(micro, self.policy.pad_id, self.policy.device)
                 logprobs = self._forward(self._model, micro, inputs).tolist()
                 scores.update(
@@ -171,19 +155,16 @@ class TrlLearner:
         eight_bit = self.config.optimizer == "adamw_8bit"
         counters = load_policy(self.policy, self._optimizer, folder, eight_bit=eight_bit)
         self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
-        if self._workers is not None:
-            self._workers.send(LOAD, str(folder))
-            self._compare_ranks()
+        self.changed()
 
-    def fingerprint(self) -> int:
-        """Of the bits of every trained weight."""
-        bits = [weight.detach().contiguous().view(torch.int32).sum(dtype=torch.int64) for weight in self._trained()]
-        return int(torch.stack(bits).sum())
+    def _prepare(self, half: torch.dtype) -> tuple[Any, Any]:
+        """The model that computes, and its optimiser. half: what it computes in where that has 16 bits.
 
-    def _compare_ranks(self) -> None:
-        """On rank 0, once the workers have done the same."""
-        if self._workers is not None and any(theirs != self.fingerprint() for theirs in self._workers.replies(int)):
-            raise RankError("the ranks' weights have drifted apart; use cards of one kind, or model.gpus=1")
+        On one device the prepared model is the same object, its forward wrapped for mixed precision.
+        """
+        if self._reference is not None:
+            self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
+        return self._accelerator.prepare(self.policy.model, self._trainer.create_optimizer())
 
     def _trained(self) -> list[Tensor]:
         return [weight for group in self._optimizer.param_groups for weight in group["params"]]
@@ -196,18 +177,14 @@ class TrlLearner:
         `pairs` receives the log-probabilities of fresh rows. Micro-batches bound memory; their gradients add up to that
         of the whole.
         """
-        own = rows if self.group is None else split(rows, self.group.size)[self.group.rank]
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
-            micros = micro_batches(own, self.micro_batch_rows)
-            parts = [self._backward(micro, share_rows, share_tokens, pairs) for micro in micros]
+            parts = [self._backward(micro, share_rows, share_tokens, pairs) for micro in self._passes(rows)]
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
-        loss, clipped = self._within_memory(follow, len(own))
-        if self.group is not None:
-            loss, clipped = self.group.sum_gradients(self._trained(), loss, clipped)
-        norm = float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
+        loss, clipped = self._sums(*self._within_memory(follow, len(rows)))
+        norm = self._clip_gradients()
         finite = math.isfinite(loss) and math.isfinite(norm)
         if not finite:
             what = "gradient" if math.isfinite(loss) else "loss"
@@ -219,6 +196,17 @@ class TrlLearner:
             self._optimizer.step()
         self._optimizer.zero_grad()
         return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
+
+    def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
+        return micro_batches(rows, self.micro_batch_rows)
+
+    def _sums(self, loss: float, clipped: float) -> tuple[float, float]:
+        """Of all who compute a part of the step."""
+        return loss, clipped
+
+    def _clip_gradients(self) -> float:
+        """Their norm before."""
+        return float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
 
     def _within_memory(self, work: Callable[[], T], rows: int) -> T:
         """The result of `work`, which reads `rows` rows in micro-batches, smaller ones until memory suffices.
@@ -234,9 +222,7 @@ class TrlLearner:
                 tried = min(self.micro_batch_rows, rows)
                 if tried == 1:
                     raise ModelError(
-                        "the solver ran out of memory on a single row; lower solver.max_prompt_tokens and "
-                        "solver.max_new_tokens, or set model.activation_checkpointing=on, model.train=lora, "
-                        f"or a smaller model.solver ({str(error).splitlines()[0][:200]})"
+                        f"{TOO_LONG}, or set model.train=lora ({str(error).splitlines()[0][:200]})"
                     ) from error
                 self.micro_batch_rows = tried // 2
             # Outside the handler: while the error lives, so do the frames that hold the tensors.

@@ -26,6 +26,9 @@ from codezero.solver.manifest import PolicyFingerprint
 
 COUNTERS = "learner.json"
 MODEL, ADAPTER, BASE, OPTIMIZER = "model", "adapter", "base.json", "optimizer.safetensors"
+MOMENTS = "trainer"
+"""Folder of a trainer's checkpoint: the optimiser's state in safetensors, a file a rank; any number of ranks reads
+it."""
 UNREADABLE = (OSError, RuntimeError, SafetensorError, ValueError, KeyError, TypeError)
 
 
@@ -46,20 +49,34 @@ def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters:
         policy.model.save_pretrained(folder / MODEL)
         policy.tokenizer.save_pretrained(folder / MODEL)
     save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
+    write_counters(counters, folder)
+
+
+def write_counters(counters: LearnerCounters, folder: Path) -> None:
     (folder / COUNTERS).write_bytes(msgspec.json.encode(counters))
+
+
+def read_counters(folder: Path) -> LearnerCounters:
+    """Raises CheckpointError."""
+    try:
+        return msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"the solver in {folder} cannot be read: {error}") from error
 
 
 def load_policy(
     policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path, *, eight_bit: bool = False
 ) -> LearnerCounters:
     """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
+    counters = read_counters(folder)
     try:
-        counters = msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
         if policy.base is not None:
             check_base(policy.base, folder / ADAPTER)
             load_adapter(policy.model, folder / ADAPTER)
+        elif (folder / MOMENTS).is_dir():
+            raise ValueError("a trainer saved it; set trainer.ranks")
         else:
-            _load_weights(policy.model, folder / MODEL)
+            policy.model.load_state_dict(read_weights(policy.model, folder / MODEL))
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in load_file(folder / OPTIMIZER).items():
             index, _, name = key.partition(".")
@@ -102,8 +119,8 @@ def check_base(own: Base, adapter: Path) -> None:
         )
 
 
-def _load_weights(model: PreTrainedModel, folder: Path) -> None:
-    """By `from_pretrained`, so that whatever `save_pretrained` renamed comes back."""
+def read_weights(model: PreTrainedModel, folder: Path) -> dict[str, Tensor]:
+    """By `from_pretrained`, so that whatever `save_pretrained` renamed comes back. Raises one of UNREADABLE."""
     if (folder.parent / ADAPTER).is_dir():
         raise ValueError("it is an adapter; set model.train=lora")
     if not (folder / "config.json").is_file():
@@ -114,7 +131,7 @@ def _load_weights(model: PreTrainedModel, folder: Path) -> None:
     loaded, report = cast("tuple[Any, dict[str, Any]]", answer)
     if any(report[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         raise ValueError("the weights are of another model")
-    model.load_state_dict(loaded.state_dict())
+    return loaded.state_dict()
 
 
 def policy_fingerprint(policy: LoadedModel, proposer: LoadedModel | None = None) -> PolicyFingerprint:

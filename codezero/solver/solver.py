@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import math
 import random
+import threading
 from collections.abc import Sequence
 from functools import partial
 
@@ -15,12 +16,13 @@ import msgspec
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.protocols import GroupSampler
-from codezero.solver.advantages import counts, joint_advantages, merged_advantages
+from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages
 from codezero.solver.batch import Batch, Pair, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.mismatch import is_beyond, measure
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PeerReader
+from codezero.solver.remote import RemoteLearner
 from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
 from codezero.system.state import StateFile
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
@@ -62,7 +64,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         config: SolverConfig,
         *,
         sampler: GroupSampler,
-        learner: TrlLearner,
+        learner: TrlLearner | RemoteLearner,
         peer_id: str,
         seed: int,
         external: ExternalConfig | None = None,
@@ -75,7 +77,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         self.config, self.sampler, self.learner = config, sampler, learner
         self.peer_id, self.seed = peer_id, seed
         self.nested = (self.gate, self.replay, learner)
-        self.memory = _Counters(0, 0)
+        self.memory, self._lock = _Counters(0, 0), threading.Lock()
         self.reader = PeerReader(
             tokenizer=learner.policy.tokenizer,
             prompt=solver_prompt,
@@ -86,9 +88,11 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         )
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
-        """`group_size` completions for each problem, in order, all sampled in one batch."""
-        noise = random.Random(f"rollout {self.seed} {self.memory.rollouts}").getrandbits(63)
-        self.memory.rollouts += 1
+        """`group_size` completions for each problem, in order, all sampled in one batch. For any thread where the
+        sampler is."""
+        with self._lock:
+            noise = random.Random(f"rollout {self.seed} {self.memory.rollouts}").getrandbits(63)
+            self.memory.rollouts += 1
         groups = self.sampler.sample(
             [solver_prompt(problem) for problem in problems],
             group_size=self.config.group_size,
@@ -119,28 +123,32 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         most = int(sum(len(group.trainable) for group in local) * self.external.share / (1 - self.external.share))
         passing = partial(self.gate.passing, chance=chance) if self.external.gate else set[str]
         foreign = self.reader.rows(peers, local, most, passing, chance)
-        own, pairs = self._agreed(self._own_rows(local, foreign.chosen))
+        own, stale, pairs = self._told_apart(self._own_rows(local, foreign.chosen))
         again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
-        rows = (*own, *foreign.rows, *self._reweighed(again))
+        rows = (*own, *stale, *foreign.rows, *self._reweighed(again))
         update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
         mismatch = self._mismatch(pairs or update.compared)
         for _ in range(self.config.passes - 1):
             update = self.learner.update(Batch(tuple(self._reweighed(rows)), foreign.idle_rows, foreign.idle_tokens))
         if self.config.replay:
             self.replay.add(own)
-        return self._metrics(local, foreign, update, len(again)) | mismatch
+        return self._metrics(local, foreign, update, len(again)) | mismatch | {"train/stale_rows": len(stale)}
 
     def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
         """The rows' log-probabilities under the present policy."""
         return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
 
-    def _agreed(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[Pair]]:
-        """Those that engine and learner agree about, and the pairs of all. No pairs without an engine: there the update
-        compares what it computes anyway."""
+    def _told_apart(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[TrainingRow], list[Pair]]:
+        """Fresh ones that engine and learner agree about, stale ones as if they were fresh, and the pairs of all fresh
+        ones. No pairs without an engine: there the update compares what it computes anyway, and nothing is stale."""
         if not self.engine:
-            return rows, []
-        pairs: list[Pair] = list(zip([row.logprobs for row in rows], self._now(rows), strict=True))
-        return [row for row, pair in zip(rows, pairs, strict=True) if not is_beyond(pair)], pairs
+            return rows, [], []
+        scored = list(zip(rows, self._now(rows), strict=True))
+        fresh = [(row, (row.logprobs, now)) for row, now in scored if row.fresh]
+        stale = [(row, now) for row, now in scored if not row.fresh]
+        agreed = [row for row, pair in fresh if not is_beyond(pair)]
+        weighed = self._reweighed([row for row, _ in stale], [now for _, now in stale])
+        return agreed, weighed, [pair for _, pair in fresh]
 
     def _mismatch(self, pairs: Sequence[Pair]) -> Metrics:
         """Of sampler and learner; None where the update had no row of the present policy. Logs when an alarm begins."""
@@ -153,11 +161,15 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         measured = dataclasses.asdict(found) | {"alarm": self._alarm or None}
         return {f"train/mismatch_{name}": value for name, value in measured.items()}
 
-    def _reweighed(self, rows: Sequence[TrainingRow]) -> list[TrainingRow]:
-        """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
+    def _reweighed(
+        self, rows: Sequence[TrainingRow], now: Sequence[tuple[float, ...]] | None = None
+    ) -> list[TrainingRow]:
+        """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token.
+
+        now: the present one's log-probabilities, where they are known."""
         if not rows:
             return []
-        now = self._now(rows)
+        now = now or self._now(rows)
         then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
         if self.config.stale == "m2po":
             weights = second_moment_weights(now, then, advantages, self.config)
@@ -209,6 +221,9 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
                 continue
             for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, advantages, strict=True):
                 if counts(verdict):
-                    row = TrainingRow(prompt, completion.token_ids, completion.logprobs, weight, fresh=True)
-                    rows.append(row)
-        return rows
+                    fresh = completion.version in (None, self.learner.updates)
+                    rows.append(TrainingRow(prompt, completion.token_ids, completion.logprobs, weight, fresh=fresh))
+        if not self.config.batch_norm:
+            return rows
+        normalized = batch_normalized([row.advantage for row in rows], [len(row.completion_ids) for row in rows])
+        return [dataclasses.replace(row, advantage=each) for row, each in zip(rows, normalized, strict=True)]

@@ -16,9 +16,6 @@ from trl.trainer.utils import add_fused_lm_head
 from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
 
-BETAS = (0.9, 0.99)
-"""Of AdamW. The second moment forgets in a hundred steps: rewards come and go faster than in pre-training."""
-
 
 def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GRPOTrainer:
     """For a policy that computes in `half`, which on CUDA may have 16 bits."""
@@ -35,9 +32,9 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
             max_completion_length=config.max_new_tokens,
             learning_rate=config.learning_rate,
             optim="adamw_bnb_8bit" if config.optimizer == "adamw_8bit" else "adamw_torch_fused",
-            adam_beta1=BETAS[0],
-            adam_beta2=BETAS[1],
-            weight_decay=0.0,
+            adam_beta1=config.betas[0],
+            adam_beta2=config.betas[1],
+            weight_decay=config.weight_decay,
             beta=0.0,  # set later: TRL would load a second model by name, and ours may have none
             per_device_train_batch_size=2,
             num_generations=2,

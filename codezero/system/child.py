@@ -6,6 +6,7 @@ kill -9. PR_SET_PDEATHSIG would not do: it fires when the starting thread ends, 
 
 import math
 import os
+import select
 import signal
 import socket
 import struct
@@ -90,6 +91,10 @@ class Channel:
         if length > MAX_MESSAGE:
             raise EOFError(f"a message of {length} bytes, above {MAX_MESSAGE}")
         return msgspec.msgpack.decode(self._exactly(length, deadline), type=kind)
+
+    def readable(self, seconds: float) -> bool:
+        """Does a message, or the end, begin to arrive within so many?"""
+        return bool(select.select([self._end], [], [], seconds)[0])
 
     def close(self) -> None:
         self._end.close()

@@ -63,6 +63,11 @@ class Weights:
         digest.update(self.bits.data)
         return digest.hexdigest()
 
+    def copy_to(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        """In place, whatever their precision and device."""
+        for name, tensor in self.tensors().items():
+            parameters[name].data.copy_(tensor)
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """Views, not copies."""
         flat = torch.from_numpy(self.bits.view(np.int16)).view(torch.bfloat16)

@@ -92,6 +92,13 @@ def open_source(where: str, token: str = "") -> FolderSource | HttpSource:
     return HttpSource(where, token) if where.startswith(("http://", "https://")) else FolderSource(Path(where))
 
 
+def check_bearer(request: web.Request, token: str) -> None:
+    """Raise HTTPUnauthorized unless the request bears `token`; empty: none is needed."""
+    given, wanted = request.headers.get("Authorization", ""), f"Bearer {token}"
+    if token and not hmac.compare_digest(given.encode(), wanted.encode()):
+        raise web.HTTPUnauthorized(text="the bearer token is missing or wrong")
+
+
 def routes(folder: Path, token: str) -> list[web.RouteDef]:
     """GET of the manifest and of files named by digest, nothing else of the folder; in ranges too.
 
@@ -99,9 +106,7 @@ def routes(folder: Path, token: str) -> list[web.RouteDef]:
     """
 
     async def serve(request: web.Request) -> web.StreamResponse:
-        given, wanted = request.headers.get("Authorization", ""), f"Bearer {token}"
-        if token and not hmac.compare_digest(given.encode(), wanted.encode()):
-            raise web.HTTPUnauthorized(text="the bearer token is missing or wrong")
+        check_bearer(request, token)
         name = request.match_info["name"]
         path = folder / name
         if not (name == MANIFEST or _FILE.fullmatch(name)) or path.is_symlink() or not path.is_file():

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "versions.json"
 MAX_MANIFEST, MAX_VERSIONS = 1 << 20, 4_000
+ANCHOR_EVERY = 10
 MAX_TABLE = 16 << 20
 """Bytes of names and shapes in an anchor, or of a delta's header."""
 Hex = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -80,23 +81,27 @@ def read_manifest(source: VersionSource) -> VersionList:
 class Publisher:
     """Writes versions into a folder of its own. Holds one copy of the newest, 2 bytes a weight."""
 
-    def __init__(self, folder: Path, *, keep: int, check_every: int) -> None:
-        """keep: anchors that stay, with all behind the oldest. check_every: versions from one content to the next."""
+    def __init__(self, folder: Path, *, keep: int, check_every: int, deltas: bool = True) -> None:
+        """keep: anchors that stay, with all behind the oldest. check_every: versions from one content to the next, and
+        a tenth of those from one anchor to the next. deltas: False: every version is an anchor and nothing else."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._keep, self._check_every = folder, keep, check_every
+        self._folder, self._keep, self._check_every, self._deltas = folder, keep, check_every, deltas
         self._newest: Weights | None = None
         self._versions: tuple[PolicyVersion, ...] = ()
 
     def publish(self, number: int, tensors: Mapping[str, Tensor], *, anchor: bool = False) -> PolicyVersion:
         """The weights as a delta, and as an anchor if asked for, at the beginning, or where that is the smaller.
 
-        number: above those before. Raises OSError or WeightsError: nothing was published then.
+        number: above those before, or the list begins anew. Raises OSError or WeightsError: nothing was published.
         """
+        if self._versions and number <= self._versions[-1].number:
+            self._newest, self._versions = None, ()
         weights, blob, before = of_tensors(tensors), b"", self._newest
-        if before is not None and before.layout == weights.layout:
+        if self._deltas and before is not None and before.layout == weights.layout:
             blob = encode(before, weights.bits)
         if len(blob) >= weights.bits.nbytes:
             blob = b""
+        anchor = anchor or number % (ANCHOR_EVERY * self._check_every) == 0
         whole = weights.content() if anchor or not blob or number % self._check_every == 0 else None
         weights.state = state_of(blob) if blob else whole or ""
         size = self._write_anchor(weights, whole) if whole and (anchor or not blob) else 0
@@ -167,6 +172,23 @@ def catch_up(
     weights.state = anchor.state
     _follow(source, weights, versions[newest + 1 :])
     return weights, versions[-1]
+
+
+class HostCopy:
+    """The weights that a decoder follows a source with; `layout` is that of its model."""
+
+    def __init__(self, source: VersionSource, layout: Layout) -> None:
+        self._source, self._layout = source, layout
+        self.weights: Weights | None = None
+        """None: what comes next begins at an anchor."""
+
+    def reach(self, number: int, state: str) -> Weights:
+        """The announced version, which has to be the newest. Raises WeightsError; all is fetched anew after a fault."""
+        own, self.weights = self.weights, None
+        self.weights, version = catch_up(self._source, own, layout=self._layout)
+        if (version.number, version.state) != (number, state):
+            raise WeightsError(f"the newest version there is {version.number}, not {number} as it was announced")
+        return self.weights
 
 
 def _ahead_of(own: Weights | None, versions: tuple[PolicyVersion, ...]) -> tuple[PolicyVersion, ...] | None:

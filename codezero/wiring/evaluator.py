@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
-from codezero.config_learning import source_weights
+from codezero.config.learning import source_weights
 from codezero.errors import ProblemError
 from codezero.evaluator.canaries import CanaryLibrary, proven
 from codezero.problems.dedup import Novelty

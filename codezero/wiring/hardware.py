@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import NodeConfig, ProposerConfig, SolverConfig
-from codezero.config_learning import EVERY_LINEAR
+from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models import cpu_only
 from codezero.models.digest import same_place
@@ -125,7 +125,7 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
 def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]":
     """What the node needs, what its device has, and which that is. The need of embedded models is not worth a word.
 
-    Of several ranks this is the first, which needs most; on a CPU it may count on its part of the memory.
+    A trainer's ranks are not weighed: docs/recipes.md has their arithmetic.
 
     Raises ModelError when a model's configuration cannot be read.
     """
@@ -133,9 +133,6 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 
     has, where = _memory(config)
     need = estimate(config, where.type, choose_precision(config.model.precision, where).itemsize)
-    if need is not None and config.model.backend == "vllm":
-        engine = has.total * config.model.memory_share * config.model.backend_share
-        need = dataclasses.replace(need, always=(*need.always, ("vLLM", engine)))
     return need, has, where
 
 
@@ -172,9 +169,10 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
         return Role(name, shape, texts, training)
 
     exam = math.ceil(config.evals.problems * config.evals.samples / solves.group_size) if config.evals.every else 0
-    problems = math.ceil(max(solves.problems_per_iteration, exam) / max(1, model.gpus))
+    problems = max(solves.problems_per_iteration, exam)
     asked, answered = solves.max_prompt_tokens, solves.max_new_tokens
-    roles = [role("solver", model.solver, Texts(asked, answered, solves.group_size, problems), solves)]
+    learns = None if config.trainer.ranks else solves
+    roles = [role("solver", model.solver, Texts(asked, answered, solves.group_size, problems), learns)]
     if judge != "off":
         roles.append(role("judge", judge, Texts(asked, answered, config.evaluator.batch_rows, 1)))
     if writer != "off":
@@ -195,7 +193,7 @@ def check_extras(config: NodeConfig) -> None:
     for setting, wanted, library, extra in (
         ("model.quantize=nf4", model.quantize == "nf4", "bitsandbytes", "bnb"),
         ("solver.optimizer=adamw_8bit", optimizer == "adamw_8bit", "bitsandbytes", "bnb"),
-        ("model.backend=vllm", model.backend == "vllm", "vllm", "vllm"),
+        ("rollout.engine=vllm", config.rollout.start > 0 and config.rollout.engine == "vllm", "vllm", "vllm"),
     ):
         if wanted and importlib.util.find_spec(library) is None:
             remedy = f"run `uv sync --no-dev --extra {extra}`, or drop it"
@@ -213,10 +211,7 @@ def _memory(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
 
     where = choose_device(config.model.device, "solver")
     keep_to_share(where, config.model.memory_share)
-    memory = memory_of(where, config.model.memory_share)
-    if where.type == "cuda":  # where every rank has a card of its own
-        return memory, where
-    return dataclasses.replace(memory, free=memory.free // max(1, config.model.gpus)), where
+    return memory_of(where, config.model.memory_share), where
 
 
 def _largest_profile(config: NodeConfig, overrides: Sequence[str]) -> str:

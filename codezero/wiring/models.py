@@ -1,11 +1,13 @@
-"""Config -> models and what trains them: whence each is loaded, how much of the policy learns, by how many ranks."""
+"""Config -> models and what trains them: whence each is loaded, how much of the policy learns, in which processes."""
 
-import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig, SolverConfig
@@ -13,13 +15,18 @@ from codezero.errors import ConfigError
 from codezero.wiring.hardware import VISIBLE, check_extras, find_cards, recomputes, source_of
 
 if TYPE_CHECKING:
-    from codezero.models.distributed import RankGroup, Workers
+    from torch import Tensor
+
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
     from codezero.solver.learner import TrlLearner
+    from codezero.solver.remote import RemoteLearner
+    from codezero.weights.versions import PolicyVersion, Publisher
 
 logger = logging.getLogger(__name__)
 
+RANK = "codezero.wiring.trainer"
+"""The module that a rank of the trainer runs."""
 Say = Callable[[str], None]
 """Tells a person what takes its time."""
 
@@ -27,7 +34,7 @@ Say = Callable[[str], None]
 def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
     """`nano`, a directory or a hub id; the solver's takes its CPU threads. Raises ModelError."""
     say(f"loading the {role}, {name}")
-    from codezero.models.load import TINY_PARAMETERS, load_model, use_threads
+    from codezero.models.load import load_model, use_threads
 
     check_extras(config)
     model, path = config.model, source_of(name, role)
@@ -36,9 +43,8 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
         path, device=model.device, precision=model.precision, role=role, for_training=for_training, nf4=nf4
     )
     logger.info("%s: %s on %s", role, name, loaded.device)
-    if role == "solver":  # several ranks on a CPU would otherwise take all its cores each
-        shared = model.gpus > 1 and loaded.device.type == "cpu" and loaded.model.num_parameters() >= TINY_PARAMETERS
-        use_threads(loaded.model, model.threads or (threads_of(model.gpus) if shared else 0))
+    if role == "solver":
+        use_threads(loaded.model, model.threads)
     return loaded
 
 
@@ -83,74 +89,100 @@ def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solve
     return policy
 
 
-def start_workers(
-    config: NodeConfig, overrides: Sequence[str], stack: ExitStack
-) -> "tuple[NodeConfig, Sequence[str], Workers | None]":
-    """Start the further ranks that `model.gpus` asks for, and leave the first GPU to this process, rank 0.
+def deal_cards(config: NodeConfig) -> list[dict[str, str]]:
+    """The environment of each rank of the trainer; this process keeps the first visible card.
 
-    To be called before this process uses a GPU. The config and the overrides that are returned name the number of
-    ranks. Raises ConfigError when there are too few GPUs.
+    To be called before this process uses a GPU. Raises ConfigError when there are too few.
     """
-    if config.model.gpus == 1:
-        return config, overrides, None
-    cards = find_cards(config.model.device)
-    size = config.model.gpus or max(1, len(cards))
+    size = config.trainer.ranks
+    visible = find_cards(config.model.device) if size else []
+    cards = (config.trainer.cards or visible)[-size:]
     if config.model.device == "mps" or 0 < len(cards) < size:
-        there = "mps is one device" if config.model.device == "mps" else f"{len(cards)} cards are visible"
-        raise ConfigError(f"model.gpus={config.model.gpus}, but {there}; model.gpus=0 uses every visible card")
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, gpus=size))
-    overrides = [*overrides, f"model.gpus={size}"]
-    if cards:
-        os.environ[VISIBLE] = cards[0]
-    if size == 1:
-        return config, overrides, None
-    from codezero.models.distributed import Workers
-
-    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_of(size)))}
-    environments = [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(1, size)]
-    logger.info("%d ranks compute together, on %s", size, f"cards {', '.join(cards[:size])}" if cards else "the CPU")
-    workers = stack.enter_context(contextlib.closing(Workers(environments, "nccl" if cards else "gloo")))
-    return config, overrides, workers
-
-
-def join_ranks(config: NodeConfig, workers: "Workers") -> "RankGroup":
-    """Wait for every worker, and let it load the model; to be called before this process loads its own."""
-    group = workers.join()
-    group.send("start", config)
-    return group
+        there = "mps is one device" if config.model.device == "mps" else f"there are {len(cards)} cards"
+        raise ConfigError(f"trainer.ranks={size}, but {there}; lower it, or set trainer.ranks=0")
+    if visible:
+        os.environ[VISIBLE] = visible[0]
+    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_of(size or 1)))}
+    return [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(size)]
 
 
 def threads_of(size: int) -> int:
-    """CPU threads for each of `size` ranks."""
+    """CPU threads for each of `size` processes."""
     return max(1, (os.cpu_count() or 1) // size)
 
 
-def build_learner(
-    config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None, *, group: "RankGroup | None" = None
-) -> "TrlLearner":
-    """`training`: None: the solver's. Rank 0 of a group waits until every worker has its model. Raises RankError."""
+def build_learner(config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None) -> "TrlLearner":
+    """`training`: None: the solver's."""
     from codezero.solver.learner import TrlLearner
 
     again = recomputes(config, policy.model.num_parameters())
-    return TrlLearner(policy, training or config.solver, activation_checkpointing=again, group=group)
+    return TrlLearner(policy, training or config.solver, activation_checkpointing=again)
 
 
-def build_sampler(
-    config: NodeConfig, policy: "LoadedModel", say: Say, stack: ExitStack, group: "RankGroup | None" = None
-) -> "Sampler":
-    """Of the solver's attempts. `stack` closes the engine where there is one. Raises ConfigError."""
+def build_publisher(config: NodeConfig, folder: Path) -> "Publisher":
+    """Of the policy's versions."""
+    from codezero.weights.versions import Publisher
+
+    settings, deltas = config.weights, config.weights.transfer == "delta"
+    return Publisher(folder, keep=settings.keep, check_every=settings.check_every, deltas=deltas)
+
+
+def build_policy(
+    config: NodeConfig, environments: Sequence[Mapping[str, str]], versions: Path, say: Say, stack: ExitStack
+) -> "tuple[TrlLearner | RemoteLearner, Sampler]":
+    """Who learns, and who samples from what it has learned.
+
+    A trainer has a rank for each of `environments`; this process then holds a copy, and servers hold theirs. All these
+    follow the versions in a folder. Raises ModelError, RankError and RolloutError.
+    """
     from codezero.models.generation import Sampler
+    from codezero.solver.remote import Begin, Ranks, RemoteLearner
+    from codezero.weights.state import Layout
+    from codezero.weights.transfer import FolderSource
+    from codezero.weights.versions import HostCopy
+    from codezero.wiring.rollout import build_servers
 
-    if config.model.backend == "vllm":
-        from codezero.models.vllm_engine import VllmLoop
+    policy = load(config, config.model.solver, "solver", say) if environments else load_policy(config, say)
+    servers = build_servers(config, policy, versions, say, stack)
+    if not environments:
+        learner = build_learner(config, policy)
+        if servers is not None:
+            publisher = build_publisher(config, versions)
+            learner.changed = lambda: servers.follow(publisher.publish(learner.updates, published(policy)))
+            learner.changed()
+        return learner, Sampler(policy, servers)
+    parameters = dict(policy.model.named_parameters())
+    layout = Layout({name: tuple(parameter.shape) for name, parameter in parameters.items()})
+    own = HostCopy(FolderSource(versions), layout)
 
-        say("starting vLLM")
-        engine = VllmLoop(policy, memory_share=config.model.memory_share * config.model.backend_share)
-        stack.callback(engine.close)
-        return Sampler(policy, engine)
-    if group is None:
-        return Sampler(policy)
-    from codezero.models.distributed import ParallelDecoder
-    from codezero.models.generation import OwnLoop
+    def follow(version: "PolicyVersion") -> None:
+        own.reach(version.number, version.state).copy_to(parameters)
 
-    return Sampler(policy, ParallelDecoder(OwnLoop(policy), group))
+    say("starting the trainer")
+    backend = "nccl" if VISIBLE in environments[0] else "gloo"
+    begin = Begin(config, str(versions.resolve()), config.trainer.tokens_per_pass)
+    start = partial(Ranks, RANK, environments, backend)
+    remote = RemoteLearner(policy, start, begin, servers.follow if servers else follow)
+    stack.callback(remote.close)
+    return remote, Sampler(policy, servers)
+
+
+def build_sampler(config: NodeConfig, policy: "LoadedModel", say: Say, stack: ExitStack) -> "Sampler":
+    """Of a policy that does not learn."""
+    from codezero.models.generation import Sampler
+    from codezero.wiring.rollout import build_servers
+
+    versions = Path(stack.enter_context(TemporaryDirectory(prefix="codezero-weights-")))
+    servers = build_servers(config, policy, versions, say, stack)
+    if servers is not None:
+        servers.follow(build_publisher(config, versions).publish(0, published(policy)))
+    return Sampler(policy, servers)
+
+
+def published(policy: "LoadedModel") -> "dict[str, Tensor]":
+    """The weights by their names on disk, tied ones once."""
+    from codezero.models.lora import plain_weights
+
+    weights = plain_weights(policy.model)
+    first = {weight.data_ptr(): name for name, weight in reversed(weights.items())}
+    return {name: weights[name] for name in first.values()}

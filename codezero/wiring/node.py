@@ -7,7 +7,7 @@ starts in parallel and must exist before CUDA does.
 import dataclasses
 import importlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING
 
 from codezero.chain.rounds import LateChain
 from codezero.config import MonitorConfig, NodeConfig
-from codezero.config_learning import source_weights
+from codezero.config.learning import source_weights
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import Secrets, known_secrets, setup_logging
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb_sink
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
-from codezero.node import Node
+from codezero.node import InStep, Node
 from codezero.problems.dedup import Novelty
 from codezero.problems.filters import Screen
 from codezero.problems.held_back import MAX_HELD_BACK
 from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Swarm
+from codezero.rollout.harvest import Ahead
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
@@ -37,20 +38,23 @@ from codezero.swarm.proposals import LocalSwarm
 from codezero.swarm.supervisor import IdentityLock
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
-from codezero.types import REHEARSAL, Problem
+from codezero.types import REHEARSAL, Metrics, Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, with_login
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
-from codezero.wiring.models import FrozenModels, build_learner, build_sampler, join_ranks, load_policy, start_workers
+from codezero.wiring.models import FrozenModels, build_policy, deal_cards
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 
 if TYPE_CHECKING:
-    from codezero.models.distributed import RankGroup, Workers
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
+    from codezero.solver.learner import TrlLearner
+    from codezero.solver.remote import RemoteLearner
     from codezero.solver.solver import GrpoSolver
 
+VERSIONS = "weights"
+"""The folder of a run that its trainer publishes the policy in."""
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain; a run's folder keeps them in MEMBERS."""
 MEMBERS = f"{FOLDER}/members.txt"
@@ -69,9 +73,8 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
     with Stop().on_signals(answer=answer), ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
-        config, proposes, workers = with_login(config), config.role == "proposer", None
-        if not proposes:
-            config, overrides, workers = start_workers(config, overrides, stack)
+        config, proposes = with_login(config), config.role == "proposer"
+        environments = [] if proposes else deal_cards(config)
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
         swarm = build_swarm(config, identity, folder, stack)
         stack.callback(swarm.close)
@@ -83,7 +86,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         if proposes:
             node = build_proposer_node(config, folder, swarm, monitor, chain, stack)
         else:
-            node = build_node(config, folder, swarm, monitor, chain, stack, workers)
+            node = build_node(config, folder, swarm, monitor, chain, stack, environments)
             if config.hub.repository:
                 node.checkpoints = PushedCheckpoints(node.checkpoints, config, folder.path, known_round)
                 stack.callback(node.checkpoints.close)
@@ -130,14 +133,14 @@ def build_node(
     monitor: RunMonitor,
     chain: PartsLater,
     stack: ExitStack,
-    workers: "Workers | None",
+    environments: Sequence[Mapping[str, str]],
 ) -> Node:
-    """Every part, put together; what holds a process or a file is closed by `stack`."""
+    """Every part, put together; what holds a process or a file is closed by `stack`. environments: of a trainer."""
+    from codezero.rollout.client import RolloutServers
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam, build_exam_tasks
 
-    group = None if workers is None else join_ranks(config, workers)
     withheld, loading = Novelty(most=MAX_HELD_BACK), Future["LoadedModel"]()
     fits = holding(config, loading.result)
     # Problems before models: that a run is a rehearsal is said before anything that takes long.
@@ -145,14 +148,14 @@ def build_node(
     asked = build_exam_tasks(config, withheld, monitor.busy)
     canaries = build_canaries(config, withheld, stack, monitor.busy)
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
-    policy = load_policy(config, monitor.busy)
+    learner, sampler = build_policy(config, environments, folder.path / VERSIONS, monitor.busy, stack)
+    policy = learner.policy
     loading.set_result(policy)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = policy.tokenizer_digest
-    sampler = build_sampler(config, policy, monitor.busy, stack, group=group)
     models = FrozenModels(config, monitor.busy, policy)
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
-    solver = build_solver(config, policy, sampler, swarm.peer_id, group)
+    solver = build_solver(config, learner, sampler, swarm.peer_id)
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()
@@ -162,6 +165,12 @@ def build_node(
         resume=config.run.resume,
         fingerprint=policy_fingerprint(policy, learning),
     )
+    servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
+    if config.rollout.in_flight:
+        harvest = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers)
+        stack.callback(harvest.close)
+    else:
+        harvest = InStep(problems, solver, evaluator, servers)
     return Node(
         config=config,
         problems=problems,
@@ -173,24 +182,25 @@ def build_node(
         coordinator=coordinator,
         outbox=outbox,
         exam=build_exam(config, asked, sampler, evaluator, stack),
+        harvest=harvest,
         monitor=monitor,
         checkpoints=checkpoints,
     )
 
 
 def build_solver(
-    config: NodeConfig, policy: "LoadedModel", sampler: "Sampler", peer_id: str, group: "RankGroup | None" = None
+    config: NodeConfig, learner: "TrlLearner | RemoteLearner", sampler: "Sampler", peer_id: str
 ) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
     return GrpoSolver(
         config.solver,
         sampler=sampler,
-        learner=build_learner(config, policy, group=group),
+        learner=learner,
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,
-        engine=config.model.backend != "own",
+        engine=config.trainer.ranks > 0 or config.rollout.has_servers,
     )
 
 

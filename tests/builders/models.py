@@ -103,6 +103,11 @@ def random_rows(
     return rows
 
 
+def bits(policy: LoadedModel) -> list[bytes]:
+    """Of every weight, to see that two policies are the same."""
+    return [weight.detach().cpu().contiguous().numpy().tobytes() for weight in policy.model.parameters()]
+
+
 def problem(number: int = 0) -> Problem:
     question, tests = f"Write a function f(x) that returns {number}.", (f"assert f(1) == {number}",)
     return Problem(problem_id(question, tests), question, tests, "f", Source.SYNTHETIC)

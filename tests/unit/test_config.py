@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from codezero.config import NodeConfig
-from codezero.config_learning import source_weights
+from codezero.config.learning import source_weights
 from codezero.errors import ConfigError
 from codezero.settings import CONFIGS, as_yaml, compose, keys, quoted, trace
 

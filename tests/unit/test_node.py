@@ -14,7 +14,7 @@ import pytest
 
 from codezero.config import NodeConfig, ProposerConfig, RunConfig
 from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
-from codezero.node import Node, best_proposer, mean_reward, success_at_proposals
+from codezero.node import InStep, Node, best_proposer, mean_reward, success_at_proposals
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
@@ -156,6 +156,7 @@ def make_node(parts: Parts, *, max_iterations: int = 1, max_failures: int = 20) 
     return Node(
         config=config, problems=whole, solver=whole, evaluator=whole, swarm=whole, difficulty=whole, proposer=whole,
         coordinator=whole, outbox=whole, exam=whole, monitor=whole, checkpoints=whole,
+        harvest=InStep(whole, whole, whole, dict),
     )  # fmt: skip
 
 

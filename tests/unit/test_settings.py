@@ -48,7 +48,7 @@ def test_each_value_names_its_origin(own: Path, capsys: pytest.CaptureFixture[st
     told = json.loads(capsys.readouterr().out)
     origins = {key: one["origin"] for key, one in told["settings"].items()}
     assert told["local"] == "configs/local.yaml"
-    assert told["groups"] == {"model": "qwen", "network": "peer", "profile": "peer"}
+    assert told["groups"] == {"model": "qwen", "network": "peer", "profile": "peer", "recipe": "none"}
     assert origins["seed"] == origins["solver.grad_clip"] == "command line"
     assert origins["solver.learning_rate"] == origins["evals.every"] == "configs/local.yaml"
     assert (origins["solver.max_new_tokens"], origins["swarm.kind"]) == ("model=qwen", "network=peer")

@@ -116,10 +116,10 @@ def test_the_sampler_draws_from_the_adapted_policy(base: Path, tmp_path: Path):
     learner.update(Batch(tuple(random_rows(8))))
     assert has_adapter(learner.policy.model) and not is_lean(learner.policy.model)
     drawn = OwnLoop(learner.policy).draw([(1, 2, 258)], 8, 6, 1.0, seed=0)
-    told = learner.logprobs([(1, 2, 258)] * 8, [ids for ids, _ in drawn])
+    told = learner.logprobs([(1, 2, 258)] * 8, [draw.ids for draw in drawn])
     with without_adapter(learner.policy.model):
-        plain = learner.logprobs([(1, 2, 258)] * 8, [ids for ids, _ in drawn])
-    for (_, sampled), now, then in zip(drawn, told, plain, strict=True):
+        plain = learner.logprobs([(1, 2, 258)] * 8, [draw.ids for draw in drawn])
+    for (_, sampled, _), now, then in zip(drawn, told, plain, strict=True):
         assert sampled == pytest.approx(now, abs=1e-4)
         assert sampled != pytest.approx(then, abs=1e-3)
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from builders.models import random_rows, tiny_policy
+from builders.models import bits, random_rows, tiny_policy
 
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError
@@ -30,7 +30,7 @@ def test_a_restarted_learner_drops_what_it_would_have_dropped(tmp_path: Path, mo
     losses = [whole.update(rows).loss, whole.update(rows).loss]
     whole.save(tmp_path)
     cut.load(tmp_path)
-    assert cut.update(rows) == whole.update(rows) and cut.fingerprint() == whole.fingerprint()
+    assert cut.update(rows) == whole.update(rows) and bits(cut.policy) == bits(whole.policy)
     assert losses[0] != losses[1]
 
 

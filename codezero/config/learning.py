@@ -79,6 +79,12 @@ def _sources(sources: list[str]) -> list[str]:
     return sources
 
 
+def _betas(betas: list[float]) -> list[float]:
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"={betas} must be two numbers from 0 to below 1, for example [0.9,0.999]")
+    return betas
+
+
 @dataclass(kw_only=True)
 class ModelConfig:
     """The policy that learns, how much of it does, and where models run."""
@@ -89,16 +95,10 @@ class ModelConfig:
     """Which of `configs/profile/` describes this hardware. `auto`: the largest that fits, once for each run."""
     device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
     """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
-    gpus: Annotated[int, Interval(ge=0, le=64)] = 1
-    """GPUs that compute together, a process each; 0: every visible one. Without a GPU: so many processes on the CPU."""
     precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
     """auto: bfloat16 on CUDA cards that compute in it, float32 elsewhere."""
     threads: Annotated[int, Ge(0)] = 0
     """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
-    backend: Annotated[str, one_of("own", "vllm")] = "own"
-    """Decoder of the solver's completions. vllm: an engine in this process; needs the extra `vllm`."""
-    backend_share: Annotated[float, Interval(gt=0, le=0.95)] = 0.3
-    """Share of the device's memory that vLLM takes for its own copy of the weights and its KV cache."""
     train: Annotated[str, one_of("full", "lora")] = "full"
     """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
     quantize: Annotated[str, one_of("none", "nf4")] = "none"
@@ -135,11 +135,18 @@ class SolverConfig:
     """Rows in one forward pass; bounds memory, not the gradient."""
     optimizer: Annotated[str, one_of("adamw", "adamw_8bit")] = "adamw"
     """adamw_8bit: its two moments in one byte each instead of four; needs the extra `bnb`."""
+    betas: Annotated[list[float], Checked(_betas)] = field(default_factory=lambda: [0.9, 0.99])
+    """Of the optimiser's running means of gradient and square. The second forgets in a hundred steps: rewards come and
+    go faster than in pre-training."""
+    weight_decay: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """Share of each weight that an optimiser step takes away, times the learning rate."""
     loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo")] = "dapo"
     clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2
     clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
     scale_rewards: Annotated[str, one_of("none", "group")] = "none"
     """group: divide advantages by the group's standard deviation."""
+    batch_norm: bool = False
+    """Are the own rows' advantages then centred and scaled over all their tokens? Long wrong attempts move the zero."""
     kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.0
     """Weight of the KL penalty towards the initial model; 0: none is loaded."""
     grad_clip: Annotated[float, Gt(0)] = 1.0

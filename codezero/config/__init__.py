@@ -1,8 +1,8 @@
 """Every setting: its type, unit, bounds and default. Imports nothing heavy.
 
 YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
-`config_learning.py` has the sections of the models and of what they learn from, `config_judging.py` those of who says
-whether it is right.
+`learning.py` has the sections of the models and of what they learn from, `judging.py` those of who says whether it is
+right, `training.py` those of a trainer and servers apart.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Interval
 
-from codezero.config_judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, RewardConfig
-from codezero.config_learning import (
+from codezero.config.judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, RewardConfig
+from codezero.config.learning import (
     Checked,
     DataConfig,
     ExternalConfig,
@@ -25,6 +25,7 @@ from codezero.config_learning import (
     SolverConfig,
     one_of,
 )
+from codezero.config.training import RolloutConfig, TrainerConfig, WeightsConfig, of_training
 from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -210,6 +211,9 @@ class NodeConfig:
     audit: AuditConfig = field(default_factory=AuditConfig)
     proposer: ProposerConfig = field(default_factory=ProposerConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    weights: WeightsConfig = field(default_factory=WeightsConfig)
     swarm: SwarmConfig = field(default_factory=SwarmConfig)
     chain: ChainConfig = field(default_factory=ChainConfig)
     login: LoginConfig = field(default_factory=LoginConfig)
@@ -240,19 +244,12 @@ def _adapter() -> "TypeAdapter[NodeConfig]":
 
 
 def contradictions(config: NodeConfig) -> Iterator[str]:
-    """What is at odds with other settings, a line each; vLLM decodes for one rank, and not in the greedy limit."""
+    """What is at odds with other settings, a line each."""
     yield from _of_endpoints(config)
-    reward, run, model, temperature = config.reward, config.run, config.model, config.solver.temperature
+    yield from of_training(config)
+    reward, run = config.reward, config.run
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
         yield "reward: all four weights are 0; give reward.correctness at least some weight"
-    if model.backend == "vllm" and model.gpus != 1:
-        what = f"model.gpus={model.gpus} with model.backend=vllm: the engine decodes on one card"
-        yield f"{what}; set model.gpus=1, or model.backend=own"
-    if model.backend == "vllm" and temperature < 0.01:
-        what = f"solver.temperature={temperature:g} is below 0.01, where vLLM does not go"
-        yield f"{what}; raise it, or set model.backend=own"
-    if model.backend == "vllm" and model.quantize != "none":
-        yield "model.quantize=nf4 with model.backend=vllm: the engine takes whole weights; drop one of them"
     taken = (Path(config.chain.directory), Path(config.login.directory))
     if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
         yield (

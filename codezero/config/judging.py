@@ -5,7 +5,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Interval
 
-from codezero.config_learning import MAX_SOURCES, Checked, one_of
+from codezero.config.learning import MAX_SOURCES, Checked, one_of
 
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
 """What a judge can be asked."""

@@ -1,0 +1,106 @@
+"""Settings of training apart from sampling: the trainer's processes, the servers that decode, the weights between."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Interval
+
+from codezero.config.learning import Checked, one_of
+
+if TYPE_CHECKING:
+    from codezero.config import NodeConfig
+
+COLDEST = 0.01
+"""vLLM silently raises lower temperatures to this one."""
+
+
+def _addresses(addresses: list[str]) -> list[str]:
+    for address in addresses:
+        if not address.startswith(("http://", "https://")) or "@" in address:
+            raise ValueError(f" has {address}, which is no address; write http://HOST:PORT")
+    return addresses
+
+
+def host_and_port(listen: str) -> tuple[str, int]:
+    """Raises ValueError that says what is wrong."""
+    host, _, port = listen.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"={listen} is no HOST:PORT; write for example 127.0.0.1:18430, or [::1]:18430")
+    return host.strip("[]"), int(port)
+
+
+def _listen(listen: str) -> str:
+    if listen:
+        host_and_port(listen)
+    return listen
+
+
+@dataclass(kw_only=True)
+class TrainerConfig:
+    """The optimiser in processes of its own, which hold a shard of the policy each (FSDP2)."""
+
+    ranks: Annotated[int, Interval(ge=0, le=64)] = 0
+    """Processes, one a card; 0: this process trains, and holds the whole policy."""
+    cards: list[str] = field(default_factory=list[str])
+    """Of each rank; empty: the last visible ones. Without a card the ranks share the CPU."""
+    tokens_per_pass: Annotated[int, Interval(ge=16, le=1 << 20)] = 16384
+    """Most tokens, padding included, that a rank computes at once; half as many after it ran out of memory."""
+
+
+@dataclass(kw_only=True)
+class RolloutConfig:
+    """Servers that decode the solver's attempts while the trainer learns."""
+
+    start: Annotated[int, Interval(ge=0, le=64)] = 0
+    """Servers that this node starts, one a card; 0: none."""
+    servers: Annotated[list[str], Checked(_addresses)] = field(default_factory=list[str])
+    """Addresses of servers on other machines, as `codezero rollout-host` prints them; CODEZERO_ROLLOUT_TOKEN opens
+    them."""
+    engine: Annotated[str, one_of("little", "vllm")] = "little"
+    """little: this package's own decoder. vllm: a vLLM server; needs the extra `vllm`."""
+    cards: list[str] = field(default_factory=list[str])
+    """Of each server; empty: the first visible ones. Without a card the servers share the CPU."""
+    context: Annotated[int, Interval(ge=0, le=1 << 20)] = 0
+    """Tokens of prompt and completion that vLLM makes room for; 0: of the longest that the solver's settings allow."""
+    memory_share: Annotated[float, Interval(gt=0, le=0.95)] = 0.8
+    """Share of a card's memory that vLLM takes."""
+    max_requests: Annotated[int, Interval(ge=1, le=4096)] = 48
+    """Attempts that a server decodes at once."""
+    in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
+    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
+    max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
+    """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
+
+    @property
+    def has_servers(self) -> bool:
+        return self.start > 0 or bool(self.servers)
+
+
+@dataclass(kw_only=True)
+class WeightsConfig:
+    """How versions of the policy reach those who decode. The run's folder `weights` holds them."""
+
+    transfer: Annotated[str, one_of("full", "delta")] = "delta"
+    """full: all weights of each version. delta: those that changed, bit for bit the same."""
+    check_every: Annotated[int, Interval(ge=1, le=1000)] = 10
+    """Versions from one whose content is compared to the next."""
+    keep: Annotated[int, Interval(ge=1, le=100)] = 2
+    """Whole versions that stay, with all deltas behind the oldest."""
+    listen: Annotated[str, Checked(_listen)] = ""
+    """HOST:PORT at which they are served to `codezero rollout-host`; empty: nowhere. Other hosts than loopback need
+    CODEZERO_ROLLOUT_TOKEN."""
+
+
+def of_training(config: "NodeConfig") -> Iterator[str]:
+    """What is at odds here, a line each."""
+    ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
+    if ranks and model.train == "lora":
+        yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
+    if ranks and config.solver.optimizer == "adamw_8bit":
+        yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
+    if rollout.has_servers and rollout.engine == "vllm" and config.solver.temperature < COLDEST:
+        what = f"solver.temperature={config.solver.temperature:g} is below {COLDEST}, where vLLM does not go"
+        yield f"{what}; raise it, or set rollout.engine=little"
+    if rollout.in_flight and not rollout.has_servers:
+        yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"

@@ -1,0 +1,234 @@
+"""Real server processes: what they decode, which version they are of, and what a failure of one costs."""
+
+import json
+import os
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+from aiohttp import web
+from builders.rollout import PROMPTS, VersionedPolicy, client_of, little_servers, nearly
+
+from codezero.errors import RolloutError
+from codezero.models.generation import Drawn
+from codezero.rollout import client as client_module
+from codezero.rollout import servers as servers_module
+from codezero.rollout.client import RolloutServer, RolloutServers
+from codezero.rollout.servers import ServerProcess, serving
+from codezero.weights.delta import encode, state_of
+from codezero.weights.state import of_tensors
+from codezero.weights.transfer import FolderSource
+from codezero.weights.versions import MANIFEST, PolicyVersion, VersionList, delta_file, read_manifest
+
+Parts = tuple[VersionedPolicy, list[ServerProcess]]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Generator[Parts]:
+    folder = tmp_path_factory.mktemp("rollout")
+    policy = VersionedPolicy(folder / "weights", check_every=2)
+    with little_servers(policy.folder, 2, folder / "logs") as processes:
+        yield policy, processes
+
+
+@pytest.fixture
+def client(parts: Parts) -> Generator[RolloutServers]:
+    with client_of(parts[0], [process.server for process in parts[1]]) as client:
+        yield client
+
+
+def draw(client: RolloutServers, repeats: int = 4, most: int = 12) -> list[Drawn]:
+    return client.draw(PROMPTS, repeats, most, 1.0, 5)
+
+
+def pid_of(process: ServerProcess) -> int:
+    port = process.server.address.rpartition(":")[2]
+    (pid,) = (each.pid for each in psutil.Process().children() if f'"port":{port}' in " ".join(each.cmdline()))
+    return pid
+
+
+def wait_for_fit(client: RolloutServers, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while client.metrics()["rollout/servers_fit"] != count:
+        assert time.monotonic() < deadline, client.metrics()
+        time.sleep(0.05)
+
+
+def ask(address: str, route: str, body: object = None) -> tuple[int, Any]:
+    """Status, and the JSON of a 200 or the text of another answer."""
+    data = None if body is None else msgspec.json.encode(body)
+    request = urllib.request.Request(f"{address}/{route}", data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_servers_draw_what_this_process_draws_before_and_after_pushes(parts: Parts, client: RolloutServers) -> None:
+    policy, processes = parts
+    for push in range(6):
+        client.follow(policy.publish(anchor=push in (0, 3)))
+        assert nearly(draw(client), policy.draw())
+    for process in processes:  # whichever answers
+        with client_of(policy, [process.server]) as alone:
+            alone.follow(read_manifest(FolderSource(policy.folder)).versions[-1])
+            assert nearly(draw(alone), policy.draw())
+    assert client.metrics()["rollout/failed_requests"] == 0
+
+
+def test_the_prompts_beside_one_do_not_change_its_tokens(parts: Parts, client: RolloutServers) -> None:
+    policy, _ = parts
+    client.follow(policy.publish())
+    everything: list[list[Drawn]] = []
+    threads = [threading.Thread(target=lambda: everything.append(draw(client))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(everything) == 4 and all(drawn == everything[0] for drawn in everything)
+
+
+def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(
+    parts: Parts, client: RolloutServers
+) -> None:
+    policy, processes = parts
+    client.follow(policy.publish(anchor=True))
+    stop, restarts = threading.Event(), processes[0].server.restarts
+
+    def kill() -> None:
+        stop.wait(0.3)
+        os.kill(pid_of(processes[0]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    drawn = client.draw(PROMPTS * 20, 8, 40, 1.0, 5)
+    killer.join()
+    assert len(drawn) == 20 * len(PROMPTS) * 8 and {each.version for each in drawn} == {policy.number}
+    assert client.metrics()["rollout/failed_requests"]
+    wait_for_fit(client, 2)
+    assert processes[0].server.restarts == restarts + 1
+    with client_of(policy, [processes[0].server]) as alone:
+        alone.follow(policy.publish())
+        assert nearly(draw(alone), policy.draw())
+
+
+def test_a_server_that_hangs_costs_a_try_and_is_replaced(
+    parts: Parts, client: RolloutServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, processes = parts
+    client.follow(policy.publish())
+    wait_for_fit(client, 2)
+    monkeypatch.setattr(client_module, "FIRST_SECONDS", 3.0)
+    monkeypatch.setattr(client_module, "PUSH_SECONDS", 3.0)
+    monkeypatch.setattr(servers_module, "HUNG_SECONDS", 6.0)
+    time.sleep(3 * servers_module.POLL_SECONDS)  # until it holds
+    os.kill(pid_of(processes[1]), signal.SIGSTOP)
+    assert nearly(draw(client), policy.draw())
+    assert client.metrics()["rollout/failed_requests"]
+    client.follow(policy.publish())
+    assert nearly(draw(client), policy.draw())
+    monkeypatch.undo()
+    wait_for_fit(client, 2)
+
+
+@pytest.mark.parametrize("claim", ["999", "0"])
+def test_a_server_that_lies_about_its_version_is_left_out(parts: Parts, claim: str) -> None:
+    policy, processes = parts
+    version = policy.publish()
+
+    async def lie(request: web.Request) -> web.Response:
+        if request.path != "/inference/v1/generate":
+            return web.json_response({"weight_version": str(version.number)})
+        params = (await request.json())["sampling_params"]
+        token = {"token_ids": [params["stop_token_ids"][0]], "logprobs": {"content": [{"logprob": -0.1}]}}
+        spans = [{"version": claim, "start": 0, "end": 1}]
+        return web.json_response({"choices": [{**token, "index": i, "weight_versions": spans} for i in range(4)]})
+
+    app = web.Application()
+    app.router.add_route("*", "/{route:.*}", lie)
+    with serving(app, "127.0.0.1:0", "test", "") as port:
+        liar = RolloutServer(f"http://127.0.0.1:{port}")
+        with client_of(policy, [liar, processes[0].server]) as client:
+            client.follow(version)
+            assert client.metrics()["rollout/servers_fit"] == 2
+            assert nearly(draw(client), policy.draw())
+            assert liar.number is None and client.metrics()["rollout/failed_requests"]
+        liar = RolloutServer(liar.address)
+        with client_of(policy, [liar], patience=0.3) as client, pytest.raises(RolloutError, match="names versions"):
+            client.follow(version)
+            draw(client)
+
+
+def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client: RolloutServers) -> None:
+    policy, processes = parts
+    client.follow(policy.publish(anchor=True))
+    wait_for_fit(client, 2)
+    address, before = processes[0].server.address, str(policy.number)
+    params = {"n": 1, "max_tokens": 5, "temperature": 1.0, "seed": 1, "stop_token_ids": [0], "logprobs": 0}
+    request = {"model": "policy", "token_ids": PROMPTS[0], "sampling_params": params}
+    drawn = ask(address, "inference/v1/generate", request)
+    version = policy.publish()
+    path = policy.folder / delta_file(version)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    client.follow(version)
+    assert client.metrics()["rollout/servers_fit"] == 0
+    assert ask(address, "weight_info") == (200, {"weight_version": before})
+    assert ask(address, "inference/v1/generate", request) == drawn
+    status, reason = ask(address, "update_weights", {"update_info": {"number": version.number, "state": version.state}})
+    assert status == 409 and "is not what versions.json names" in reason
+    client.follow(policy.publish(anchor=True))
+    assert nearly(draw(client), policy.draw())
+
+
+def test_a_delta_on_another_base_is_refused(parts: Parts, client: RolloutServers) -> None:
+    policy, processes = parts
+    version = policy.publish(anchor=True)
+    client.follow(version)
+    manifest = read_manifest(FolderSource(policy.folder))
+    other = of_tensors({name: weight * 2 for name, weight in policy.loaded.model.named_parameters()})
+    other.state = "ab" * 32
+    blob = encode(other, of_tensors(dict(policy.loaded.model.named_parameters())).bits)
+    forged = PolicyVersion(version.number + 1, state_of(blob), None, len(blob))
+    (policy.folder / delta_file(forged)).write_bytes(blob)
+    listed = VersionList(manifest.layout, (*manifest.versions, forged))
+    (policy.folder / MANIFEST).write_bytes(msgspec.json.encode(listed))
+    target = {"update_info": {"number": forged.number, "state": forged.state}}
+    status, reason = ask(processes[0].server.address, "update_weights", target)
+    assert status == 409 and "the delta begins at abababababab" in reason
+    assert ask(processes[0].server.address, "weight_info")[1] == {"weight_version": str(version.number)}
+    client.follow(policy.publish(anchor=True))
+    assert nearly(draw(client), policy.draw())
+
+
+def test_another_version_than_the_announced_is_refused(parts: Parts, client: RolloutServers) -> None:
+    policy, processes = parts
+    client.follow(policy.publish())
+    wait_for_fit(client, 2)
+    target = {"update_info": {"number": policy.number, "state": "0" * 64}}
+    assert ask(processes[0].server.address, "update_weights", target)[0] == 409
+    assert nearly(draw(client), policy.draw())
+
+
+def test_nothing_is_drawn_before_a_version(tmp_path: Path) -> None:
+    policy = VersionedPolicy(tmp_path / "weights")
+    with client_of(policy, [], patience=0.1) as client, pytest.raises(RolloutError, match="no version was pushed"):
+        client.draw(PROMPTS, 2, 4, 1.0, 5)
+
+
+def test_a_server_that_does_not_start_is_named(tmp_path: Path) -> None:
+    process = ServerProcess(lambda _: ["false"], os.environ, tmp_path / "log")
+    with pytest.raises(RolloutError, match=r"a rollout server ended with code 1; see .*log"):
+        try:
+            servers_module.wait_until_up([process], lambda _: None)
+        finally:
+            process.close()
