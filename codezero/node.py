@@ -37,11 +37,12 @@ class Node(Iterating):
         with self.tolerate(SwarmError, "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
 
-        scored: list[ScoredGroup] = []
+        taken: list[ScoredGroup] = []
         judging = "not everything could be judged: less learned"
         with self.tolerate((EvaluatorError, SandboxError, RolloutError), judging, most=self.config.run.max_failures):
             for part in self.harvest.take(proposals, round_number):
-                scored += part
+                taken += part
+        scored = [group.first for group in taken]
 
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):
@@ -56,7 +57,7 @@ class Node(Iterating):
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
 
-        learned = self.solver.step(scored, scored_peers) | self.harvest.learn()
+        learned = self.solver.step(taken, scored_peers)
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
             learned |= self.proposer.learn(scored)
 
@@ -126,10 +127,6 @@ class InStep:
             scored += (judged := self.evaluator.score(groups))
             yield judged
             problems = self.problems.next_batch([], self.solver.short_of(scored))
-
-    def learn(self) -> Metrics:
-        """The solver does, and nothing else."""
-        return {}
 
     def metrics(self) -> Metrics:
         return self._servers() | {"tokens/sampled_per_second": self._tokens / max(self._seconds, 1e-9)}

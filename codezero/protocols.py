@@ -110,10 +110,6 @@ class Harvest(Persistent, Protocol):
         executed: what came before is kept."""
         ...
 
-    def learn(self) -> Metrics:
-        """Once an iteration: what else learns from what was taken."""
-        ...
-
     def metrics(self) -> Metrics:
         """`tokens/...`, and `rollout/...` where attempts are made ahead."""
         ...

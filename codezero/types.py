@@ -5,7 +5,7 @@ Legend for shapes: G completions in a group, T tokens in a completion.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 Metrics = dict[str, float | int | str | None]
@@ -104,6 +104,16 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """What a verifier wrote about one attempt, and what came of it."""
+
+    completion: Completion
+    """The verifier's."""
+    feedback: str = ""
+    """What the solver was told for a second attempt; empty: there was none."""
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutGroup:
     """G attempts at one problem by one policy; advantages are centred over the group."""
 
@@ -115,6 +125,9 @@ class RolloutGroup:
     round: int
     policy_step: int
     """Optimiser steps the sampling policy had taken."""
+    checks: tuple[Check, ...] = ()
+    """Of the first attempts, where a verifier reads them. Behind these in `completions` stand the second attempts, in
+    the order of the checks that led to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +224,14 @@ class ScoredGroup:
     group: RolloutGroup
     verdicts: tuple[Verdict, ...]
     """[G]"""
+
+    @property
+    def first(self) -> "ScoredGroup":
+        """Without second attempts, which were made with help."""
+        if not (count := len(self.group.checks)):
+            return self
+        group = replace(self.group, completions=self.group.completions[:count], checks=())
+        return ScoredGroup(group, self.verdicts[:count])
 
     @property
     def trainable(self) -> list[Verdict]:

@@ -62,7 +62,7 @@ def add(commands: Commands) -> None:
     nano = commands.group("nano", "the embedded models")
     out = value(Path, "DIR", "where to write them (default: the installed package)")
     seed = value(int, "SEED", "chooses data and initial weights (default 0)", default=0)
-    anew = "make the embedded models again from nothing (about twelve minutes of one core)"
+    anew = "make the embedded models again from nothing (about half an hour of one core)"
     quality = "print the measured quality as one JSON object"
     nano.add("build", nano_build, anew, {"--out": out, "--seed": seed}, settings="", json=quality)
 

@@ -25,7 +25,7 @@ from codezero.config.learning import (
     SolverConfig,
     one_of,
 )
-from codezero.config.training import RolloutConfig, TrainerConfig, WeightsConfig, of_training
+from codezero.config.training import RolloutConfig, TrainerConfig, VerifierConfig, WeightsConfig, of_training
 from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class NodeConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     weights: WeightsConfig = field(default_factory=WeightsConfig)
+    verifier: VerifierConfig = field(default_factory=VerifierConfig)
     swarm: SwarmConfig = field(default_factory=SwarmConfig)
     chain: ChainConfig = field(default_factory=ChainConfig)
     login: LoginConfig = field(default_factory=LoginConfig)

@@ -99,6 +99,8 @@ class ModelConfig:
     """auto: bfloat16 on CUDA cards that compute in it, float32 elsewhere."""
     threads: Annotated[int, Ge(0)] = 0
     """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
+    thinking: Annotated[str, one_of("auto", "on", "off")] = "auto"
+    """Does the solver think before it answers? For models whose chat template asks; auto: as the template has it."""
     train: Annotated[str, one_of("full", "lora")] = "full"
     """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
     quantize: Annotated[str, one_of("none", "nf4")] = "none"

@@ -92,6 +92,27 @@ class WeightsConfig:
     CODEZERO_ROLLOUT_TOKEN."""
 
 
+@dataclass(kw_only=True)
+class VerifierConfig:
+    """A second policy that writes test cases for each attempt of the solver, and learns as the solver does."""
+
+    model: str = "off"
+    """`nano-tests` (embedded), a directory, a Hugging Face id, or `off`. Needs reward.mode=rlvr."""
+    cases: Annotated[int, Interval(ge=1, le=16)] = 2
+    """For each attempt; who fails one is attempted again."""
+    reward: Annotated[str, one_of("astra", "margin", "off")] = "margin"
+    """Of the cases; off: the verifier does not learn. astra: 1 if the reference passes them, and 1 if the last attempt
+    is right. margin: if the reference passes them, the share of the group's wrong attempts that do not."""
+    thinking: Annotated[str, one_of("auto", "on", "off")] = "auto"
+    """As model.thinking."""
+    strip_examples: bool = True
+    """Is the question shown without its examples, which would be copied?"""
+    max_new_tokens: Annotated[int, Interval(ge=16, le=32768)] = 128
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    weights: WeightsConfig = field(default_factory=WeightsConfig)
+
+
 def of_training(config: "NodeConfig") -> Iterator[str]:
     """What is at odds here, a line each."""
     ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
@@ -102,5 +123,7 @@ def of_training(config: "NodeConfig") -> Iterator[str]:
     if rollout.has_servers and rollout.engine == "vllm" and config.solver.temperature < COLDEST:
         what = f"solver.temperature={config.solver.temperature:g} is below {COLDEST}, where vLLM does not go"
         yield f"{what}; raise it, or set rollout.engine=little"
+    if config.verifier.model != "off" and config.reward.mode != "rlvr":
+        yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
     if rollout.in_flight and not rollout.has_servers:
         yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"

@@ -67,8 +67,10 @@ def load_model(
     role: str,
     for_training: bool = False,
     nf4: bool = False,
+    thinking: str = "auto",
 ) -> LoadedModel:
     """The model called `name`; `role` only words the errors. nf4: its linear layers but the head in 4 bits, frozen.
+    thinking: on or off where the chat template asks whether the model thinks first; auto: as the template has it.
 
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
     `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
@@ -76,6 +78,9 @@ def load_model(
     where = choose_device(device, role)
     _check_directory(name, role)
     tokenizer = _load_tokenizer(name, role)
+    if thinking != "auto":
+        choice = str(thinking == "on").lower()
+        tokenizer.chat_template = f"{{%- set enable_thinking = {choice} -%}}{tokenizer.chat_template}"
     dtype = choose_precision(precision, where)
     prove_device(where, dtype)
     model = _load_weights(name, role, dtype, where if nf4 else None)

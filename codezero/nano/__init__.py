@@ -6,7 +6,9 @@ from codezero.errors import ModelError
 
 NANO = "nano"
 """The word for the embedded model of a role."""
-ROLES = ("solver", "judge", "proposer")
+NANO_TESTS = "nano-tests"
+"""And for the embedded verifier, which stands where other models of solvers do."""
+ROLES = ("solver", "judge", "proposer", "tests")
 WEIGHTS = Path(__file__).parent / "weights"
 
 

@@ -28,7 +28,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from codezero.code.parsing import fence
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, make_task, mutate, render
+from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, draw_cases, make_task, mutate, render
 from codezero.proposer.prompts import proposal_prompt
 
 Pair = tuple[str, str]
@@ -64,7 +64,16 @@ def proposer_pairs(random: Random) -> Iterator[Pair]:
         yield proposal_prompt(task.spec.level), proposal(task)
 
 
-LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs}
+def tests_pairs(random: Random) -> Iterator[Pair]:
+    """Two cases for a question, of short inputs half of the time: a model this small computes little else."""
+    while True:
+        task = make_task(random)
+        cases = draw_cases(task.spec, random, 2, short=random.random() < 0.5)
+        written = [{"input": ", ".join(map(repr, inputs)), "output": repr(output)} for inputs, output in cases]
+        yield task.problem.question, f"```json\n{json.dumps(written)}\n```"
+
+
+LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs, "tests": tests_pairs}
 """By role."""
 
 

@@ -114,9 +114,23 @@ class RolloutServers:
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
-        """Raises RolloutError."""
-        params = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self._stop_ids)
-        return self._thread.run(self._draw(prompts, params))
+        """Prompts that are the same share requests. Raises RolloutError."""
+        asked: list[tuple[Sequence[int], list[int]]] = []
+        newest: dict[tuple[int, ...], list[int]] = {}
+        for place, prompt in enumerate(prompts):
+            places = newest.get(tuple(prompt), [])
+            if not places or (len(places) + 1) * repeats > self._max_requests:
+                places = newest[tuple(prompt)] = []
+                asked.append((prompt, places))
+            places.append(place)
+        params = requests(len(asked), repeats, max_new_tokens, temperature, seed, self._stop_ids)
+        params = [each | {"n": repeats * len(places)} for each, (_, places) in zip(params, asked, strict=True)]
+        groups: list[Sequence[Drawn]] = [()] * len(prompts)
+        drawn = self._thread.run(self._draw([prompt for prompt, _ in asked], params))
+        for (_, places), draws in zip(asked, drawn, strict=True):
+            for number, place in enumerate(places):
+                groups[place] = draws[number * repeats : (number + 1) * repeats]
+        return [draw for group in groups for draw in group]
 
     def follow(self, version: PolicyVersion) -> None:
         """Return when every fit server decodes with this version or is unfit; an unfit one comes after when it can."""
@@ -141,10 +155,10 @@ class RolloutServers:
         timeout, connector = aiohttp.ClientTimeout(total=None), aiohttp.TCPConnector(limit=0)
         return aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False)
 
-    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[dict[str, Any]]) -> list[Drawn]:
+    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[dict[str, Any]]) -> list[list[Drawn]]:
         groups = [asyncio.create_task(self._group(*each)) for each in zip(prompts, params, strict=True)]
         try:
-            return [draw for group in await asyncio.gather(*groups) for draw in group]
+            return await asyncio.gather(*groups)
         finally:
             for group in groups:
                 group.cancel()

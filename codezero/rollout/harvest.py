@@ -74,10 +74,6 @@ class Ahead(StateFile[_Held], file="harvest.json", schema=_Held, optional=True):
             elif not self._under_way:
                 return
 
-    def learn(self) -> Metrics:
-        """The solver does, and nothing else."""
-        return {}
-
     def metrics(self) -> Metrics:
         """`rollout/expired` and `rollout/failed_groups` since the start, the others since the last call."""
         tokens, staleness, since = self._tokens, self._staleness, self._since

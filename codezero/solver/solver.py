@@ -10,42 +10,44 @@ import random
 import threading
 from collections.abc import Sequence
 from functools import partial
+from itertools import starmap
 
 import msgspec
 
 from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
+from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages
-from codezero.solver.batch import Batch, Pair, TrainingRow
+from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner, Update
-from codezero.solver.mismatch import is_beyond, measure
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PeerReader
 from codezero.solver.remote import RemoteLearner
-from codezero.solver.replay import Replay, second_moment_weights, truncated_weights
+from codezero.solver.replay import Replay
+from codezero.solver.updater import Updater
 from codezero.system.state import StateFile
-from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
 
 logger = logging.getLogger(__name__)
 
 
 class _Counters(msgspec.Struct):
     rollouts: int
-    """Calls of `rollout` so far: with the run's seed, the seed of the sampling noise."""
+    """Calls of the sampler so far: with the run's seed, the seed of the sampling noise."""
     updates: int
     """Calls of `step` so far: with the run's seed, the seed of the choice among peers' groups."""
 
 
-def solver_prompt(problem: Problem) -> str:
+def solver_prompt(problem: Problem, feedback: str = "") -> str:
     """The question, then the form of the answer (which the embedded solver's template drops).
 
-    Expected values of a test that a proposer only claims are not shown.
+    Expected values of a test that a proposer only claims are not shown. feedback: on an attempt before this one.
     """
     program = "with the whole program, which reads stdin and writes stdout,"
     wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
     example = "" if problem.standing is Standing.CLAIMED else _example(problem)
-    return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}"
+    return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}{feedback}"
 
 
 def _example(problem: Problem) -> str:
@@ -70,12 +72,12 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         external: ExternalConfig | None = None,
         engine: bool = False,
     ):
-        """`engine`: another engine samples than the one that learns, so rows that they disagree about are masked."""
-        self.engine, self._alarm = engine, ""
+        """`engine`: see `Updater`."""
         self.external = external or ExternalConfig()
         self.gate, self.replay = PeerFilter(), Replay()
         self.config, self.sampler, self.learner = config, sampler, learner
         self.peer_id, self.seed = peer_id, seed
+        self.updater = Updater(config, learner, engine=engine)
         self.nested = (self.gate, self.replay, learner)
         self.memory, self._lock = _Counters(0, 0), threading.Lock()
         self.reader = PeerReader(
@@ -90,21 +92,28 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """`group_size` completions for each problem, in order, all sampled in one batch. For any thread where the
         sampler is."""
+        groups = self._sample([*map(solver_prompt, problems)], self.config.group_size)
+        return [
+            RolloutGroup(problem, tuple(completions), self.peer_id, round_number, self.learner.steps)
+            for problem, completions in zip(problems, groups, strict=True)
+        ]
+
+    def retry(self, tries: Sequence[tuple[Problem, str]]) -> list[Completion]:
+        """A second attempt at each problem, with feedback on the first. For any thread, as `rollout` is."""
+        return [group[0] for group in self._sample([*starmap(solver_prompt, tries)], 1)]
+
+    def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
         with self._lock:
             noise = random.Random(f"rollout {self.seed} {self.memory.rollouts}").getrandbits(63)
             self.memory.rollouts += 1
-        groups = self.sampler.sample(
-            [solver_prompt(problem) for problem in problems],
-            group_size=self.config.group_size,
+        return self.sampler.sample(
+            prompts,
+            group_size=group_size,
             max_new_tokens=self.config.max_new_tokens,
             temperature=self.config.temperature,
             generator_seed=noise,
             max_prompt_tokens=self.config.max_prompt_tokens,
         )
-        return [
-            RolloutGroup(problem, tuple(completions), self.peer_id, round_number, self.learner.steps)
-            for problem, completions in zip(problems, groups, strict=True)
-        ]
 
     def short_of(self, scored: Sequence[ScoredGroup]) -> int:
         """How many more problems an iteration needs that sampled `scored`, to replace groups without spread.
@@ -123,62 +132,18 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         most = int(sum(len(group.trainable) for group in local) * self.external.share / (1 - self.external.share))
         passing = partial(self.gate.passing, chance=chance) if self.external.gate else set[str]
         foreign = self.reader.rows(peers, local, most, passing, chance)
-        own, stale, pairs = self._told_apart(self._own_rows(local, foreign.chosen))
+        own, stale, pairs = self.updater.told_apart(self._own_rows(local, foreign.chosen))
         again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
-        rows = (*own, *stale, *foreign.rows, *self._reweighed(again))
+        rows = (*own, *stale, *foreign.rows, *self.updater.reweighed(again))
         update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
-        mismatch = self._mismatch(pairs or update.compared)
+        mismatch = {f"train/{name}": value for name, value in self.updater.mismatch(pairs or update.compared).items()}
         for _ in range(self.config.passes - 1):
-            update = self.learner.update(Batch(tuple(self._reweighed(rows)), foreign.idle_rows, foreign.idle_tokens))
+            update = self.learner.update(
+                Batch(tuple(self.updater.reweighed(rows)), foreign.idle_rows, foreign.idle_tokens)
+            )
         if self.config.replay:
             self.replay.add(own)
         return self._metrics(local, foreign, update, len(again)) | mismatch | {"train/stale_rows": len(stale)}
-
-    def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
-        """The rows' log-probabilities under the present policy."""
-        return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
-
-    def _told_apart(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[TrainingRow], list[Pair]]:
-        """Fresh ones that engine and learner agree about, stale ones as if they were fresh, and the pairs of all fresh
-        ones. No pairs without an engine: there the update compares what it computes anyway, and nothing is stale."""
-        if not self.engine:
-            return rows, [], []
-        scored = list(zip(rows, self._now(rows), strict=True))
-        fresh = [(row, (row.logprobs, now)) for row, now in scored if row.fresh]
-        stale = [(row, now) for row, now in scored if not row.fresh]
-        agreed = [row for row, pair in fresh if not is_beyond(pair)]
-        weighed = self._reweighed([row for row, _ in stale], [now for _, now in stale])
-        return agreed, weighed, [pair for _, pair in fresh]
-
-    def _mismatch(self, pairs: Sequence[Pair]) -> Metrics:
-        """Of sampler and learner; None where the update had no row of the present policy. Logs when an alarm begins."""
-        found, before = measure(pairs, masks=self.engine), self._alarm
-        self._alarm = found.alarm() if found.rows else before
-        if self._alarm and self._alarm != before:
-            logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, found.mean)
-        elif before and not self._alarm:
-            logger.warning("sampler and learner agree again")
-        measured = dataclasses.asdict(found) | {"alarm": self._alarm or None}
-        return {f"train/mismatch_{name}": value for name, value in measured.items()}
-
-    def _reweighed(
-        self, rows: Sequence[TrainingRow], now: Sequence[tuple[float, ...]] | None = None
-    ) -> list[TrainingRow]:
-        """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token.
-
-        now: the present one's log-probabilities, where they are known."""
-        if not rows:
-            return []
-        now = now or self._now(rows)
-        then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
-        if self.config.stale == "m2po":
-            weights = second_moment_weights(now, then, advantages, self.config)
-        else:
-            weights = truncated_weights(now, then)
-        return [
-            dataclasses.replace(row, logprobs=logprobs, weights=tuple(line), fresh=False)
-            for row, logprobs, line in zip(rows, now, weights, strict=True)
-        ]
 
     def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update, replayed: int) -> Metrics:
         """The figures of an update."""
@@ -212,14 +177,14 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
 
         foreign: the chosen groups of peers; those at an own problem share its mean.
         """
-        prompts = self.reader.prompt_ids([scored.group.problem for scored in local], self.config.max_prompt_tokens)
         weights = merged_advantages((*local, *foreign), self.config.scale_rewards)
         rows: list[TrainingRow] = []
-        for scored, prompt in zip(local, prompts, strict=True):
-            advantages = weights[id(scored)]
+        for scored in local:
+            advantages, attempts = weights[id(scored)], scored.group.completions
             if not any(advantages):
                 continue
-            for completion, verdict, weight in zip(scored.group.completions, scored.verdicts, advantages, strict=True):
+            prompts = self._prompts(scored.group)
+            for prompt, completion, verdict, weight in zip(prompts, attempts, scored.verdicts, advantages, strict=True):
                 if counts(verdict):
                     fresh = completion.version in (None, self.learner.updates)
                     rows.append(TrainingRow(prompt, completion.token_ids, completion.logprobs, weight, fresh=fresh))
@@ -227,3 +192,10 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             return rows
         normalized = batch_normalized([row.advantage for row in rows], [len(row.completion_ids) for row in rows])
         return [dataclasses.replace(row, advantage=each) for row, each in zip(rows, normalized, strict=True)]
+
+    def _prompts(self, group: RolloutGroup) -> list[tuple[int, ...]]:
+        """Ids of what each attempt answers."""
+        feedback = [check.feedback for check in group.checks if check.feedback]
+        texts = [solver_prompt(group.problem), *(solver_prompt(group.problem, each) for each in feedback)]
+        first, *again = map(tuple, encode_prompts(self.learner.policy.tokenizer, texts, self.config.max_prompt_tokens))
+        return [first] * (len(group.completions) - len(again)) + again

@@ -24,7 +24,7 @@ from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models import cpu_only
 from codezero.models.digest import same_place
-from codezero.nano import NANO, weights_directory
+from codezero.nano import NANO, NANO_TESTS, weights_directory
 from codezero.settings import compose
 from codezero.system.files import write_atomic
 
@@ -143,7 +143,8 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     model, solves, proposes = config.model, config.solver, config.proposer
     judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
     writer = proposes.model if proposes.kind == "local" else "off"
-    if {model.solver, judge, writer} <= {NANO, "off"}:
+    verifier = config.verifier
+    if {model.solver, judge, writer, verifier.model} <= {NANO, NANO_TESTS, "off"}:
         return None
     adapted, frozen = model.train == "lora", set[str]()
     """The frozen models in memory, as `wiring.models.FrozenModels` finds them."""
@@ -173,6 +174,9 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     asked, answered = solves.max_prompt_tokens, solves.max_new_tokens
     learns = None if config.trainer.ranks else solves
     roles = [role("solver", model.solver, Texts(asked, answered, solves.group_size, problems), learns)]
+    if verifier.model != "off":
+        texts = Texts(asked + answered, verifier.max_new_tokens, solves.group_size, solves.problems_per_iteration)
+        roles.append(role("verifier", verifier.model, texts, None if verifier.trainer.ranks else solves))
     if judge != "off":
         roles.append(role("judge", judge, Texts(asked, answered, config.evaluator.batch_rows, 1)))
     if writer != "off":
@@ -184,7 +188,8 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
 
 def source_of(name: str, role: str) -> str:
     """The directory or hub id of what a setting names."""
-    return str(weights_directory(role)) if name == NANO else name
+    embedded = {NANO: role, NANO_TESTS: "tests"}
+    return str(weights_directory(embedded[name])) if name in embedded else name
 
 
 def check_extras(config: NodeConfig) -> None:

@@ -40,7 +40,13 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
     model, path = config.model, source_of(name, role)
     nf4 = model.quantize == "nf4" and not (for_training and model.train == "full")
     loaded = load_model(
-        path, device=model.device, precision=model.precision, role=role, for_training=for_training, nf4=nf4
+        path,
+        device=model.device,
+        precision=model.precision,
+        role=role,
+        for_training=for_training,
+        nf4=nf4,
+        thinking=model.thinking if role == "solver" else "auto",
     )
     logger.info("%s: %s on %s", role, name, loaded.device)
     if role == "solver":

@@ -45,6 +45,7 @@ from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
+from codezero.wiring.verifier import build_verified, verifier_config
 
 if TYPE_CHECKING:
     from codezero.models.generation import Sampler
@@ -141,6 +142,8 @@ def build_node(
     from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam, build_exam_tasks
 
+    verified = config.verifier.model != "off"
+    checking = deal_cards(verifier_config(config)) if verified else []
     withheld, loading = Novelty(most=MAX_HELD_BACK), Future["LoadedModel"]()
     fits = holding(config, loading.result)
     # Problems before models: that a run is a rehearsal is said before anything that takes long.
@@ -156,6 +159,8 @@ def build_node(
     models = FrozenModels(config, monitor.busy, policy)
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
     solver = build_solver(config, learner, sampler, swarm.peer_id)
+    if verified:
+        solver = build_verified(config, solver, checking, folder.path, monitor.busy, stack)
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()

@@ -285,11 +285,11 @@ def test_passes_and_replay_go_on_bit_for_bit_after_a_restart(tmp_path: Path, sta
 def test_old_rows_are_told_as_the_present_policy_sees_them():
     solver = make(learning_rate=1e-2)
     row = solver._own_rows(judge(solver.rollout([problem(0)], 0), coin), [])[0]
-    (fresh,) = solver._reweighed([row])
+    (fresh,) = solver.updater.reweighed([row])
     assert fresh.weights == pytest.approx([1.0] * len(row.logprobs), abs=1e-4)
     for _ in range(5):
         solver.learner.update(Batch((dataclasses.replace(row, advantage=1.0),)))
-    (old,) = solver._reweighed([row])
+    (old,) = solver.updater.reweighed([row])
     assert old.logprobs == solver.learner.logprobs([row.prompt_ids], [row.completion_ids])[0]
     assert max(old.weights) > 1.2 and max(old.weights) <= 2.0
 

@@ -1,0 +1,68 @@
+"""Rows into an update, whichever version of the policy wrote them; and how far the sampler is from the learner."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from codezero.config import SolverConfig
+from codezero.solver.batch import Pair, TrainingRow
+from codezero.solver.learner import TrlLearner
+from codezero.solver.mismatch import is_beyond, measure
+from codezero.solver.remote import RemoteLearner
+from codezero.solver.replay import second_moment_weights, truncated_weights
+from codezero.types import Metrics
+
+logger = logging.getLogger(__name__)
+
+
+class Updater:
+    """`engine`: another engine samples than the one that learns, so rows that they disagree about are masked."""
+
+    def __init__(self, config: SolverConfig, learner: TrlLearner | RemoteLearner, *, engine: bool) -> None:
+        self.config, self.learner, self.engine, self._alarm = config, learner, engine, ""
+
+    def told_apart(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[TrainingRow], list[Pair]]:
+        """Fresh ones that engine and learner agree about, stale ones as if they were fresh, and the pairs of all fresh
+        ones. No pairs without an engine: there the update compares what it computes anyway, and nothing is stale."""
+        if not self.engine or not rows:
+            return rows, [], []
+        scored = list(zip(rows, self._now(rows), strict=True))
+        fresh = [(row, (row.logprobs, now)) for row, now in scored if row.fresh]
+        stale = [(row, now) for row, now in scored if not row.fresh]
+        agreed = [row for row, pair in fresh if not is_beyond(pair)]
+        weighed = self.reweighed([row for row, _ in stale], [now for _, now in stale])
+        return agreed, weighed, [pair for _, pair in fresh]
+
+    def reweighed(
+        self, rows: Sequence[TrainingRow], now: Sequence[tuple[float, ...]] | None = None
+    ) -> list[TrainingRow]:
+        """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token.
+
+        now: the present one's log-probabilities, where they are known."""
+        if not rows:
+            return []
+        now = now or self._now(rows)
+        then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
+        if self.config.stale == "m2po":
+            weights = second_moment_weights(now, then, advantages, self.config)
+        else:
+            weights = truncated_weights(now, then)
+        return [
+            dataclasses.replace(row, logprobs=logprobs, weights=tuple(line), fresh=False)
+            for row, logprobs, line in zip(rows, now, weights, strict=True)
+        ]
+
+    def mismatch(self, pairs: Sequence[Pair]) -> Metrics:
+        """Of sampler and learner; None where the update had no row of the present policy. Logs when an alarm begins."""
+        found, before = measure(pairs, masks=self.engine), self._alarm
+        self._alarm = found.alarm() if found.rows else before
+        if self._alarm and self._alarm != before:
+            logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, found.mean)
+        elif before and not self._alarm:
+            logger.warning("sampler and learner agree again")
+        measured = dataclasses.asdict(found) | {"alarm": self._alarm or None}
+        return {f"mismatch_{name}": value for name, value in measured.items()}
+
+    def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
+        """The rows' log-probabilities under the present policy."""
+        return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])

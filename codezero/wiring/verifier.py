@@ -1,0 +1,60 @@
+"""Config -> a verifier beside the solver: its own policy, trainer, servers and versions, as the solver has them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.config import NodeConfig
+from codezero.wiring.evaluator import build_sandbox
+from codezero.wiring.models import Say, build_policy
+
+if TYPE_CHECKING:
+    from codezero.solver.solver import GrpoSolver
+    from codezero.solver.verified import VerifiedSolver
+
+VERSIONS = "verifier-weights"
+"""The folder of a run that its versions are published in."""
+
+
+def verifier_config(config: NodeConfig) -> NodeConfig:
+    """That of a node whose solver is the verifier; it learns with the solver's settings."""
+    verifier, solver = config.verifier, config.solver
+    room = solver.max_prompt_tokens + solver.max_new_tokens
+    return replace(
+        config,
+        model=replace(config.model, solver=verifier.model, thinking=verifier.thinking),
+        solver=replace(solver, max_prompt_tokens=room, max_new_tokens=verifier.max_new_tokens),
+        trainer=verifier.trainer,
+        rollout=verifier.rollout,
+        weights=verifier.weights,
+        run=replace(config.run, logs=str(Path(config.run.logs, "verifier"))),
+    )
+
+
+def build_verified(
+    config: NodeConfig,
+    solver: "GrpoSolver",
+    environments: Sequence[Mapping[str, str]],
+    folder: Path,
+    say: Say,
+    stack: ExitStack,
+) -> "VerifiedSolver":
+    """environments: of its trainer. Raises ModelError, RankError, RolloutError and SandboxError."""
+    from codezero.code.worker import StaticGuard
+    from codezero.solver.updater import Updater
+    from codezero.solver.verified import VerifiedSolver
+
+    own, limits = verifier_config(config), config.evaluator
+    learner, sampler = build_policy(own, environments, folder / VERSIONS, say, stack)
+    guard = StaticGuard(seconds=limits.guard_seconds, memory_mib=limits.guard_memory_mib)
+    return VerifiedSolver(
+        config.verifier,
+        solver,
+        sampler=sampler,
+        updater=Updater(own.solver, learner, engine=bool(own.trainer.ranks or own.rollout.has_servers)),
+        guard=stack.enter_context(guard),
+        sandbox=build_sandbox(config, stack),
+        block=config.answer.block,
+    )
