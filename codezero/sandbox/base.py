@@ -1,15 +1,17 @@
 """What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import Self, TypeVar
 
 from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
 
-MAX_CASES = 20
+MAX_CASES = 64
 """Only this many are run, from the first: they bound the time one program can take."""
 MAX_CASE = 2**20
 """Characters of one; a longer one is UNKNOWN."""
@@ -17,6 +19,9 @@ MAX_BYTES = 16 * 1024
 """Longest code, and longest assertions together; longer ones are UNKNOWN."""
 MAX_OUTPUT_BYTES = 256 * 1024
 """A program that prints more is wrong."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def same_output(wanted: str, printed: str) -> bool:
@@ -81,7 +86,12 @@ class Job:
 
 
 class Sandbox(ABC):
-    """Executes programs where they can harm nothing. A context manager that ends with `close`."""
+    """Executes programs where they can harm nothing. A context manager that ends with `close`.
+
+    workers: programs at once, each in a thread of its own; no result depends on it.
+    """
+
+    workers = 1
 
     @abstractmethod
     def run(self, job: Job) -> Execution:
@@ -92,11 +102,19 @@ class Sandbox(ABC):
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """`run` for each, in order."""
-        return [self.run(job) for job in jobs]
+        return self.each(self.run, jobs)
 
     def run_distinct(self, jobs: Iterable[Job]) -> dict[Job, Execution]:
         """`run` for each different job: execution is deterministic, so once is enough."""
-        return {job: self.run(job) for job in dict.fromkeys(jobs)}
+        distinct = list(dict.fromkeys(jobs))
+        return dict(zip(distinct, self.run_many(distinct), strict=True))
+
+    def each(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+        """`work` on each item, `workers` at once, in order. Raises what the first of them raises."""
+        if self.workers == 1:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as pool:
+            return list(pool.map(work, items))
 
     def __enter__(self) -> Self:
         return self
@@ -113,8 +131,9 @@ class Tier(Sandbox):
         """Raises ProblemError for tests that cannot be used."""
 
     @abstractmethod
-    def run_case(self, code: str, text: str) -> Execution | str:
-        """What the program whose stdin holds `text` prints, or why it does not come to its end."""
+    def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
+        """What the program prints for each stdin, or why it does not come to its end. Later ones are not begun before
+        they are asked for."""
 
     def run(self, job: Job) -> Execution:
         if not job.tests:
@@ -123,16 +142,17 @@ class Tier(Sandbox):
             if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
                 return unknown(f"{name} longer than {MAX_BYTES} bytes")
         try:
-            return self._run_cases(job) if job.stdio else self.run_assertions(job.code, job.tests)
+            return self._compare_cases(job) if job.stdio else self.run_assertions(job.code, job.tests)
         except ProblemError as error:
             return unknown(str(error))
 
-    def _run_cases(self, job: Job) -> Execution:
+    def _compare_cases(self, job: Job) -> Execution:
         """Run the cases in order until one does not hold."""
-        for number, case in enumerate(parse_cases(job.tests[:MAX_CASES], MAX_CASE), start=1):
-            execution = self.run_case(job.code, case.input)
-            if isinstance(execution, str):
-                execution = ALL_HOLD if same_output(case.output, execution) else failed("prints something else")
-            if execution.outcome is not Outcome.PASS:
-                return replace(execution, reason=_phrase(f"test {number}: {execution.reason}"))
+        cases = parse_cases(job.tests[:MAX_CASES], MAX_CASE)
+        with closing(self.run_cases(job.code, [case.input for case in cases])) as executions:
+            for number, (case, execution) in enumerate(zip(cases, executions, strict=True), start=1):
+                if isinstance(execution, str):
+                    execution = ALL_HOLD if same_output(case.output, execution) else failed("prints something else")
+                if execution.outcome is not Outcome.PASS:
+                    return replace(execution, reason=_phrase(f"test {number}: {execution.reason}"))
         return ALL_HOLD

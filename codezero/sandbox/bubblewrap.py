@@ -9,14 +9,27 @@ into source, never into objects of this process.
 import logging
 import math
 import signal
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox import jail
-from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
+from codezero.sandbox.base import (
+    ALL_HOLD,
+    MAX_CASES,
+    MAX_OUTPUT_BYTES,
+    Execution,
+    Job,
+    Outcome,
+    Sandbox,
+    Tier,
+    failed,
+    unknown,
+)
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import MAX_DEPTH
 from codezero.sandbox.monty import MontySandbox
@@ -86,31 +99,38 @@ class _Report(msgspec.Struct):
 
 
 class BubblewrapSandbox(Tier):
-    """A fresh jail for each program, and for each case of a program that reads stdin.
+    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin.
 
-    seconds: processor time of a jail; it is also ended after twice that, and a second, by the clock. memory_mib:
-    address space of each of its processes; there can be five.
+    seconds: processor time of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds:
+    the same, of all tests of a program; None: `seconds` for all assertions, and for each case. memory_mib: address
+    space of each of a jail's processes; there can be five.
     """
 
-    def __init__(self, *, seconds: float = 4.0, memory_mib: int = 512) -> None:
+    def __init__(
+        self, *, seconds: float = 4.0, memory_mib: int = 512, total_seconds: float | None = None, workers: int = 1
+    ) -> None:
         """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine."""
         if reason := jail.why_not():
             raise SandboxError(reason)
-        self._jail = Jail(seconds, memory_mib)
-        self._monty = MontySandbox(seconds=seconds)
+        self.workers = workers
+        self._calls = Jail(seconds, total_seconds or seconds, memory_mib)
+        self._cases = Jail(seconds, total_seconds or seconds * MAX_CASES, memory_mib)
+        self._monty = MontySandbox(seconds=seconds, workers=workers)
 
     def close(self) -> None:
         self._monty.close()
 
-    def run_case(self, code: str, text: str) -> Execution | str:
-        ended = self._jail.run(code, None, text)
-        report = _read(ended)
-        fault = _stopped(report) if report is not None else _ending(ended)
-        return fault or ended.printed.decode("utf-8", "replace")
+    def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
+        with closing(self._cases.run(code, None, inputs)) as jail:
+            for ended in jail:
+                report, fault = _read(ended), _ending(ended)
+                if fault is None and report is not None:
+                    fault = _stopped(report)
+                yield fault or ended.printed.decode("utf-8", "replace")
 
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         steps = separate(tests)
-        ended = self._jail.run(code, [{"setup": step.setup, "calls": list(step.calls.values())} for step in steps])
+        (ended,) = self._calls.run(code, [{"setup": step.setup, "calls": list(step.calls.values())} for step in steps])
         report = _read(ended)
         if report is None:
             return _ending(ended) or failed("ends before its tests do")
@@ -157,9 +177,11 @@ def _stopped(report: _Report) -> Execution:
 
 def _ending(ended: Ended) -> Execution | None:
     """Why a run without a report ended; None: as a program should."""
+    if not ended.begun:
+        return unknown("the jail does not begin in time")
     if len(ended.printed) > MAX_OUTPUT_BYTES:
         return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
-    if ended.status in (None, 128 + signal.SIGXCPU):
+    if ended.status in (None, 128 + signal.SIGXCPU, 128 + signal.SIGALRM):
         return failed("time limit")
     if ended.status == 128 + signal.SIGKILL:
         return failed("killed: time or memory limit")
@@ -171,7 +193,7 @@ class TieredSandbox(Sandbox):
     the second cannot tell. Both end with `close`."""
 
     def __init__(self, first: Sandbox, second: Sandbox) -> None:
-        self._first, self._second = first, second
+        self._first, self._second, self.workers = first, second, second.workers
 
     def run(self, job: Job) -> Execution:
         """Raises SandboxError when a sandbox that is asked cannot be used."""
@@ -186,22 +208,24 @@ class TieredSandbox(Sandbox):
         self._first.close()
 
 
-def open_sandbox(which: str) -> Sandbox:
-    """The sandbox named `auto`, `monty` or `bubblewrap`.
+def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float | None = None, workers: int = 1) -> Sandbox:
+    """The sandbox named `auto`, `monty` or `bubblewrap`, with the limits of `BubblewrapSandbox`.
 
     auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
     remedy, when bubblewrap is asked for by name and cannot be had.
     """
+    jails = partial(BubblewrapSandbox, seconds=seconds, total_seconds=total_seconds, workers=workers)
+    monty = MontySandbox(total_seconds=total_seconds, workers=workers)
     match which:
         case "monty":
-            return MontySandbox()
+            return monty
         case "bubblewrap":
-            return BubblewrapSandbox()
+            return jails()
         case "auto":
             try:
-                return TieredSandbox(MontySandbox(), BubblewrapSandbox())
+                return TieredSandbox(monty, jails())
             except SandboxError as reason:
                 _logger.info("what Monty cannot tell stays unknown; no second sandbox: %s", reason)
-                return MontySandbox()
+                return monty
         case _:
             raise ValueError(f"no sandbox is called {which!r}")

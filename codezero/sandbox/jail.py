@@ -7,16 +7,15 @@ filtered: this is a wall against programs that misbehave, not against one that k
 """
 
 import json
-import math
 import os
 import re
-import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,9 @@ from codezero.sandbox import jail_main
 from codezero.sandbox.base import MAX_OUTPUT_BYTES
 
 _NOBODY = 65534
-_GRACE_SECONDS = 1.0
+_GRACE_SECONDS = 2.0
+_START_SECONDS = 30.0
+"""From opening a jail until it answers, by the clock; on a machine that has too much to do a jail never begins."""
 _PYTHON = Path("/usr/bin/python3")
 
 _REMEDIES = {
@@ -62,92 +63,121 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What is left of a jail."""
+    """What is left of a process in a jail."""
 
-    printed: bytes
+    printed: bytes = b""
     """The first MAX_OUTPUT_BYTES + 1 bytes of stdout."""
-    report: bytes
-    """What `jail_main` and whoever else had its channel wrote, without its first line."""
-    status: int | None
+    report: bytes = b""
+    """What `jail_main` and whoever else had its channel wrote."""
+    status: int | None = None
     """Exit status, 128 + n after signal n; None: killed because it took or wrote too much."""
+    begun: bool = True
+    """False: the jail did not begin in time, which is not the program's fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """How much a program may take: processor seconds, as much again of waiting, and memory of each process."""
+    """How much a program may take: processor seconds of a test and of all, and memory of each process.
+
+    By the clock it may take twice as long, and two seconds.
+    """
 
     seconds: float
+    total_seconds: float
     memory_mib: int
 
-    def run(self, code: str, steps: Sequence[Any] | None, stdin: str = "") -> Ended:
-        """Run `code`, and then the steps of `jail_main.run`; None: as a program that reads stdin.
+    def run(self, code: str, steps: Sequence[Any] | None, inputs: Iterable[str] = ("",)) -> Generator[Ended]:
+        """Run `code`, and then the steps of `jail_main.run`, once for each text on its stdin, a process each.
 
-        Raises SandboxError when the jail does not come about.
+        A text goes into the jail when it is asked for, so no process can see a later one. steps: None: as a program
+        that writes to stdout. Raises SandboxError when the jail does not come about.
         """
         limits = {
             "RLIMIT_AS": self.memory_mib * 2**20,
-            "RLIMIT_NPROC": 6,  # processes and threads together, bubblewrap's own among them
+            "RLIMIT_NPROC": 7,  # processes and threads together, bubblewrap's own and its first child among them
             "RLIMIT_FSIZE": 2**20,
             "RLIMIT_NOFILE": 64,
             "RLIMIT_CORE": 0,
-            "RLIMIT_CPU": math.ceil(self.seconds),
         }
+        most = {"seconds": self.seconds, "total": self.total_seconds, "output": MAX_OUTPUT_BYTES + 1}
         contents = {
             "inside.py": Path(jail_main.__file__).read_bytes(),
-            "plan.json": json.dumps({"steps": steps, "limits": limits}).encode(),
+            "plan.json": json.dumps({"steps": steps, "limits": limits, **most}).encode(),
             "main.py": code.encode("utf-8", "surrogatepass"),
         }
         with ExitStack() as stack:
             files = {name: _file(data, stack) for name, data in contents.items()}
-            ended = self._watch(*_start(files, _file(stdin.encode(), stack)))
-        if not ended.report.startswith(jail_main.STARTED):
-            message = " ".join(ended.report[:300].decode(errors="replace").split())
-            remedy = next((f"; {remedy}" for sign, remedy in _REMEDIES.items() if sign in message), "")
-            raise SandboxError(f"no jail: {message or f'bwrap ends with {ended.status}'}{remedy}")
-        return Ended(ended.printed, ended.report.removeprefix(jail_main.STARTED), ended.status)
-
-    def _watch(self, process: subprocess.Popen[bytes], first: int | None) -> Ended:
-        """Read until the jail ends, or end it. first: the descriptor of its first process; all others die with it."""
-        deadline = time.monotonic() + 2 * self.seconds + _GRACE_SECONDS
-        assert process.stdout and process.stderr
-        limits = {process.stdout.fileno(): MAX_OUTPUT_BYTES, process.stderr.fileno(): jail_main.MAX_REPORT_BYTES + 1024}
-        held = {number: bytearray() for number in limits}
-        try:
-            in_time = _drain(held, limits, deadline)
-            status = process.wait(max(0.0, deadline - time.monotonic())) if in_time else None
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            if first is not None:
-                # from outside: what is in the jail may have unmade its dying with us, by way of ptrace
-                with suppress(ProcessLookupError):  # it ended by itself
-                    signal.pidfd_send_signal(first, signal.SIGKILL)
-                os.close(first)
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            process.stderr.close()
-        printed, report = map(bytes, held.values())
-        return Ended(printed, report, 128 - status if status is not None and status < 0 else status)
+            channel, inner = (stack.enter_context(end) for end in socket.socketpair())
+            process, first = _start(files, inner.fileno())
+            stack.callback(_end, process, first)
+            inner.close()
+            if not _begins(process, channel):
+                yield Ended(begun=False)
+                return
+            deadline = time.monotonic() + 2 * self.total_seconds + _GRACE_SECONDS
+            for text in inputs:
+                ends = min(deadline, time.monotonic() + 2 * self.seconds + _GRACE_SECONDS)
+                yield _ask(process, channel, text.encode(), ends if steps is None else deadline)
 
 
-def _drain(held: dict[int, bytearray], limits: dict[int, int], deadline: float) -> bool:
-    """Read both channels to their ends; False when time or a limit came first."""
-    with selectors.DefaultSelector() as selector:
-        for number in held:
-            selector.register(number, selectors.EVENT_READ)
-        while selector.get_map():
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return False
-            for key, _ in selector.select(remaining):
-                data = os.read(key.fd, min(64 * 1024, limits[key.fd] + 1 - len(held[key.fd])))
-                if not data:
-                    selector.unregister(key.fd)
-                held[key.fd] += data
-                if len(held[key.fd]) > limits[key.fd]:
-                    return False
-    return True
+def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
+    """False: not in time. Raises SandboxError when it cannot."""
+    try:
+        if _receive(channel, len(jail_main.STARTED), time.monotonic() + _START_SECONDS) == jail_main.STARTED:
+            return True
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    assert process.stderr
+    process.kill()
+    message = " ".join(process.stderr.read(300).decode(errors="replace").split())
+    remedy = next((f"; {remedy}" for sign, remedy in _REMEDIES.items() if sign in message), "")
+    raise SandboxError(f"no jail: {message or f'bwrap ends with {process.wait()}'}{remedy}")
+
+
+def _ask(process: subprocess.Popen[bytes], channel: socket.socket, text: bytes, deadline: float) -> Ended:
+    """One text in, and what came of it out. Whatever answers may lie, but neither too long nor for too long."""
+    try:
+        channel.settimeout(max(0.001, deadline - time.monotonic()))
+        channel.sendall(len(text).to_bytes(4, "little") + text)
+        status, report, printed = jail_main.ANSWER.unpack(_receive(channel, jail_main.ANSWER.size, deadline))
+        if report > jail_main.MAX_REPORT_BYTES or printed > MAX_OUTPUT_BYTES + 1:
+            return Ended()
+        report = _receive(channel, report, deadline)
+        return Ended(_receive(channel, printed, deadline), report, status)
+    except TimeoutError:
+        return Ended()
+    except OSError:  # the jail came to its end
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(_GRACE_SECONDS)
+            return Ended(status=128 - status if status < 0 else status)
+        return Ended()
+
+
+def _receive(channel: socket.socket, size: int, deadline: float) -> bytes:
+    """So many bytes. Raises TimeoutError, and another OSError when the other end closes."""
+    data = bytearray()
+    while len(data) < size:
+        channel.settimeout(max(0.001, deadline - time.monotonic()))
+        piece = channel.recv(size - len(data))
+        if not piece:
+            raise ConnectionError
+        data += piece
+    return bytes(data)
+
+
+def _end(process: subprocess.Popen[bytes], first: int | None) -> None:
+    """End the jail. first: the descriptor of its first process; all others die with it."""
+    assert process.stderr
+    if first is not None:
+        # from outside: what is in the jail may have unmade its dying with us, by way of ptrace
+        with suppress(ProcessLookupError):  # it ended by itself
+            signal.pidfd_send_signal(first, signal.SIGKILL)
+        os.close(first)
+    process.kill()
+    process.wait()
+    process.stderr.close()
 
 
 def _file(data: bytes, stack: ExitStack) -> int:
@@ -168,7 +198,7 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
             process = subprocess.Popen(
                 _command(files, writing),
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=[writing, *files.values()],
                 cwd="/",
@@ -215,7 +245,7 @@ def why_not() -> str:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
     try:
-        ended = Jail(seconds=5, memory_mib=256).run(_PROBE, None)
+        (ended,) = Jail(seconds=5, total_seconds=5, memory_mib=256).run(_PROBE, None)
     except SandboxError as error:
         return str(error)
     if ended.printed.strip() != b"walls hold":

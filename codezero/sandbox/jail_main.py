@@ -1,23 +1,30 @@
 """What runs inside the jail, where nothing can be trusted: it executes a program and reports what came of it.
 
-codezero itself takes constants from here and calls nothing: a bare Python 3.8 or newer runs this file in the jail. The
-program shares this process and can forge any report. That is harmless: the arguments of calls come in here, never what
-they should return, so a forged answer has to be right to count.
+codezero itself takes constants from here and calls nothing: a bare Python 3.8 or newer runs this file in the jail. For
+each text that comes in on the channel a fresh process runs the program with that text as its stdin; what it leaves
+running or in /tmp is gone before the next text is asked for. The program shares that process and can forge any report.
+That is harmless: what goes in comes in here, never what should come of it, so a forged answer has to be right to count.
 """
 
 from __future__ import annotations
 
 import builtins
 import json
+import math
 import os
 import resource
+import signal
+import struct
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any
 
 STARTED = b"started\n"
-"""First on the report: from here on, what goes wrong is the program's doing."""
+"""First on the channel: from here on, what goes wrong is the program's doing."""
+ANSWER = struct.Struct("<III")
+"""Before each answer: exit status, or 128 + n after signal n; bytes of the report and of stdout, which follow."""
 MAX_REPORT_BYTES = 1024 * 1024
 MAX_VALUES = 100_000
 MAX_DEPTH = 60
@@ -79,6 +86,14 @@ def limit(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (most, most + spare))
 
 
+def allow(seconds: float) -> None:
+    """So much more processor time for what comes now, to a tenth; and twice that, and a second, by the clock."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = math.ceil(time.process_time() + seconds - 0.1)  # whole seconds: a fresh process gets no more than it should
+    resource.setrlimit(resource.RLIMIT_CPU, (min(soft, hard - 1), hard))
+    signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)
+
+
 def error_of(error: BaseException) -> list[str]:
     """[name of the type, message], cut."""
     try:
@@ -88,10 +103,11 @@ def error_of(error: BaseException) -> list[str]:
     return [type(error).__name__[:MAX_MESSAGE], message]
 
 
-def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, Any]) -> dict[str, Any]:
+def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The code, then in order what each step says: set-up lines to execute, calls to evaluate.
 
-    steps: None for a whole program between stdin and stdout. Raises SystemExit as such a program does.
+    steps: None for a whole program between stdin and stdout. Raises SystemExit as such a program does. seconds: for
+    each step.
     """
     values: list[Any] = []
     try:
@@ -99,6 +115,7 @@ def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, An
         if steps is None:
             sys.stdout.flush()
         for step in steps or ():
+            allow(seconds)
             exec(compile(step["setup"], "tests.py", "exec"), namespace)
             for call in step["calls"]:
                 values.append(encode(eval(compile(call, "tests.py", "eval"), namespace)))
@@ -111,14 +128,84 @@ def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, An
     return {"values": values}
 
 
+def put(channel: int, data: bytes) -> None:
+    """Write all of it."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(channel, view) :]
+
+
+def take(channel: int, size: int) -> bytes:
+    """Read so many bytes; end this process when they do not come."""
+    data = b""
+    while len(data) < size:
+        piece = os.read(channel, size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+
+
 def send(channel: int, report: dict[str, Any]) -> None:
     """Write the report and end, whatever threads or handlers the program leaves behind."""
     text = json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
     if len(text) > MAX_REPORT_BYTES:
         text = json.dumps({"values": [], "odd": "too large"}).encode()
-    while text:
-        text = text[os.write(channel, text) :]
+    put(channel, text)
     os._exit(0)
+
+
+def serve(plan: dict[str, Any]) -> int:
+    """Answer each text on stdin with what a new process makes of it. Return there, with a descriptor for its report."""
+    channel = os.dup(0)
+    put(channel, STARTED)
+    while True:
+        size = int.from_bytes(take(channel, 4), "little")
+        given, printed, report = (os.memfd_create(name) for name in ("stdin", "stdout", "report"))
+        put(given, take(channel, size))
+        os.lseek(given, 0, os.SEEK_SET)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        left = plan["total"] - used.ru_utime - used.ru_stime
+        child = os.fork()
+        if child == 0:
+            for held, number in ((given, 0), (printed, 1), (os.open(os.devnull, os.O_WRONLY), 2)):
+                os.dup2(held, number)
+                os.close(held)
+            os.close(channel)
+            if left <= 0:
+                os._exit(128 + signal.SIGXCPU)
+            limit({**plan["limits"], "RLIMIT_CPU": math.ceil(left)})
+            allow(plan["seconds"])
+            return report
+        status = os.waitpid(child, 0)[1]
+        sweep()
+        status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        answer = os.pread(report, MAX_REPORT_BYTES, 0), os.pread(printed, plan["output"], 0)
+        for held in (given, printed, report):
+            os.close(held)
+        put(channel, ANSWER.pack(status, *map(len, answer)) + b"".join(answer))
+
+
+def sweep() -> None:
+    """End all processes that a program left, and remove its files; an error ends the jail."""
+    try:
+        while True:
+            os.kill(-1, signal.SIGKILL)  # all but this one and the jail's first, which reaps them
+            time.sleep(0.001)
+    except ProcessLookupError:
+        clear("/tmp")
+
+
+def clear(folder: str) -> None:
+    """Remove what is in it. Raises OSError and RecursionError."""
+    with os.scandir(folder) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                clear(entry.path)
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
 
 
 def main() -> None:
@@ -133,13 +220,10 @@ def main() -> None:
     sys.argv[:] = ["main.py"]
     sys.modules["__main__"] = program = types.ModuleType("__main__")
     os.chdir("/tmp")
-    channel, nowhere = os.dup(2), os.open("/dev/null", os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    channel = serve(plan)
     if steps is not None:
-        os.dup2(nowhere, 1)
-    limit(plan["limits"])
-    os.write(channel, STARTED)
-    report = run(code, steps, program.__dict__)
+        os.dup2(2, 1)
+    report = run(code, steps, program.__dict__, plan["seconds"])
     if steps is not None or "raised" in report:
         send(channel, report)
 

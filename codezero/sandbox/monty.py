@@ -9,6 +9,9 @@ it stands, and a second tier decides it. A helper that tests call without defini
 """
 
 import re
+import threading
+import time
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pydantic_monty
@@ -25,18 +28,23 @@ _OWN_CLASS = re.compile(r"class|type|exec|eval|[^\x00-\x7f]")
 
 
 class MontySandbox(Tier):
-    """A worker process that executes programs; it starts with the first one and ends with `close`.
+    """Processes that execute programs, one for each of `workers`; they start when needed and end with `close`.
 
     seconds: time of the code, and again of all its assertions; for programs that read stdin, of each case.
-    memory_mib: heap. Calls may be nested as deeply as by default in CPython.
+    total_seconds: of all cases of such a program, by the clock; None: as many as they take. memory_mib: heap. Calls may
+    be nested as deeply as by default in CPython.
     """
 
-    def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128) -> None:
+    def __init__(
+        self, *, seconds: float = 2.0, memory_mib: int = 128, total_seconds: float | None = None, workers: int = 1
+    ) -> None:
+        self.workers, self._total_seconds = workers, total_seconds
         self._limits = pydantic_monty.ResourceLimits(
             max_feed_duration_secs=seconds, max_memory=memory_mib * 2**20, max_recursion_depth=1000
         )
         self._watchdog_seconds = seconds + 1.0
         self._pool: Monty | None = None
+        self._opening = threading.Lock()
 
     def run(self, job: Job) -> Execution:
         execution = super().run(job)
@@ -56,7 +64,7 @@ class MontySandbox(Tier):
         return ALL_HOLD
 
     def close(self) -> None:
-        """End the worker; a later `run` starts another."""
+        """End the processes; a later `run` starts others."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.__exit__(None, None, None)
@@ -73,7 +81,13 @@ class MontySandbox(Tier):
             return unknown("compares objects that could be made to equal anything")
         return ALL_HOLD
 
-    def run_case(self, code: str, text: str) -> Execution | str:
+    def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
+        began = time.monotonic()
+        for text in inputs:
+            late = self._total_seconds is not None and time.monotonic() - began > self._total_seconds
+            yield failed("time limit", provisional=True) if late else self._run_case(code, text)
+
+    def _run_case(self, code: str, text: str) -> Execution | str:
         printed = _Printed()
         try:
             before = f"{mended(code)}\n{surroundings(code, text)}"
@@ -90,14 +104,17 @@ class MontySandbox(Tier):
         """Run the texts one after the other in a fresh session; the value of the last. Raises MontyError."""
         value: Any = None
         try:
-            if self._pool is None:
-                self._pool = Monty(
-                    min_processes=1,
-                    max_processes=1,
-                    request_timeout=self._watchdog_seconds,
-                    max_checkouts_per_worker=10_000,
-                ).__enter__()
-            with self._pool.checkout(
+            with self._opening:
+                pool = self._pool = (
+                    self._pool
+                    or Monty(
+                        min_processes=1,
+                        max_processes=self.workers,
+                        request_timeout=self._watchdog_seconds,
+                        max_checkouts_per_worker=10_000,
+                    ).__enter__()
+                )
+            with pool.checkout(
                 limits=self._limits,
                 assert_message_annotations=False,
                 os_policy={"sleep": "zero", "random_start": {"seed": 0}},
