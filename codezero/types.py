@@ -32,6 +32,7 @@ class Source(StrEnum):
 
     MBPP = "mbpp"
     CODE_CONTESTS = "code_contests"
+    DEEPCODER = "deepcoder"
     SYNTHETIC = "synthetic"
     PROPOSER = "proposer"
 

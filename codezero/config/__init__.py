@@ -251,6 +251,8 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
     reward, run = config.reward, config.run
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
         yield "reward: all four weights are 0; give reward.correctness at least some weight"
+    if config.evaluator.model == "off" and reward.mode != "rlvr":
+        yield f"evaluator.model=off leaves reward.mode={reward.mode} without a judge; name one, or set reward.mode=rlvr"
     taken = (Path(config.chain.directory), Path(config.login.directory))
     if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
         yield (

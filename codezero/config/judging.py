@@ -37,7 +37,8 @@ class EvaluatorConfig:
     kind: Annotated[str, one_of("local", "openai", "ollama")] = "local"
     """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
     model: str = "nano"
-    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves."""
+    """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves; `off`: none, with
+    reward.mode=rlvr."""
     url: str = ""
     """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
     seconds: Annotated[float, Interval(gt=0, le=3600)] = 20.0
@@ -80,6 +81,12 @@ class RewardConfig:
     structure: Annotated[float, Interval(ge=0, le=1)] = 0.15
     adherence: Annotated[float, Interval(ge=0, le=1)] = 0.10
     format: Annotated[float, Interval(ge=0, le=1)] = 0.05
+    test_seconds: Annotated[float, Interval(gt=0, le=3600)] = 6.0
+    """Processor time of one test in a jail, wherever code is executed; twice that, and two, by the clock."""
+    program_seconds: Annotated[float, Interval(gt=0, le=36_000)] = 100.0
+    """The same of all tests of a program."""
+    workers: Annotated[int, Interval(ge=0, le=1024)] = 0
+    """Programs executed at once; 0: one for every 4 cores. No result depends on it."""
 
 
 @dataclass(kw_only=True)
@@ -106,5 +113,6 @@ class EvalsConfig:
     """Held-out problems, spread evenly over the sources, of the embedded ones over the five levels."""
     samples: Annotated[int, Interval(ge=1, le=256)] = 8
     """n: attempts at each held-out problem."""
+    temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
     seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 EVERY_LINEAR = "all-linear"
 """As a target of LoRA: every linear layer but the output head."""
-DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests")
+DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests", "deepcoder")
 """Sources of problems that have a name."""
 MAX_SOURCES = 16
 LOW, HIGH = 0.3, 0.7
@@ -233,7 +233,7 @@ class DataConfig:
     """Share of an iteration's problems taken from proposers when there are enough."""
     sources: Annotated[list[str], Checked(_sources)] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
-    mbpp_sanitized, code_contests, or a path to a JSONL or Parquet file with rows in the form of these sets, or to a
-    folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic problems stand in."""
+    mbpp_sanitized, code_contests, deepcoder, or a path to a JSONL or Parquet file with rows in the form of these sets,
+    or to a folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic ones stand in."""
     wait_seconds: Annotated[float, Interval(gt=0, le=600)] = 10.0
     """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""

@@ -85,7 +85,7 @@ class HeldOutExam:
             [task.prompt for task in tasks],
             group_size=self.settings.samples,
             max_new_tokens=self.solver.max_new_tokens,
-            temperature=self.solver.temperature,
+            temperature=self.settings.temperature,
             generator_seed=self.settings.seed,
         )
 

@@ -50,7 +50,7 @@ class SandboxGrader:
         self._sandbox, self._block, self._clock = sandbox, block, clock
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
-        return [self._grade(task, tried) for task, tried in zip(tasks, attempts, strict=True)]
+        return self._sandbox.each(lambda pair: self._grade(*pair), zip(tasks, attempts, strict=True))
 
     def _grade(self, task: EvalTask, attempts: Sequence[Completion]) -> list[Grade]:
         known: dict[str | None, Execution] = {}

@@ -1,5 +1,9 @@
 """LiveCodeBench and DeepCoder's Codeforces: sets whose answers are programs that read stdin, or a class to fill in.
 
+AReaL has release 5 of LiveCodeBench in a form of its own (`AReaL-boba-2-RL-Code`, code_benchmark/lcb_v5/test.jsonl):
+a question under one of several names, and input_output, an object or its JSON text: inputs, outputs and fn_name, which
+names the method that functional tests call.
+
 LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: private_test_cases are public_test_cases (JSON
 text) as one pickled string, compressed by zlib, in base64. Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type
 stdin are a program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of
@@ -118,6 +122,27 @@ class CodeforcesRow(msgspec.Struct, frozen=True):
     tests: str
 
 
+_Method = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+
+
+class _InputOutput(msgspec.Struct, frozen=True):
+    inputs: Annotated[list[str | list[Any]], Meta(max_length=MAX_TESTS)]
+    outputs: Annotated[list[Any], Meta(max_length=MAX_TESTS)]
+    fn_name: _Method | None = None
+
+
+class LcbV5Row(msgspec.Struct, frozen=True):
+    """What is read of a row."""
+
+    input_output: str | _InputOutput
+    question: _Text | None = None
+    prompt: _Text | None = None
+    problem: _Text | None = None
+    content: _Text | None = None
+    instruction: _Text | None = None
+    input: _Text | None = None
+
+
 class _Test(msgspec.Struct, frozen=True):
     input: str
     output: str
@@ -133,7 +158,7 @@ _Tests = Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    func_name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+    func_name: _Method
 
 
 def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
@@ -148,7 +173,10 @@ def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
     name = row.question_id or row.question_title
     level = _LEVELS.get(row.difficulty)
     if kinds == {"functional"}:
-        return _method(row, name, level, tests)
+        fault = "metadata does not name the function that functional tests call"
+        method = _decode(row.metadata or "", _Metadata, fault).func_name
+        question = f"{row.question_content.strip()}\n\nComplete this:\n\n{(row.starter_code or '').strip()}"
+        return _method(f"{row.platform}/{name}", question, method, tests, level)
     return EvalTask(
         name=f"{row.platform}/{name}",
         prompt=f"{row.question_content.strip()}\n\n{FORM}",
@@ -159,19 +187,40 @@ def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
 
 def codeforces(row: CodeforcesRow) -> EvalTask:
     """Named after its text, because the published rows have no id. Raises ProblemError."""
-    tests = _stdin_tests(_tests(row.tests, "tests"))
-    title = " ".join(row.problem.split())[:60]
-    return EvalTask(name=title, prompt=f"{row.problem.strip()}\n\n{FORM}", tests=tests)
+    return _program(row.problem, _tests(row.tests, "tests"))
 
 
-def _method(row: LiveCodeBenchRow, name: str, level: int | None, tests: Sequence[_Test]) -> EvalTask:
-    fault = "metadata does not name the function that functional tests call"
-    method = _decode(row.metadata or "", _Metadata, fault).func_name
-    starter = (row.starter_code or "").strip()
+def lcb_v5(row: LcbV5Row) -> EvalTask:
+    """Named after its text. Raises ProblemError and msgspec.ValidationError."""
+    texts = (row.question, row.prompt, row.problem, row.content, row.instruction, row.input)
+    question, cases = next((text for text in texts if text and text.strip()), ""), row.input_output
+    if not question:
+        raise ProblemError("has no question, under none of its names")
+    cases = _decode(cases, _InputOutput, "input_output cannot be used") if isinstance(cases, str) else cases
+    if not 0 < len(cases.inputs) == len(cases.outputs):
+        raise ProblemError(f"input_output has {len(cases.inputs)} inputs and {len(cases.outputs)} outputs")
+    if cases.fn_name is None:
+        msgspec.convert([*cases.inputs, *cases.outputs], list[str])
+    inputs = (given if isinstance(given, str) else "\n".join(map(json.dumps, given)) for given in cases.inputs)
+    outputs = (wanted if isinstance(wanted, str) else json.dumps(wanted) for wanted in cases.outputs)
+    tests = list(map(_Test, inputs, outputs))
+    if cases.fn_name is None:
+        return _program(question, tests)
+    return _method(_title(question), question.strip(), cases.fn_name, tests)
+
+
+def _program(question: str, tests: Sequence[_Test]) -> EvalTask:
+    return EvalTask(name=_title(question), prompt=f"{question.strip()}\n\n{FORM}", tests=_stdin_tests(tests))
+
+
+def _title(question: str) -> str:
+    return " ".join(question.split())[:60]
+
+
+def _method(name: str, question: str, method: str, tests: Sequence[_Test], level: int | None = None) -> EvalTask:
     return EvalTask(
-        name=f"{row.platform}/{name}",
-        prompt=f"{row.question_content.strip()}\n\nComplete this:\n\n{starter}\n\nANSWER FORMAT: one ```python block "
-        "with the whole class Solution and nothing after it.",
+        name=name,
+        prompt=f"{question}\n\nANSWER FORMAT: one ```python block with the whole class Solution and nothing after it.",
         tests=tuple(_case(test.input, json.dumps(plain(_value(test.output)))) for test in tests),
         before=BEFORE,
         after=AFTER.replace("METHOD", method),

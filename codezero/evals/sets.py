@@ -20,7 +20,7 @@ from msgspec import Meta
 from codezero.code.assertions import MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError
-from codezero.evals.program_sets import CodeforcesRow, LiveCodeBenchRow, codeforces, live_code_bench
+from codezero.evals.program_sets import CodeforcesRow, LcbV5Row, LiveCodeBenchRow, codeforces, lcb_v5, live_code_bench
 from codezero.evals.rows import find_files, read_rows
 from codezero.evals.task import EvalTask
 
@@ -147,6 +147,9 @@ PUBLISHED = {
     "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp"),
     "livecodebench": PublishedSet(
         LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite"
+    ),
+    "lcb_v5": PublishedSet(
+        LcbV5Row, lcb_v5, "code_benchmark/lcb_v5/test.jsonl of inclusionAI/AReaL-boba-2-RL-Code", named=False
     ),
     "codeforces": PublishedSet(
         CodeforcesRow, codeforces, "codeforces/ of agentica-org/DeepCoder-Preview-Dataset on the hub", named=False

@@ -1,7 +1,7 @@
-"""Rows of problem sets: MBPP and CodeContests from the Hugging Face Hub at pinned revisions, and files from a disk.
+"""Rows of problem sets: MBPP and larger ones from the Hugging Face Hub at pinned revisions, and files from a disk.
 
 What the hub's cache has is read from there, without a question to the hub. Else MBPP, which is small, is fetched into
-the cache, and CodeContests is streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are honoured.
+the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are honoured.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -48,6 +48,11 @@ SETS = {
     "mbpp_sanitized": _MBPP._replace(files="sanitized/train-*.parquet"),
     "code_contests": HubSet(
         "deepmind/code_contests", "data/train-*.parquet", "802411c3010cb00d1b05bad57ca77365a3c699d6"
+    ),
+    "deepcoder": HubSet(
+        "agentica-org/DeepCoder-Preview-Dataset",
+        "primeintellect/train-*.parquet",
+        "177913a7bd43791646ef6a43645caa3c871ab3db",
     ),
 }
 

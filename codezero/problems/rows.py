@@ -1,21 +1,22 @@
-"""Rows of MBPP and CodeContests, in the form their data sets have, as problems with their known solutions.
+"""Rows of MBPP, CodeContests and DeepCoder, in the form their data sets have, as problems with their known solutions.
 
-Fields that are not used are ignored; one that is missing or of another type is refused by name. A third form,
+Fields that are not used are ignored; one that is missing or of another type is refused by name. A fourth form,
 `question` and `tests`, is for problems that somebody proposed.
 """
 
 import bisect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 
 from codezero.code.assertions import MbppRow, parse_tests
 from codezero.errors import ProblemError
+from codezero.sandbox.base import MAX_BYTES, MAX_CASES
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 PYTHON3 = 3
@@ -26,8 +27,8 @@ RATINGS = (1000, 1300, 1700, 2200)
 """Ratings of Codeforces at which levels 2 to 5 begin."""
 MAX_ROW = 32 << 20
 """Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
-MAX_CASES, MAX_CASES_TEXT = 64, 64 * 1024
-"""Tests of one problem, and characters of them all: what a peer can be sent."""
+MAX_CASES_TEXT = 64 * 1024
+"""Characters of all tests of one problem, of which there are at most MAX_CASES: what a peer can be sent."""
 MAX_ROWS = 20_000
 MAX_SOLUTIONS = 20
 """Of a kind, for one problem."""
@@ -68,9 +69,8 @@ class _CodeContests(msgspec.Struct, frozen=True):
     incorrect_solutions: _Solutions = _Solutions()
 
     def worked(self) -> Worked:
-        tests = tuple(self._tests())
-        if not tests:
-            raise ProblemError(f"no tests of at most {MAX_CASES_TEXT} characters")
+        sets = (self.public_tests, self.private_tests)
+        tests = _stdin_tests(pair for cases in sets for pair in zip(cases.input, cases.output, strict=False))
         right, wrong = self.solutions.python(), self.incorrect_solutions.python()
         question = self.description.strip()
         reference = right[0] if right else None
@@ -89,16 +89,69 @@ class _CodeContests(msgspec.Struct, frozen=True):
         named = self.difficulty if self.difficulty < EXTERNAL else self.difficulty - EXTERNAL
         return min(named, 5) if named > 0 else None
 
-    def _tests(self) -> Iterator[str]:
-        """The first that fit together; one that is too long leaves room for the next."""
-        room, left = MAX_CASES_TEXT, MAX_CASES
-        for cases in (self.public_tests, self.private_tests):
-            for given, wanted in zip(cases.input, cases.output, strict=False):
-                if len(given) + len(wanted) < room and left:
-                    test = json.dumps({"input": given, "output": wanted})
-                    if len(test) <= room:
-                        room, left = room - len(test), left - 1
-                        yield test
+
+class _DeepCoderTest(msgspec.Struct, frozen=True):
+    input: Any
+    output: Any
+    type: str = ""
+    fn_name: Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")] | None = None
+
+
+class _DeepCoder(msgspec.Struct, frozen=True):
+    """The subset `primeintellect` of DeepCoder-Preview (Luo et al. 2025)."""
+
+    problem: _Text
+    tests: str
+    solutions: list[str] = []
+
+    def worked(self) -> Worked:
+        tests = msgspec.json.decode(self.tests, type=list[_DeepCoderTest])
+        kinds = {test.type or ("function_call" if test.fn_name else "stdin_stdout") for test in tests}
+        names = {test.fn_name for test in tests if kinds == {"function_call"}}
+        if kinds == {"stdin_stdout"}:
+            entry, texts = (
+                "",
+                _stdin_tests(msgspec.convert([(t.input, t.output) for t in tests], list[tuple[str, str]])),
+            )
+        elif len(names) == 1 and (entry := names.pop()):
+            texts = _calls(entry, tests)
+        else:
+            raise ProblemError(f"tests of type {', '.join(sorted(kinds))[:80] or 'nothing'}: not of one known type")
+        codes = (text.strip().removeprefix("```python").removesuffix("```").strip() for text in self.solutions)
+        right = tuple(islice((code for code in codes if 0 < len(code) <= MAX_SOLUTION), MAX_SOLUTIONS))
+        question = self.problem.strip()
+        reference = right[0] if right else None
+        problem = Problem(problem_id(question, texts), question, texts, entry, Source.DEEPCODER, reference=reference)
+        return Worked(problem, right)
+
+
+def _stdin_tests(cases: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    short = (case for case in cases if sum(map(len, case)) < MAX_CASES_TEXT)
+    return _fitting((json.dumps({"input": given, "output": wanted}) for given, wanted in short), MAX_CASES_TEXT)
+
+
+def _calls(entry: str, tests: Sequence[_DeepCoderTest]) -> tuple[str, ...]:
+    """As assertions. Where every output is a list of one value, it is published in that list, and comes without it."""
+    outputs = [test.output for test in tests]
+    wrapped = all(isinstance(output, list) and len(cast("list[object]", output)) == 1 for output in outputs)
+    lines: list[str] = []
+    for test in tests:
+        given = msgspec.json.decode(test.input) if isinstance(test.input, str) else test.input
+        arguments = ", ".join(map(repr, msgspec.convert(given, list[object])))
+        lines.append(f"assert {entry}({arguments}) == {(test.output[0] if wrapped else test.output)!r}")
+    return _fitting(lines, MAX_BYTES)
+
+
+def _fitting(tests: Iterable[str], room: int) -> tuple[str, ...]:
+    """The first that fit together; one that is too long leaves room for the next. Raises ProblemError for none."""
+    kept: list[str] = []
+    for test in tests:
+        if len(kept) < MAX_CASES and len(test) < room:
+            room -= len(test) + 1
+            kept.append(test)
+    if not kept:
+        raise ProblemError(f"no tests of at most {MAX_CASES_TEXT} characters")
+    return tuple(kept)
 
 
 class _Proposed(msgspec.Struct, frozen=True):
@@ -117,7 +170,7 @@ class _Proposed(msgspec.Struct, frozen=True):
         return Worked(problem, ())
 
 
-_KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "tests": _Proposed}
+_KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "problem": _DeepCoder, "tests": _Proposed}
 """By a field that each row of the kind has."""
 
 
@@ -139,7 +192,7 @@ def read_row(row: bytes | Mapping[str, object]) -> Worked:
         fields = msgspec.json.decode(row, type=dict[str, object]) if isinstance(row, bytes) else row
         kind = next((kind for field, kind in _KINDS.items() if field in fields), None)
         if kind is None:
-            raise ProblemError("neither a row of MBPP (test_list) nor of CodeContests (public_tests)")
+            raise ProblemError("neither a row of MBPP (test_list), CodeContests (public_tests) nor DeepCoder (problem)")
         return msgspec.convert(fields, type=kind).worked()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProblemError(str(error)) from error

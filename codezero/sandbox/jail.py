@@ -148,7 +148,7 @@ def _ask(process: subprocess.Popen[bytes], channel: socket.socket, text: bytes, 
         return Ended(_receive(channel, printed, deadline), report, status)
     except TimeoutError:
         return Ended()
-    except OSError:  # the jail came to its end
+    except OSError:  # the jail comes to its end, unless something in it only closed the channel
         with suppress(subprocess.TimeoutExpired):
             status = process.wait(_GRACE_SECONDS)
             return Ended(status=128 - status if status < 0 else status)

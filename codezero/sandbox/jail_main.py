@@ -128,42 +128,27 @@ def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, An
     return {"values": values}
 
 
-def put(channel: int, data: bytes) -> None:
-    """Write all of it."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(channel, view) :]
-
-
-def take(channel: int, size: int) -> bytes:
-    """Read so many bytes; end this process when they do not come."""
-    data = b""
-    while len(data) < size:
-        piece = os.read(channel, size - len(data))
-        if not piece:
-            os._exit(0)
-        data += piece
-    return data
-
-
 def send(channel: int, report: dict[str, Any]) -> None:
     """Write the report and end, whatever threads or handlers the program leaves behind."""
     text = json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
     if len(text) > MAX_REPORT_BYTES:
         text = json.dumps({"values": [], "odd": "too large"}).encode()
-    put(channel, text)
+    while text:
+        text = text[os.write(channel, text) :]
     os._exit(0)
 
 
 def serve(plan: dict[str, Any]) -> int:
     """Answer each text on stdin with what a new process makes of it. Return there, with a descriptor for its report."""
     channel = os.dup(0)
-    put(channel, STARTED)
-    while True:
-        size = int.from_bytes(take(channel, 4), "little")
+    source, answers = os.fdopen(channel, "rb"), os.fdopen(channel, "wb", closefd=False)
+    answers.write(STARTED)
+    answers.flush()
+    while size := source.read(4):
         given, printed, report = (os.memfd_create(name) for name in ("stdin", "stdout", "report"))
-        put(given, take(channel, size))
-        os.lseek(given, 0, os.SEEK_SET)
+        with open(given, "wb", closefd=False) as file:
+            file.write(source.read(int.from_bytes(size, "little")))
+            file.seek(0)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         left = plan["total"] - used.ru_utime - used.ru_stime
         child = os.fork()
@@ -171,7 +156,7 @@ def serve(plan: dict[str, Any]) -> int:
             for held, number in ((given, 0), (printed, 1), (os.open(os.devnull, os.O_WRONLY), 2)):
                 os.dup2(held, number)
                 os.close(held)
-            os.close(channel)
+            source.close()
             if left <= 0:
                 os._exit(128 + signal.SIGXCPU)
             limit({**plan["limits"], "RLIMIT_CPU": math.ceil(left)})
@@ -181,9 +166,11 @@ def serve(plan: dict[str, Any]) -> int:
         sweep()
         status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         answer = os.pread(report, MAX_REPORT_BYTES, 0), os.pread(printed, plan["output"], 0)
+        answers.write(ANSWER.pack(status, *map(len, answer)) + b"".join(answer))
+        answers.flush()
         for held in (given, printed, report):
             os.close(held)
-        put(channel, ANSWER.pack(status, *map(len, answer)) + b"".join(answer))
+    os._exit(0)
 
 
 def sweep() -> None:

@@ -162,7 +162,7 @@ def _evaluate(
         model=policy.digest,
         samples=request.samples,
         max_new_tokens=config.solver.max_new_tokens,
-        temperature=config.solver.temperature,
+        temperature=config.evals.temperature,
         seed=config.evals.seed,
     )
     block = config.answer.block

@@ -95,7 +95,9 @@ def build_sandbox(config: NodeConfig, stack: ExitStack) -> "Sandbox":
     """Raises SandboxError."""
     from codezero.sandbox.bubblewrap import open_sandbox
 
-    return stack.enter_context(open_sandbox(config.audit.sandbox))
+    which, reward, workers = config.audit.sandbox, config.reward, config.reward.workers or (os.cpu_count() or 1) // 4
+    limits = {"seconds": reward.test_seconds, "total_seconds": reward.program_seconds}
+    return stack.enter_context(open_sandbox(which, **limits, workers=max(1, workers)))
 
 
 def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels) -> "Judge":

@@ -123,7 +123,24 @@ CODEFORCES: Rows = [
     _forces("Repeat the word n times.", [("ab 2\n", "abab")], {"type": "stdin_stdout"}),
 ]
 
-SETS = {"humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH, "codeforces": CODEFORCES}
+
+def _areal(name: str, inputs: list[Any], outputs: list[Any], method: str | None = None) -> dict[str, Any]:
+    cases = {"inputs": inputs, "outputs": outputs, "fn_name": method}
+    names = dict.fromkeys(("question", "prompt", "problem", "content", "instruction", "input"))
+    return names | {"query_id": "q", name: f"A question as {name}.", "input_output": json.dumps(cases), "task": "code"}
+
+
+LCB_V5: Rows = [
+    _areal("question", ["1 2\n", "0 0\n", "-5 3\n"], ["3\n", "0\n", "-2\n"]),
+    _areal("prompt", ["a b c\n"], ["c b a\n"]),
+    _areal("content", ["[2, 7]\n9", [[3, 3], 6]], ["[0, 1]", [0, 1]], "twoSum"),
+    _areal("instruction", [[[1, 3]], [[1, 2]]], [2, "1.5"], "mean"),
+    _areal("input", ['"abba"', ["ab c"]], [True, "false"], "same"),
+]
+
+SETS = {
+    "humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH, "lcb_v5": LCB_V5, "codeforces": CODEFORCES,
+}  # fmt: skip
 
 _PROGRAMS = [
     "print(sum(map(int, input().split())))",
@@ -142,6 +159,7 @@ RIGHT: dict[str, list[str]] = {
     ],
     "mbpp": [row["code"].replace("\r\n", "\n") for row in MBPP if 11 <= row["task_id"] <= 510],
     "livecodebench": _PROGRAMS,
+    "lcb_v5": _PROGRAMS,
     "codeforces": [
         "input()\nprint(sum(map(int, input().split())))",
         "import sys\nprint(max(map(int, sys.stdin.read().split()[1:])))",
@@ -153,6 +171,7 @@ RIGHT: dict[str, list[str]] = {
 WRONG: dict[str, list[str]] = {
     "humaneval": [f"def {row['entry_point']}(x):\n    return x" for row in HUMANEVAL],
     "mbpp": [f"def {name}(*given):\n    return 'no'" for name in ("inc", "rev", "both", "sq", "top")],
+    "lcb_v5": ["print(4)", "print(input())", *("class Solution:\n    def f(self):\n        pass",) * 3],
     "livecodebench": ["print(4)", "print(input())", *("class Solution:\n    def f(self):\n        pass",) * 3],
     "codeforces": ["print(6)", "print(1)", "print('YES')", "print(0)", "print(input())"],
 }

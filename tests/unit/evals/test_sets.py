@@ -51,7 +51,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(
 
 
 def test_the_whole_of_a_tasks_tests_is_run(tmp_path: Path, grader: SandboxGrader) -> None:
-    """The sandbox runs 20 cases of a program; here the 42nd is the one that shows it."""
+    """A job has 5 cases of a program; here the 42nd is the one that shows it."""
     task = read("livecodebench", small.write_rows(tmp_path / "r.jsonl", small.LIVECODEBENCH))[0]
     cheat = "a, b = map(int, input().split())\nprint(a + b if a < 38 else 0)"
     ((grade,),) = grader.grade([task], [[Completion(f"```python\n{cheat}\n```", (), (), True)]])
@@ -154,6 +154,30 @@ BROKEN = {
         changed("codeforces", 0, tests='[{"input": "", "output": "", "type": "function_call"}]'),
         "type 'function_call'",
     ),
+    "no question": ("lcb_v5", [{"answer": "", "input_output": "{}"}], "row 1: has no question"),
+    "no input_output": ("lcb_v5", [{"question": "a"}], "row 1: has no field input_output"),
+    "input_output that is no JSON": ("lcb_v5", changed("lcb_v5", 1, input_output="{"), "row 2: input_output cannot be"),
+    "inputs without outputs": (
+        "lcb_v5",
+        changed("lcb_v5", 0, input_output={"inputs": ["1", "2"], "outputs": ["1"]}),
+        "2 inputs and 1 outputs",
+    ),
+    "no cases": ("lcb_v5", changed("lcb_v5", 0, input_output={"inputs": [], "outputs": []}), "0 inputs"),
+    "arguments for a program": (
+        "lcb_v5",
+        changed("lcb_v5", 0, input_output={"inputs": [[1]], "outputs": ["1"]}),
+        "row 1: Expected `str`",
+    ),
+    "a method that is code": (
+        "lcb_v5",
+        changed("lcb_v5", 0, input_output={"inputs": ["1"], "outputs": ["1"], "fn_name": "f\n"}),
+        "row 1: Expected `str` matching regex",
+    ),
+    "an output that is no JSON": (
+        "lcb_v5",
+        changed("lcb_v5", 0, input_output={"inputs": ["1"], "outputs": ["x"], "fn_name": "f"}),
+        "is no JSON",
+    ),
     "tests that are cut off": ("codeforces", changed("codeforces", 0, tests='[{"input": '), "tests cannot be used"),
     "no tests": ("codeforces", changed("codeforces", 0, tests="[]"), "no tests"),
     "too many tests": ("codeforces", changed("codeforces", 0, tests=json.dumps([{}] * 2000)), "tests cannot be used"),
@@ -167,6 +191,14 @@ def test_a_broken_row_is_one_line(what: str, tmp_path: Path) -> None:
     with pytest.raises(ProblemError) as caught:
         read(name, small.write_rows(tmp_path / "rows.jsonl", made))
     assert said in str(caught.value) and "\n" not in str(caught.value) and "rows.jsonl" in str(caught.value)
+
+
+def test_input_output_may_be_an_object_or_its_text(tmp_path: Path) -> None:
+    objects = [row | {"input_output": json.loads(row["input_output"])} for row in small.LCB_V5]
+    texts = read("lcb_v5", small.write_rows(tmp_path / "texts.jsonl", small.LCB_V5))
+    assert read("lcb_v5", small.write_rows(tmp_path / "objects.jsonl", objects)) == texts
+    both = [{"prompt": "second", "question": "first", "input_output": small.LCB_V5[0]["input_output"]}]
+    assert read("lcb_v5", small.write_rows(tmp_path / "both.jsonl", both))[0].prompt.startswith("first")
 
 
 @pytest.mark.parametrize(

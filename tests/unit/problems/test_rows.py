@@ -1,5 +1,6 @@
 """Rows in the form of MBPP and CodeContests become problems with known solutions, or are refused by name."""
 
+import ast
 import json
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from codezero.errors import ProblemError
 from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, draw_canaries, proven
 from codezero.problems.rows import read_row
-from codezero.sandbox.base import TRUTH, Job
+from codezero.sandbox.base import MAX_CASES, TRUTH, Job
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Source, Style
 
@@ -32,6 +33,16 @@ CONTEST: dict[str, Any] = {
     "incorrect_solutions": {"language": [3], "solution": ["a, b = input().split()\nprint(a + b)"]},
     "difficulty": 7,
 }
+
+DEEPCODER: dict[str, Any] = {
+    "problem": "Read two numbers and write their sum.\n",
+    "solutions": ["```python\nprint(sum(map(int, input().split())))\n```", "print(5)"],
+    "tests": json.dumps([{"type": "stdin_stdout", "input": f"{n} 2\n", "output": f"{n + 2}\n"} for n in range(70)]),
+}
+
+
+def calls(*tests: tuple[Any, Any], name: str = "add", **fields: Any) -> str:
+    return json.dumps([{"fn_name": name, "input": given, "output": wanted, **fields} for given, wanted in tests])
 
 
 def line(row: dict[str, Any], **changes: Any) -> bytes:
@@ -59,9 +70,80 @@ def test_a_row_of_code_contests_keeps_python_only():
     assert worked.wrong == ("a, b = input().split()\nprint(a + b)",)
 
 
+def test_a_row_of_deepcoder_with_a_program():
+    worked = read_row(line(DEEPCODER))
+    assert worked.problem.style is Style.STDIO and worked.problem.source is Source.DEEPCODER
+    assert len(worked.problem.tests) == MAX_CASES and json.loads(worked.problem.tests[1])["output"] == "3\n"
+    assert worked.problem.reference == "print(sum(map(int, input().split())))" and len(worked.right) == 2
+    untyped = json.dumps([{"input": "1", "output": "2"}, {"input": "2", "output": "3"}])
+    assert read_row(line(DEEPCODER, tests=untyped)).problem.style is Style.STDIO
+
+
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        (calls(([1, "a"], [3]), ([[2], None], [True])), ("add(1, 'a') == 3", "add([2], None) == True")),
+        (calls(([1], [3]), ([2], [1, 2])), ("add(1) == [3]", "add(2) == [1, 2]")),
+        (calls(("[1, [2.5]]", {"a": None}), type="function_call"), ("add(1, [2.5]) == {'a': None}",)),
+        (calls(([], "x"), ([[]], "'\n")), ("add() == 'x'", 'add([]) == "\'\\n"')),
+        (calls(([10**30], [[1]])), (f"add({10**30}) == [1]",)),
+    ],
+)
+def test_a_row_of_deepcoder_with_a_function(tests: str, expected: tuple[str, ...]):
+    worked = read_row(line(DEEPCODER, tests=tests, solutions=["def add(*given):\n    return 3"]))
+    assert worked.problem.entry_point == "add" and worked.problem.tests == tuple(f"assert {test}" for test in expected)
+
+
+def test_a_function_of_deepcoder_is_executed():
+    row = line(DEEPCODER, tests=calls(([1, 2], [3]), ([4, -4], [0])), solutions=["def add(a, b):\n    return a + b"])
+    problem = read_row(row).problem
+    with MontySandbox() as sandbox:
+        assert TRUTH[sandbox.run(Job(problem.reference or "", problem.tests)).outcome]
+        assert TRUTH[sandbox.run(Job("def add(a, b): return [a + b]", problem.tests)).outcome] is False
+
+
+@given(st.lists(st.tuples(st.lists(st.from_type(type(None)) | st.integers() | st.text() | st.booleans()), st.text())))
+def test_arguments_and_outputs_stay_what_they_are(pairs: list[tuple[list[Any], str]]):
+    try:
+        problem = read_row(line(DEEPCODER, tests=calls(*pairs))).problem
+    except ProblemError:
+        assert not pairs or any(len(repr(pair)) > 15_000 for pair in pairs)
+        return
+    seen: list[tuple[list[Any], str]] = []
+    for test in problem.tests:
+        (statement,) = ast.parse(test).body
+        assert isinstance(statement, ast.Assert) and isinstance(statement.test, ast.Compare)
+        call, (wanted,) = statement.test.left, statement.test.comparators
+        assert isinstance(call, ast.Call)
+        seen.append((list(map(ast.literal_eval, call.args)), ast.literal_eval(wanted)))
+    assert seen == pairs[: len(seen)]
+
+
 @pytest.mark.parametrize(
     ("row", "why"),
     [
+        (line(DEEPCODER, tests="["), "truncated"),
+        (line(DEEPCODER, tests="[]"), "of type nothing"),
+        (line(DEEPCODER, tests=[]), "tests"),
+        (line(DEEPCODER, tests='[{"input": ' + "[" * 10**5), "recursion"),
+        (line(DEEPCODER, tests='[{"input": "1"}]'), "output"),
+        (line(DEEPCODER, tests='[{"input": ["1"], "output": "1"}]'), "Expected `str`"),
+        (line(DEEPCODER, tests=calls(([1], 2), type="stdin_stdout")), "Expected `str`"),
+        (line(DEEPCODER, tests=calls(([1], 2), type="functional")), "of type functional"),
+        (line(DEEPCODER, tests=calls((7, 2))), "Expected `array`"),
+        (line(DEEPCODER, tests=calls(("7", 2))), "Expected `array`"),
+        (line(DEEPCODER, tests=calls(("[1e999]", 2))), "out of range"),
+        (line(DEEPCODER, tests=calls(([1], 2), name="f\n")), "pattern|matching regex"),
+        (line(DEEPCODER, tests='[{"input": [], "output": 1, "type": "function_call"}]'), "function_call: not of one"),
+        (
+            line(DEEPCODER, tests=json.dumps([*json.loads(calls(([1], 2))), {"input": "", "output": ""}])),
+            "of one known",
+        ),
+        (
+            line(DEEPCODER, tests=json.dumps(json.loads(calls(([], 2))) + json.loads(calls(([], 2), name="g")))),
+            "of one",
+        ),
+        (line(DEEPCODER, tests=calls((["x" * 10**5], 2))), "no tests"),
         (b"{", "truncated"),
         (b"[]", "object"),
         (b"{}", "neither a row of MBPP"),
@@ -83,7 +165,7 @@ def test_what_is_wrong_with_a_row_is_named(row: bytes, why: str):
     st.binary(max_size=300)
     | st.recursive(
         st.none() | st.text() | st.integers(),
-        lambda x: st.lists(x) | st.dictionaries(st.sampled_from([*MBPP, *CONTEST]), x),
+        lambda x: st.lists(x) | st.dictionaries(st.sampled_from([*MBPP, *CONTEST, *DEEPCODER]), x),
     ).map(lambda x: json.dumps(x).encode())
 )
 def test_any_bytes_are_a_row_or_refused(data: bytes):
