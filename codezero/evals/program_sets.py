@@ -169,32 +169,24 @@ def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
     except ProblemError as error:
         raise ProblemError(f"private_test_cases {error}") from error
     tests = [*_tests(row.public_test_cases, "public_test_cases"), *_tests(private, "private_test_cases")]
-    kinds = {test.kind for test in tests}
-    name = row.question_id or row.question_title
-    level = _LEVELS.get(row.difficulty)
-    if kinds == {"functional"}:
+    name, question, method = f"{row.platform}/{row.question_id or row.question_title}", row.question_content, ""
+    if {test.kind for test in tests} == {"functional"}:
         fault = "metadata does not name the function that functional tests call"
         method = _decode(row.metadata or "", _Metadata, fault).func_name
-        question = f"{row.question_content.strip()}\n\nComplete this:\n\n{(row.starter_code or '').strip()}"
-        return _method(f"{row.platform}/{name}", question, method, tests, level)
-    return EvalTask(
-        name=f"{row.platform}/{name}",
-        prompt=f"{row.question_content.strip()}\n\n{FORM}",
-        tests=_stdin_tests(tests),
-        level=level,
-    )
+        question = f"{question.strip()}\n\nComplete this:\n\n{(row.starter_code or '').strip()}"
+    return _task(question, tests, method, name, _LEVELS.get(row.difficulty))
 
 
 def codeforces(row: CodeforcesRow) -> EvalTask:
     """Named after its text, because the published rows have no id. Raises ProblemError."""
-    return _program(row.problem, _tests(row.tests, "tests"))
+    return _task(row.problem, _tests(row.tests, "tests"))
 
 
 def lcb_v5(row: LcbV5Row) -> EvalTask:
     """Named after its text. Raises ProblemError and msgspec.ValidationError."""
     texts = (row.question, row.prompt, row.problem, row.content, row.instruction, row.input)
-    question, cases = next((text for text in texts if text and text.strip()), ""), row.input_output
-    if not question:
+    question, cases = next((text for text in texts if text and text.strip()), None), row.input_output
+    if question is None:
         raise ProblemError("has no question, under none of its names")
     cases = _decode(cases, _InputOutput, "input_output cannot be used") if isinstance(cases, str) else cases
     if not 0 < len(cases.inputs) == len(cases.outputs):
@@ -203,21 +195,16 @@ def lcb_v5(row: LcbV5Row) -> EvalTask:
         msgspec.convert([*cases.inputs, *cases.outputs], list[str])
     inputs = (given if isinstance(given, str) else "\n".join(map(json.dumps, given)) for given in cases.inputs)
     outputs = (wanted if isinstance(wanted, str) else json.dumps(wanted) for wanted in cases.outputs)
-    tests = list(map(_Test, inputs, outputs))
-    if cases.fn_name is None:
-        return _program(question, tests)
-    return _method(_title(question), question.strip(), cases.fn_name, tests)
+    return _task(question, list(map(_Test, inputs, outputs)), cases.fn_name or "")
 
 
-def _program(question: str, tests: Sequence[_Test]) -> EvalTask:
-    return EvalTask(name=_title(question), prompt=f"{question.strip()}\n\n{FORM}", tests=_stdin_tests(tests))
-
-
-def _title(question: str) -> str:
-    return " ".join(question.split())[:60]
-
-
-def _method(name: str, question: str, method: str, tests: Sequence[_Test], level: int | None = None) -> EvalTask:
+def _task(
+    question: str, tests: Sequence[_Test], method: str = "", name: str = "", level: int | None = None
+) -> EvalTask:
+    """method: of Solution, which the tests call; empty: they are a program's. name: empty: how the question begins."""
+    name, question = name or " ".join(question.split())[:60], question.strip()
+    if not method:
+        return EvalTask(name, f"{question}\n\n{FORM}", _stdin_tests(tests), level=level)
     return EvalTask(
         name=name,
         prompt=f"{question}\n\nANSWER FORMAT: one ```python block with the whole class Solution and nothing after it.",

@@ -126,8 +126,7 @@ class _DeepCoder(msgspec.Struct, frozen=True):
 
 
 def _stdin_tests(cases: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    short = (case for case in cases if sum(map(len, case)) < MAX_CASES_TEXT)
-    return _fitting((json.dumps({"input": given, "output": wanted}) for given, wanted in short), MAX_CASES_TEXT)
+    return _fitting((json.dumps({"input": given, "output": wanted}) for given, wanted in cases), MAX_CASES_TEXT)
 
 
 def _calls(entry: str, tests: Sequence[_DeepCoderTest]) -> tuple[str, ...]:

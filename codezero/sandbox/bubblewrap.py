@@ -18,18 +18,7 @@ import msgspec
 
 from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox import jail
-from codezero.sandbox.base import (
-    ALL_HOLD,
-    MAX_CASES,
-    MAX_OUTPUT_BYTES,
-    Execution,
-    Job,
-    Outcome,
-    Sandbox,
-    Tier,
-    failed,
-    unknown,
-)
+from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import MAX_DEPTH
 from codezero.sandbox.monty import MontySandbox
@@ -102,26 +91,26 @@ class BubblewrapSandbox(Tier):
     """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin.
 
     seconds: processor time of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds:
-    the same, of all tests of a program; None: `seconds` for all assertions, and for each case. memory_mib: address
-    space of each of a jail's processes; there can be five.
+    the same, of all tests of a program. memory_mib: address space of each of a jail's processes; there can be five.
     """
 
     def __init__(
-        self, *, seconds: float = 4.0, memory_mib: int = 512, total_seconds: float | None = None, workers: int = 1
+        self, *, seconds: float = 4.0, total_seconds: float = 100.0, memory_mib: int = 512, workers: int = 1
     ) -> None:
         """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine."""
         if reason := jail.why_not():
             raise SandboxError(reason)
         self.workers = workers
-        self._calls = Jail(seconds, total_seconds or seconds, memory_mib)
-        self._cases = Jail(seconds, total_seconds or seconds * MAX_CASES, memory_mib)
-        self._monty = MontySandbox(seconds=seconds, workers=workers)
+        self._jail, self._monty = (
+            Jail(seconds, total_seconds, memory_mib),
+            MontySandbox(seconds=seconds, workers=workers),
+        )
 
     def close(self) -> None:
         self._monty.close()
 
     def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
-        with closing(self._cases.run(code, None, inputs)) as jail:
+        with closing(self._jail.run(code, None, inputs)) as jail:
             for ended in jail:
                 report, fault = _read(ended), _ending(ended)
                 if fault is None and report is not None:
@@ -130,7 +119,7 @@ class BubblewrapSandbox(Tier):
 
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         steps = separate(tests)
-        (ended,) = self._calls.run(code, [{"setup": step.setup, "calls": list(step.calls.values())} for step in steps])
+        (ended,) = self._jail.run(code, [{"setup": step.setup, "calls": list(step.calls.values())} for step in steps])
         report = _read(ended)
         if report is None:
             return _ending(ended) or failed("ends before its tests do")
@@ -208,14 +197,14 @@ class TieredSandbox(Sandbox):
         self._first.close()
 
 
-def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float | None = None, workers: int = 1) -> Sandbox:
-    """The sandbox named `auto`, `monty` or `bubblewrap`, with the limits of `BubblewrapSandbox`.
+def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float = 100.0, workers: int = 1) -> Sandbox:
+    """The sandbox named `auto`, `monty` or `bubblewrap`; the limits are of jails.
 
     auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
     remedy, when bubblewrap is asked for by name and cannot be had.
     """
     jails = partial(BubblewrapSandbox, seconds=seconds, total_seconds=total_seconds, workers=workers)
-    monty = MontySandbox(total_seconds=total_seconds, workers=workers)
+    monty = MontySandbox(workers=workers)
     match which:
         case "monty":
             return monty

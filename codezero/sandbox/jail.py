@@ -99,7 +99,8 @@ class Jail:
             "RLIMIT_NOFILE": 64,
             "RLIMIT_CORE": 0,
         }
-        most = {"seconds": self.seconds, "total": self.total_seconds, "output": MAX_OUTPUT_BYTES + 1}
+        total = self.total_seconds if steps is None else min(self.total_seconds, self.seconds * (len(steps) + 1))
+        most = {"seconds": self.seconds, "total": total, "output": MAX_OUTPUT_BYTES + 1}
         contents = {
             "inside.py": Path(jail_main.__file__).read_bytes(),
             "plan.json": json.dumps({"steps": steps, "limits": limits, **most}).encode(),
@@ -114,7 +115,7 @@ class Jail:
             if not _begins(process, channel):
                 yield Ended(begun=False)
                 return
-            deadline = time.monotonic() + 2 * self.total_seconds + _GRACE_SECONDS
+            deadline = time.monotonic() + 2 * total + _GRACE_SECONDS
             for text in inputs:
                 ends = min(deadline, time.monotonic() + 2 * self.seconds + _GRACE_SECONDS)
                 yield _ask(process, channel, text.encode(), ends if steps is None else deadline)

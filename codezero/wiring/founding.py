@@ -154,7 +154,8 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
 
 def judge_of(config: EvaluatorConfig) -> JudgePart:
     """The judge that the config names, by name and content. Raises ModelError."""
-    return JudgePart(config.model, weights_digest(source_of(config.model, "judge")) if config.kind == "local" else "")
+    local = config.kind == "local" and config.model != "off"
+    return JudgePart(config.model, weights_digest(source_of(config.model, "judge")) if local else "")
 
 
 def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
