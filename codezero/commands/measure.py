@@ -22,8 +22,9 @@ from codezero.commands.common import (
 from codezero.errors import ConfigError
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
-codeforces (DeepCoder's). The published ones are read from files of this machine, as their authors wrote them: JSONL,
-JSONL.gz or Parquet. Without SET: the exam that a run takes, with how far its judge can be believed, writing nothing.
+lcb_v5 (AReaL's form of it), codeforces (DeepCoder's). The published ones are read from files of this machine, as their
+authors wrote them: JSONL, JSONL.gz or Parquet. Without SET: the exam that a run takes, with how far its judge can be
+believed, writing nothing.
 
 Attempts are EXECUTED in the sandbox of audit.sandbox, or read by the judge with --judged; each figure says which. An
 eval that was stopped goes on where it was, when it is started again in the same way.

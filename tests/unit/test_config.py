@@ -95,3 +95,23 @@ def test_real_models_learn_from_real_problems_unless_others_are_named(words: str
 @pytest.mark.parametrize("words", [[], ["profile=solo"], ["network=peer"]])
 def test_the_embedded_models_stay_with_the_embedded_problems(words: list[str]) -> None:
     assert compose(words).data.sources == ["synthetic"]
+
+
+def test_no_judge_is_named_only_where_every_reward_is_executed() -> None:
+    assert compose(["evaluator.model=off", "reward.mode=rlvr"]).evaluator.model == "off"
+    for mode in ("judge", "hybrid"):
+        with pytest.raises(ConfigError, match=f"evaluator.model=off leaves reward.mode={mode} without a judge"):
+            compose(["evaluator.model=off", f"reward.mode={mode}"])
+
+
+@pytest.mark.parametrize("name", ["code-single-full", "code-single-delta", "nano-single-full", "nano-single-delta"])
+def test_a_recipe_executes_every_reward_and_needs_no_judge(name: str) -> None:
+    config = compose([f"recipe={name}"])
+    assert (config.reward.mode, config.evaluator.model, config.reward.correctness) == ("rlvr", "off", 1)
+
+
+def test_the_code_recipes_are_the_published_ones() -> None:
+    config = compose(["recipe=code-single-full"])
+    assert config.data.sources == ["deepcoder"] and config.answer.block == "last" and config.evals.temperature == 0.6
+    assert (config.reward.test_seconds, config.reward.program_seconds, config.reward.workers) == (6, 100, 24)
+    assert [source.partition(":")[0] for source in config.evals.sources] == ["humaneval", "lcb_v5", "codeforces"]

@@ -82,8 +82,8 @@ def exam(
     control: Sequence[Problem] = (),
 ) -> HeldOutExam:
     return HeldOutExam(
-        EvalsConfig(samples=len(attempts[0]), every=every, seed=5),
-        SolverConfig(temperature=0.8),
+        EvalsConfig(samples=len(attempts[0]), every=every, seed=5, temperature=0.8),
+        SolverConfig(),
         "a set",
         [task(each) for each in problems or [problem(1 + index % 5) for index in range(len(attempts))]],
         [task(each) for each in control],

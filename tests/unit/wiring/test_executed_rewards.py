@@ -1,0 +1,45 @@
+"""Rewards by execution: no judge is weighed or loaded, and the sandbox has the limits of `reward`."""
+
+import os
+from contextlib import ExitStack
+
+import pytest
+
+from codezero.problems.dedup import Novelty
+from codezero.settings import compose
+from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
+from codezero.wiring.founding import judge_of
+from codezero.wiring.hardware import estimate
+from codezero.wiring.models import FrozenModels
+
+OFF = ["evaluator.model=off", "reward.mode=rlvr"]
+
+
+def test_no_judge_is_weighed_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("a judge is loaded")
+
+    monkeypatch.setattr(FrozenModels, "load", load)
+    config = compose([*OFF, "audit.sandbox=monty"])
+    assert estimate(config, "cpu", 4) is None
+    with ExitStack() as stack:
+        canaries = build_canaries(config, Novelty(), stack, print)
+        assert build_evaluator(config, canaries, stack, print).metrics()["judge/identity"] == "rlvr"
+    assert judge_of(config.evaluator).digest == ""
+
+
+@pytest.mark.parametrize(("workers", "cores", "expected"), [(0, 2, 1), (0, 9, 2), (24, 2, 24), (0, None, 1)])
+def test_the_sandbox_has_the_limits_of_the_reward(
+    workers: int, cores: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+
+    def open_sandbox(which: str, **limits: float) -> ExitStack:
+        opened.append((which, limits))
+        return ExitStack()
+
+    monkeypatch.setattr("codezero.sandbox.bubblewrap.open_sandbox", open_sandbox)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    with ExitStack() as stack:
+        build_sandbox(compose([f"reward.workers={workers}", "reward.test_seconds=3"]), stack)
+    assert opened == [("auto", {"seconds": 3.0, "total_seconds": 100.0, "workers": expected})]
