@@ -109,10 +109,8 @@ class _DeepCoder(msgspec.Struct, frozen=True):
         kinds = {test.type or ("function_call" if test.fn_name else "stdin_stdout") for test in tests}
         names = {test.fn_name for test in tests if kinds == {"function_call"}}
         if kinds == {"stdin_stdout"}:
-            entry, texts = (
-                "",
-                _stdin_tests(msgspec.convert([(t.input, t.output) for t in tests], list[tuple[str, str]])),
-            )
+            pairs = msgspec.convert([(test.input, test.output) for test in tests], list[tuple[str, str]])
+            entry, texts = "", _stdin_tests(pairs)
         elif len(names) == 1 and (entry := names.pop()):
             texts = _calls(entry, tests)
         else:
@@ -138,18 +136,18 @@ def _calls(entry: str, tests: Sequence[_DeepCoderTest]) -> tuple[str, ...]:
         given = msgspec.json.decode(test.input) if isinstance(test.input, str) else test.input
         arguments = ", ".join(map(repr, msgspec.convert(given, list[object])))
         lines.append(f"assert {entry}({arguments}) == {(test.output[0] if wrapped else test.output)!r}")
-    return _fitting(lines, MAX_BYTES)
+    return _fitting(lines, MAX_BYTES - MAX_CASES)
 
 
 def _fitting(tests: Iterable[str], room: int) -> tuple[str, ...]:
     """The first that fit together; one that is too long leaves room for the next. Raises ProblemError for none."""
     kept: list[str] = []
     for test in tests:
-        if len(kept) < MAX_CASES and len(test) < room:
-            room -= len(test) + 1
+        if len(kept) < MAX_CASES and (size := len(test.encode())) <= room:
+            room -= size
             kept.append(test)
     if not kept:
-        raise ProblemError(f"no tests of at most {MAX_CASES_TEXT} characters")
+        raise ProblemError(f"no tests of at most {room} characters")
     return tuple(kept)
 
 

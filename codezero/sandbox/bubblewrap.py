@@ -100,11 +100,8 @@ class BubblewrapSandbox(Tier):
         """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine."""
         if reason := jail.why_not():
             raise SandboxError(reason)
-        self.workers = workers
-        self._jail, self._monty = (
-            Jail(seconds, total_seconds, memory_mib),
-            MontySandbox(seconds=seconds, workers=workers),
-        )
+        self.workers, self._jail = workers, Jail(seconds, total_seconds, memory_mib)
+        self._monty = MontySandbox(seconds=seconds, workers=workers)
 
     def close(self) -> None:
         self._monty.close()

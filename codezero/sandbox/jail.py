@@ -123,15 +123,13 @@ class Jail:
 
 def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
     """False: not in time. Raises SandboxError when it cannot."""
+    assert process.stderr
     try:
-        if _receive(channel, len(jail_main.STARTED), time.monotonic() + _START_SECONDS) == jail_main.STARTED:
-            return True
+        return bool(_receive(channel, len(jail_main.STARTED), time.monotonic() + _START_SECONDS))
     except TimeoutError:
         return False
     except OSError:
-        pass
-    assert process.stderr
-    process.kill()
+        process.kill()
     message = " ".join(process.stderr.read(300).decode(errors="replace").split())
     remedy = next((f"; {remedy}" for sign, remedy in _REMEDIES.items() if sign in message), "")
     raise SandboxError(f"no jail: {message or f'bwrap ends with {process.wait()}'}{remedy}")
