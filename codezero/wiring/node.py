@@ -39,7 +39,7 @@ from codezero.swarm.supervisor import IdentityLock
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
-from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, with_login
+from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
@@ -114,6 +114,7 @@ def start_chain(
     def build() -> ChainParts:
         if config.chain.kind != "clock":
             importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
+            usual_recursion_limit()  # problems of files are being read meanwhile
         return build_chain(with_login(config).chain, peer_id, folder.path, parts, members)
 
     if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
