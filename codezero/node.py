@@ -4,8 +4,9 @@ Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiri
 A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; a judge that fails
 again and again, and any other error, ends the node.
 
-`role=proposer` only writes problems, so that one strong machine serves a swarm of laptops; it learns their difficulty
-from peers' feedback: propose -> rest -> feedback -> difficulty.
+`role=sampler` is a node whose solver follows a peer's policy instead of learning. `role=proposer` only writes problems,
+so that one strong machine serves a swarm of laptops; it learns their difficulty from peers' feedback: propose -> rest
+-> feedback -> difficulty.
 """
 
 import time
@@ -57,7 +58,9 @@ class Node(Iterating):
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
 
-        learned = self.solver.step(taken, scored_peers)
+        learned: Metrics = {}
+        with self.tolerate(SwarmError, "the policy stays at its version"):  # role=sampler
+            learned = self.solver.step(taken, scored_peers)
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
             learned |= self.proposer.learn(scored)
 

@@ -198,8 +198,9 @@ class MonitorConfig:
 class NodeConfig:
     """One node."""
 
-    role: Annotated[str, one_of("node", "proposer")] = "node"
-    """node: attempts, judges, learns, proposes. proposer: only proposes, for a swarm (`codezero propose`)."""
+    role: Annotated[str, one_of("node", "sampler", "proposer")] = "node"
+    """node: attempts, judges, learns, proposes. sampler: a node whose policy follows a peer's instead of learning.
+    proposer: only proposes, for a swarm (`codezero propose`)."""
     seed: Annotated[int, Ge(0)] = 0
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

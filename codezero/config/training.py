@@ -1,5 +1,6 @@
 """Settings of training apart from sampling: the trainer's processes, the servers that decode, the weights between."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
@@ -34,6 +35,12 @@ def _listen(listen: str) -> str:
     if listen:
         host_and_port(listen)
     return listen
+
+
+def _peer(peer: str) -> str:
+    if peer and not re.fullmatch("[1-9A-HJ-NP-Za-km-z]{32,64}", peer):
+        raise ValueError(f"={peer} is no peer id, as `codezero identity show` prints it")
+    return peer
 
 
 @dataclass(kw_only=True)
@@ -90,6 +97,11 @@ class WeightsConfig:
     listen: Annotated[str, Checked(_listen)] = ""
     """HOST:PORT at which they are served to `codezero rollout-host`; empty: nowhere. Other hosts than loopback need
     CODEZERO_ROLLOUT_TOKEN."""
+    share: bool = False
+    """May peers of the swarm pull them?"""
+    follow: Annotated[str, Checked(_peer)] = ""
+    """Peer id: a run begins from that peer's policy if the exam finds it better than the own; empty: from the own. With
+    role=sampler it is followed on, without an exam."""
 
 
 @dataclass(kw_only=True)
@@ -118,6 +130,13 @@ def of_training(config: "NodeConfig") -> Iterator[str]:
     ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
     if ranks and model.train == "lora":
         yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
+    weights, sampler = config.weights, config.role == "sampler"
+    if (weights.share or weights.follow) and config.swarm.kind == "local":
+        yield f"weights.{'share' if weights.share else 'follow'} needs a swarm; set network=peer"
+    if sampler and not weights.follow:
+        yield "role=sampler needs the peer whose policy it samples; set weights.follow=PEER"
+    if sampler and ranks:
+        yield "role=sampler trains nothing; set trainer.ranks=0"
     if ranks and config.solver.optimizer == "adamw_8bit":
         yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
     if rollout.has_servers and rollout.engine == "vllm" and config.solver.temperature < COLDEST:

@@ -20,6 +20,7 @@ from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages
 from codezero.solver.batch import Batch, TrainingRow
+from codezero.solver.following import FollowingLearner
 from codezero.solver.learner import TrlLearner, Update
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PeerReader
@@ -66,7 +67,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         config: SolverConfig,
         *,
         sampler: GroupSampler,
-        learner: TrlLearner | RemoteLearner,
+        learner: TrlLearner | RemoteLearner | FollowingLearner,
         peer_id: str,
         seed: int,
         external: ExternalConfig | None = None,

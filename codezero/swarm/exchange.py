@@ -6,19 +6,21 @@ import functools
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from codezero.swarm.following import VersionPuller
 from codezero.swarm.listener import Listener, ShardEstimate
 from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, PeerRecordValidator, RecordPlace, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, PROPOSALS, VERSION, Header, Kind
+from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, PeerRecordValidator, RecordPlace, shard_of, versions_place
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind
 from codezero.swarm.serving import BodyServer, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, body_digest, encode_header, largest
 from codezero.system.signals import Backoff
-from codezero.types import mean
+from codezero.types import Problem, mean
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts to store a record that nobody was seen to have."""
@@ -27,7 +29,7 @@ DEPOSIT_SECONDS = 60.0
 
 
 class QueuedItem(NamedTuple):
-    """One group or problem, and what its announcement says of it."""
+    """One group, problem or manifest, and what its announcement says of it."""
 
     content: Any
     reward: float | None
@@ -70,6 +72,9 @@ class Announcer:
 
     def add(self, message: Publish) -> None:
         """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
+        if message.kind == VERSIONS:
+            self._server.files = {bytes.fromhex(path.stem): path for path in map(Path, message.files)}
+            self._queued.pop((VERSIONS, message.round), None)  # a manifest has all that was in the one before
         queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             queued.clear()
@@ -93,7 +98,8 @@ class Announcer:
         items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
         if not items:
             return None
-        problems = [item.content.problem if kind == GROUPS else item.content for item in items[:16]]
+        contents = [item.content for item in items[: 0 if kind == VERSIONS else 16]]
+        problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
         header = Header(
             v=VERSION,
             kind=kind,
@@ -111,7 +117,7 @@ class Announcer:
 
     async def announce(self) -> None:
         """Announce what is new, and again what is about to expire."""
-        for kind in (GROUPS, PROPOSALS):
+        for kind in ENCODE:
             due = self.reachable or self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS
             if due and (packed := self.pack(kind)):
                 await self._keep(*packed)
@@ -128,9 +134,10 @@ class Announcer:
             with contextlib.suppress(*UNANSWERED):
                 kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        shards = self._shards()
-        shard = shard_of(header.round, self._transport.me, shards)
-        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
+        me, shards = self._transport.me, self._shards()
+        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard_of(header.round, me, shards))
+        if header.kind == VERSIONS:
+            place = versions_place(self._swarm, header.round, me)
         new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
         announcement = self._announced.setdefault((header.kind, header.round), new)
         announcement.header, announcement.expiry = encode_header(header), 0.0
@@ -174,6 +181,7 @@ class Exchange:
         self.listener = Listener(
             transport, self.sharding, trust, swarm=swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
+        self.puller = VersionPuller(transport, validator, self.listener)
         self.publish, self.send_feedback, self.pause = self.announcer.add, self.feedback.add, self.listener.pause
 
     async def start(self) -> None:

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import OpenRound, Publish, SendFeedback, network_settings
+from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import SEEN_GROUPS, ProposalStore, SwarmState
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, Newest
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, VERSIONS, Newest
 from codezero.swarm.supervisor import NetworkProcess
-from codezero.swarm.wire import DECODE, encode_body, encode_feedback, encode_proposals, largest
+from codezero.swarm.wire import DECODE, encode_body, encode_feedback, encode_proposals, encode_versions, largest
 from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
@@ -52,6 +52,10 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         self._kept = ProposalStore(self.peer_id)
         self._seen = Newest[bytes, None](SEEN_GROUPS)
         self._last_received: dict[str, float] = {}
+        self._round = self._shared_in = -1
+        """The open round, and the one in which the newest versions were announced; -1: none."""
+        self._versions: tuple[bytes, list[str]] = b"", []
+        """The manifest and the files that it names."""
         self._counts: Counter[str] = Counter()
 
     def start(self) -> None:
@@ -63,9 +67,18 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         """Multiaddresses that others can join with, once the network process is ready. Raises SwarmError."""
         return self._network.wait_ready(READY_SECONDS).addresses
 
+    def share(self, manifest: bytes, files: Sequence[Path]) -> None:
+        """Announce these versions of the own policy, now and in each round, and serve the files that they lie in."""
+        self._versions, self._shared_in = (manifest, [str(path.resolve()) for path in files]), -1
+
+    def fetch(self, peer: str, digest: bytes | None, size: int, path: Path, seconds: float) -> None:
+        """Wait for a file of a peer's versions, or for its manifest; see `messages.Fetch`. Raises SwarmError."""
+        own = bytes.fromhex(self.tokenizer_digest)
+        self._network.fetch(Fetch(peer, digest, size, str(path), own), seconds)
+
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""
-        self._play(round_number)
+        self.play(round_number)
         chosen = sorted(groups, key=_spread, reverse=True)[:MAX_ITEMS]
 
         def encode(some: Sequence[ScoredGroup]) -> bytes:
@@ -80,7 +93,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups that arrived since the last call. Raises SwarmError."""
-        self._play(round_number, hungry=True)
+        self.play(round_number, hungry=True)
         self._receive()
         fresh = [group for group in self._arrived if self._is_fresh(group, round_number)]
         self._arrived.clear()
@@ -89,7 +102,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals; they come back from `proposals` too. Raises SwarmError."""
-        self._play(round_number)
+        self.play(round_number)
         encode = functools.partial(encode_proposals, peer=self.peer_id, round_number=round_number)
         sent, body = largest(problems[:MAX_ITEMS], encode)
         self._counts["unpublished"] += len(problems[:MAX_ITEMS]) - len(sent)
@@ -100,12 +113,13 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
     def feedback(self) -> list[Feedback]:
         """Peers' feedback since the last call on own problems, each peer's first on each. Raises SwarmError."""
         self._network.check()
+        self._share()  # the policy has just learned
         received = _taken(self._network.feedback)
         return [item for it in received for item in self._kept.feedback(it.peer, it.feedback, it.trust)]
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Everybody's proposals, newest first. Raises SwarmError."""
-        self._play(round_number)
+        self.play(round_number)
         self._receive()
         return self._kept.newest_first()
 
@@ -136,9 +150,19 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         """End the network process."""
         self._network.close()
 
-    def _play(self, round_number: int, *, hungry: bool = False) -> None:
+    def play(self, round_number: int, *, hungry: bool = False) -> None:
+        """The round that is open. Raises SwarmError."""
         self._network.check()
         self._network.send(OpenRound(round_number, hungry))
+        self._round = round_number
+        self._share()
+
+    def _share(self) -> None:
+        manifest, files = self._versions
+        if manifest and self._round != self._shared_in:
+            self._shared_in = self._round
+            body = encode_versions([manifest], peer=self.peer_id, round_number=self._round)
+            self._network.send(Publish(VERSIONS, self._round, body, [], bytes.fromhex(self.tokenizer_digest), files))
 
     def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Send the proposers feedback on their problems."""

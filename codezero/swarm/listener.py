@@ -195,7 +195,7 @@ class Listener:
         except WireRefusal as refusal:
             if (peer, digest) not in self._attempts:  # a bad header is read at every poll and counted once
                 self._attempts[peer, digest] = 1
-                self._refuse(peer, refusal)
+                self.refuse(peer, refusal)
             return None
         return (peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
 
@@ -228,24 +228,24 @@ class Listener:
         self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
         try:
             async with self._pulls:
-                body = await self._body(peer, header)
+                body = await self.body(peer, header)
             if body is None:
                 self._budget += groups
                 self.counts["pulls_in_vain"] += 1
                 self._trust.blame(peer, Offence.TIMEOUT)
                 return
-            received = self._checked(peer, header, body, wanted)
+            received = self.checked(peer, header, body, wanted)
             if not self._trust.first_time(header.digest):
                 raise WireRefusal("duplicate")
         except WireRefusal as refusal:
             self._budget += groups
-            self._refuse(peer, refusal)
+            self.refuse(peer, refusal)
         else:
             self._trust.praise(peer, groups=groups, size=len(body))
             self._on_body(received)
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
-    async def _body(self, peer: str, header: Header) -> bytes | None:
+    async def body(self, peer: str, header: Header) -> bytes | None:
         """From its holder, else as its author left it in the DHT; None when neither has it."""
         with contextlib.suppress(*UNANSWERED):
             return await within(PULL_SECONDS, self._fetch(peer, header))
@@ -266,7 +266,7 @@ class Listener:
             body += piece
         return bytes(body)
 
-    def _checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
+    def checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
         """The body, encoded anew by our own encoder. Raises WireRefusal."""
         if body_digest(body) != header.digest:
             raise WireRefusal("digest")
@@ -276,7 +276,8 @@ class Listener:
         again = ENCODE[header.kind](items[:wanted], peer=peer, round_number=round_number)
         return ReceivedBody(kind=header.kind, peer=peer, round=round_number, body=again, tokenizer=header.tokenizer)
 
-    def _refuse(self, peer: str, refusal: WireRefusal) -> None:
+    def refuse(self, peer: str, refusal: WireRefusal) -> None:
+        """Count it and blame the peer."""
         self.counts[f"refused_{refusal.reason}"] += 1
         if refusal.reason != "version":
             self._trust.blame(peer, OFFENCES.get(refusal.reason, Offence.MALFORMED))

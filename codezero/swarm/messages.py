@@ -17,7 +17,7 @@ import msgspec
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError
 from codezero.swarm.identity import AllowList
-from codezero.swarm.schema import Kind
+from codezero.swarm.schema import Digest, Kind
 from codezero.system.child import Channel
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -57,15 +57,38 @@ class OpenRound(msgspec.Struct, frozen=True, tag=True):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: these are our groups or problems of a round; announce them."""
+    """Trainer: these are our groups, problems or versions of a round; announce them."""
 
     kind: Kind
     round: int
     body: bytes
-    """As `wire.encode_body` or `encode_proposals` makes it."""
+    """As `wire.ENCODE` makes it."""
     rewards: list[float | None]
     """Mean reward of each group, None where there is none; empty for anything else."""
     tokenizer: bytes
+    files: list[str] = []
+    """Paths of all files that a manifest names; they are served from now on, and no others."""
+
+
+class Fetch(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: write something of one peer's versions into the file `path`, which nobody else writes to."""
+
+    peer: str
+    digest: Digest | None
+    """In the name of the file that is wanted; None: the newest manifest."""
+    size: int
+    """Bytes of the file; most of the manifest."""
+    path: str
+    tokenizer: bytes
+    """Of the follower's own model; the peer has to have the same."""
+
+
+class Fetched(msgspec.Struct, frozen=True, tag=True):
+    """Network: the end of a `Fetch`."""
+
+    path: str
+    failure: str
+    """Empty: the file is there, whole."""
 
 
 class SendFeedback(msgspec.Struct, frozen=True, tag=True):
@@ -127,9 +150,9 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Message = (
-    OpenRound | Publish | SendFeedback | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
-)
+_OfTrainer = OpenRound | Publish | Fetch | SendFeedback
+_OfNetwork = Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
+Message = _OfTrainer | _OfNetwork
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 

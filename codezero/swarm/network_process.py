@@ -25,6 +25,7 @@ from codezero.swarm.identity import AllowList, Identity, open_to_all
 from codezero.swarm.messages import (
     Counted,
     Failed,
+    Fetch,
     Logged,
     Message,
     MessagePipe,
@@ -173,16 +174,22 @@ class NetworkNode:
         return addresses
 
     async def _receive(self, exchange: "Exchange") -> None:
-        while True:
-            match await self._messages.get():
-                case OpenRound(round=round_number, hungry=hungry):
-                    exchange.open_round(round_number, hungry=hungry)
-                case Publish() as message:
-                    exchange.publish(message)
-                case SendFeedback() as message:
-                    exchange.send_feedback(message)
-                case unexpected:
-                    raise TypeError(f"the trainer sent {type(unexpected).__name__}")
+        async def fetch(message: Fetch) -> None:
+            self.pipe.send(await exchange.puller.fetch(message))
+
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                match await self._messages.get():
+                    case OpenRound(round=round_number, hungry=hungry):
+                        exchange.open_round(round_number, hungry=hungry)
+                    case Publish() as message:
+                        exchange.publish(message)
+                    case SendFeedback() as message:
+                        exchange.send_feedback(message)
+                    case Fetch() as message:
+                        tasks.create_task(fetch(message))
+                    case unexpected:
+                        raise TypeError(f"the trainer sent {type(unexpected).__name__}")
 
     async def _poll(self, exchange: "Exchange", peer_store: "PeerStore") -> None:
         while True:

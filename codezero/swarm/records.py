@@ -10,13 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MAX_HEADER, MAX_ROUND, PROPOSALS, Kind, Newest, WireRefusal
+from codezero.swarm.schema import MAX_HEADER, MAX_ROUND, VERSIONS, Kind, Newest, WireRefusal
 from codezero.swarm.wire import UNDECODABLE
 
 LIFETIME = 300.0
@@ -109,7 +109,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 BODY_KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/b/([0-9a-f]{64})")
-KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hp])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
+KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpv])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 
 
 def parse_key(key: str) -> RecordPlace | BodyPlace:
@@ -119,8 +119,7 @@ def parse_key(key: str) -> RecordPlace | BodyPlace:
     match = KEY.fullmatch(key)
     if match is None:
         raise WireRefusal("key", "not a key of this protocol")
-    kind = GROUPS if match[2] == GROUPS else PROPOSALS
-    place = RecordPlace(match[1], kind, int(match[3]), int(match[4]), int(match[5]))
+    place = RecordPlace(match[1], cast(Kind, match[2]), int(match[3]), int(match[4]), int(match[5]))
     power_of_two = place.shards & (place.shards - 1) == 0
     if place.round > MAX_ROUND or place.shards > MAX_SHARDS or not power_of_two or place.shard >= place.shards:
         raise WireRefusal("key", "numbers out of bounds")
@@ -130,6 +129,12 @@ def parse_key(key: str) -> RecordPlace | BodyPlace:
 def shard_of(round_number: int, peer: str, shards: int) -> int:
     """The shard that `peer` writes to in a round."""
     return int.from_bytes(hashlib.sha256(f"{round_number}|{peer}".encode()).digest()[:4], "big") % shards
+
+
+def versions_place(swarm: str, round_number: int, peer: str) -> RecordPlace:
+    """Where `peer` announces the versions of its policy: always among MAX_SHARDS, as only its followers look there."""
+    shard = shard_of(round_number, peer, MAX_SHARDS)
+    return RecordPlace(swarm, VERSIONS, round_number, MAX_SHARDS, shard)
 
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:

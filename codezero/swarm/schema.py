@@ -25,6 +25,10 @@ MAX_ITEMS = 32
 MAX_TESTS = 64
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 32_768
+MAX_MANIFEST = 1 << 20
+"""Bytes of a list of a policy's versions."""
+MAX_FILE = 1 << 40
+"""Bytes of a file that such a list names."""
 MAX_FEEDBACK = 4096
 """Bytes of one peer's feedback to another."""
 MAX_ROUND = 2**53 - 1
@@ -33,8 +37,9 @@ LOWEST_LOGPROB = -65504.0
 
 GROUPS: Literal["h"] = "h"
 PROPOSALS: Literal["p"] = "p"
+VERSIONS: Literal["v"] = "v"
 FEEDBACK: Literal["f"] = "f"
-Kind = Literal["h", "p"]
+Kind = Literal["h", "p", "v"]
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -84,9 +89,9 @@ class Header(WireRecord, frozen=True):
     """Bytes of the body as it is served."""
     codec: Literal["zlib"]
     tokenizer: Digest
-    """Of the tokenizer that made the token ids; zeros in an announcement of proposals."""
+    """Of the tokenizer that made the token ids, or of the policy; zeros in an announcement of proposals."""
     count: Annotated[int, Meta(ge=1, le=MAX_ITEMS)]
-    """Groups or problems in the body."""
+    """Groups or problems in the body; 1 for a policy's versions."""
     problems: Annotated[list[Annotated[bytes, Meta(min_length=16, max_length=16)]], Meta(max_length=16)]
     """First half of the problem ids of the first groups."""
     reward: Annotated[float, Meta(ge=0, le=1)] | None
@@ -136,6 +141,17 @@ class ProposalsBody(WireRecord, frozen=True):
     peer: PeerId
     round: Round
     problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
+
+
+class VersionsBody(WireRecord, frozen=True):
+    """The versions of a policy. Who holds them serves the files that the manifest names, by the digest in the name."""
+
+    v: Literal[1]
+    kind: Literal["v"]
+    peer: PeerId
+    round: Round
+    manifest: Annotated[bytes, Meta(min_length=2, max_length=MAX_MANIFEST)]
+    """JSON, as `weights.versions.VersionList` has it; for the follower to check."""
 
 
 class ProblemOutcome(WireRecord, frozen=True):

@@ -1,4 +1,4 @@
-"""Answers peers' requests: pieces of own bodies within an allowance, and feedback on problems.
+"""Answers peers' requests: pieces of own bodies and of files of versions within an allowance, and feedback on problems.
 
 Feedback tells the proposer alone how its problems went. It is sent once and lost when the peer is not there.
 """
@@ -6,13 +6,14 @@ Feedback tells the proposer alone how its problems went. It is sent once and los
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
-from codezero.swarm.schema import MAX_BODY, Digest, Newest, WireRefusal
+from codezero.swarm.schema import MAX_FILE, Digest, Newest, WireRefusal
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import UNDECODABLE, decode_feedback
@@ -20,26 +21,30 @@ from codezero.swarm.wire import UNDECODABLE, decode_feedback
 CHUNK = 1 << 20
 """Most bytes in one answer."""
 KEPT_BODIES = 32
+FILE_SHARE = 8
+"""A byte of a file costs a peer an eighth of a byte of its allowance: who shares a policy means it to be pulled."""
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """From `offset` on, a piece of the body with this digest."""
+    """From `offset` on, a piece of the body with this digest, or of the file that is named by it."""
 
     digest: Digest
-    offset: Annotated[int, Meta(ge=0, le=MAX_BODY)]
+    offset: Annotated[int, Meta(ge=0, le=MAX_FILE)]
 
 
 class BodyServer:
-    """Serves the newest bodies that this node announced."""
+    """Serves the newest bodies that this node announced, and the files that its newest manifest names."""
 
     def __init__(self, trust: PeerTrust) -> None:
         self.bodies = Newest[bytes, bytes](KEPT_BODIES)
         """By digest."""
+        self.files: dict[bytes, Path] = {}
+        """By the digest in their names: no path comes from a peer."""
         self.counts: Counter[str] = Counter()
         self._trust = trust
 
     def answer(self, peer: str, request: bytes) -> bytes:
-        """At most CHUNK bytes of a body; nothing for a peer that is refused or asks too much."""
+        """At most CHUNK bytes of a body or file; nothing for a peer that is refused or asks too much."""
         if self._trust.refusal(peer):
             self.counts["refused_peer"] += 1
             return b""
@@ -48,12 +53,25 @@ class BodyServer:
         except UNDECODABLE:
             self.counts["refused_request"] += 1
             return b""
-        piece = self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
-        if not self._trust.spend(peer, size=len(piece)):
+        piece, cost = self._piece(chunk)
+        if not self._trust.spend(peer, size=cost):
             self.counts["refused_allowance"] += 1
             return b""
         self.counts["bytes_out"] += len(piece)
         return piece
+
+    def _piece(self, chunk: ChunkRequest) -> tuple[bytes, int]:
+        """And what it costs. Nothing of a file that is not listed any more."""
+        if chunk.digest not in self.files:
+            piece = self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
+            return piece, len(piece)
+        try:
+            with self.files[chunk.digest].open("rb") as file:
+                file.seek(chunk.offset)
+                piece = file.read(CHUNK)
+        except OSError:
+            piece = b""
+        return piece, len(piece) // FILE_SHARE
 
 
 WAITING = 64

@@ -23,6 +23,8 @@ from codezero.errors import IdentityError, SwarmError
 from codezero.swarm.messages import (
     Counted,
     Failed,
+    Fetch,
+    Fetched,
     Logged,
     Message,
     MessagePipe,
@@ -125,6 +127,8 @@ class NetworkProcess:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
+        self._fetched: dict[str, str] = {}
+        """By path why it could not be fetched; empty: it was."""
         self._pipe: MessagePipe | None = None
         self._ready: NetworkReady | None = None
         self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
@@ -160,6 +164,19 @@ class NetworkProcess:
                 self._pipe.send(message)
             elif not isinstance(message, OpenRound):
                 self._unsent.append(message)
+
+    def fetch(self, request: Fetch, seconds: float) -> None:
+        """Wait until the file is there. Raises SwarmError."""
+        self.check()
+        self.send(request)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: request.path in self._fetched or self._failure or self._closing.is_set(), seconds
+            )
+            failure = self._fetched.pop(request.path, "the network process did not answer")
+        if failure:
+            self.check()
+            raise SwarmError(failure)
 
     def close(self) -> None:
         """End the process and wait for it. May be called again."""
@@ -219,6 +236,8 @@ class NetworkProcess:
                     self.bodies.append(message)
                 case ReceivedFeedback():
                     self.feedback.append(message)
+                case Fetched(path=path, failure=failure):
+                    self._fetched[path] = failure
                 case Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours

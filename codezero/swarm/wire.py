@@ -27,6 +27,7 @@ from codezero.swarm.schema import (
     MAX_TEXT,
     PROPOSALS,
     VERSION,
+    VERSIONS,
     FeedbackBody,
     GroupsBody,
     Header,
@@ -34,6 +35,7 @@ from codezero.swarm.schema import (
     ProblemOutcome,
     ProposalsBody,
     Versioned,
+    VersionsBody,
     WireCompletion,
     WireGroup,
     WireProblem,
@@ -94,12 +96,30 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
 
 
-ENCODE: dict[Kind, Callable[..., bytes]] = {GROUPS: encode_body, PROPOSALS: encode_proposals}
+def encode_versions(manifests: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
+    """The body of the one manifest of `peer`'s policy. Raises WireRefusal."""
+    (manifest,) = manifests
+    body = VersionsBody(v=VERSION, kind=VERSIONS, peer=peer, round=round_number, manifest=manifest)
+    return _deflate(body, decode_versions)
+
+
+def decode_versions(data: bytes) -> tuple[str, int, tuple[bytes]]:
+    """Peer, round and the manifest, which is not read here. Raises WireRefusal."""
+    body = _decode(_inflate(data), VersionsBody)
+    return body.peer, body.round, (body.manifest,)
+
+
+ENCODE: dict[Kind, Callable[..., bytes]] = {
+    GROUPS: encode_body,
+    PROPOSALS: encode_proposals,
+    VERSIONS: encode_versions,
+}
 DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
     GROUPS: decode_body,
     PROPOSALS: decode_proposals,
+    VERSIONS: decode_versions,
 }
-"""Peer, round, and the groups or problems."""
+"""Peer, round, and the groups, the problems or the manifest."""
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:

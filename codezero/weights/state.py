@@ -74,13 +74,17 @@ class Weights:
         return {name: flat[span].view(self.layout.shapes[name]) for name, span in self.layout.spans()}
 
 
+def layout_of(tensors: Mapping[str, torch.Tensor]) -> Layout:
+    return Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()})
+
+
 def all_finite(bits: Bits) -> bool:
     return not bool(((bits & _EXPONENT) == _EXPONENT).any())
 
 
 def of_tensors(tensors: Mapping[str, torch.Tensor]) -> Weights:
     """A copy of floating-point tensors, rounded to bfloat16. Raises WeightsError for others and for NaN or infinity."""
-    layout = Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    layout = layout_of(tensors)
     bits = np.empty(layout.size, np.uint16)
     for name, span in layout.spans():
         bits[span] = _bits(name, tensors[name])

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
+    from codezero.solver.following import FollowingLearner
     from codezero.solver.learner import TrlLearner
     from codezero.solver.remote import RemoteLearner
-    from codezero.weights.versions import PolicyVersion, Publisher
+    from codezero.weights.versions import PolicyVersion, Publisher, VersionSource
 
 logger = logging.getLogger(__name__)
 
@@ -134,41 +135,53 @@ def build_publisher(config: NodeConfig, folder: Path) -> "Publisher":
 
 
 def build_policy(
-    config: NodeConfig, environments: Sequence[Mapping[str, str]], versions: Path, say: Say, stack: ExitStack
-) -> "tuple[TrlLearner | RemoteLearner, Sampler]":
+    config: NodeConfig,
+    environments: Sequence[Mapping[str, str]],
+    versions: Path,
+    say: Say,
+    stack: ExitStack,
+    share: Callable[[], None] | None = None,
+    source: "VersionSource | None" = None,
+) -> "tuple[TrlLearner | RemoteLearner | FollowingLearner, Sampler]":
     """Who learns, and who samples from what it has learned.
 
     A trainer has a rank for each of `environments`; this process then holds a copy, and servers hold theirs. All these
-    follow the versions in a folder. Raises ModelError, RankError and RolloutError.
+    follow the versions in a folder. share: called when there is a new one. source: of what the policy follows instead
+    of learning. Raises ModelError, RankError and RolloutError.
     """
     from codezero.models.generation import Sampler
+    from codezero.solver.following import FollowingLearner
     from codezero.solver.remote import Begin, Ranks, RemoteLearner
-    from codezero.weights.state import Layout
+    from codezero.weights.state import layout_of
     from codezero.weights.transfer import FolderSource
     from codezero.weights.versions import HostCopy
     from codezero.wiring.rollout import build_servers
 
     policy = load(config, config.model.solver, "solver", say) if environments else load_policy(config, say)
     servers = build_servers(config, policy, versions, say, stack)
-    if not environments:
-        learner = build_learner(config, policy)
-        if servers is not None:
-            publisher = build_publisher(config, versions)
-            learner.changed = lambda: servers.follow(publisher.publish(learner.updates, published(policy)))
-            learner.changed()
-        return learner, Sampler(policy, servers)
     parameters = dict(policy.model.named_parameters())
-    layout = Layout({name: tuple(parameter.shape) for name, parameter in parameters.items()})
-    own = HostCopy(FolderSource(versions), layout)
+    own = HostCopy(FolderSource(versions), layout_of(parameters))
 
     def follow(version: "PolicyVersion") -> None:
-        own.reach(version.number, version.state).copy_to(parameters)
+        if servers:
+            servers.follow(version)
+        elif environments:
+            own.reach(version.number, version.state).copy_to(parameters)
+        if share:
+            share()
 
+    if not environments:
+        learner = FollowingLearner(policy, source) if source else build_learner(config, policy)
+        if servers or share:
+            publisher = build_publisher(config, versions)
+            learner.changed = lambda: follow(publisher.publish(learner.updates, published(policy)))
+            learner.changed()
+        return learner, Sampler(policy, servers)
     say("starting the trainer")
     backend = "nccl" if VISIBLE in environments[0] else "gloo"
     begin = Begin(config, str(versions.resolve()), config.trainer.tokens_per_pass)
     start = partial(Ranks, RANK, environments, backend)
-    remote = RemoteLearner(policy, start, begin, servers.follow if servers else follow)
+    remote = RemoteLearner(policy, start, begin, follow)
     stack.callback(remote.close)
     return remote, Sampler(policy, servers)
 
@@ -189,6 +202,9 @@ def published(policy: "LoadedModel") -> "dict[str, Tensor]":
     """The weights by their names on disk, tied ones once."""
     from codezero.models.lora import plain_weights
 
-    weights = plain_weights(policy.model)
-    first = {weight.data_ptr(): name for name, weight in reversed(weights.items())}
+    weights, order = plain_weights(policy.model), list(policy.model.state_dict())[::-1]
+    # by the model's own order, in which an embedding comes before the head that it is tied to
+    first = {
+        weights[name].data_ptr(): name for name in sorted(weights, key=lambda name: name in order and order.index(name))
+    }
     return {name: weights[name] for name in first.values()}

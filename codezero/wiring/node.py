@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Swarm
 from codezero.rollout.harvest import Ahead
 from codezero.runs import RunFolder
+from codezero.swarm.following import SwarmSource
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
@@ -41,6 +43,7 @@ from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
 from codezero.wiring.evaluator import build_canaries, build_evaluator
+from codezero.wiring.following import begin_from_peer, share_versions
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
@@ -50,6 +53,7 @@ from codezero.wiring.verifier import build_verified, verifier_config
 if TYPE_CHECKING:
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
+    from codezero.solver.following import FollowingLearner
     from codezero.solver.learner import TrlLearner
     from codezero.solver.remote import RemoteLearner
     from codezero.solver.solver import GrpoSolver
@@ -84,6 +88,8 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         chain = start_chain(config, identity.peer_id, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
+        if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
+            config = begin_from_peer(config, folder, swarm, chain, monitor)
         if proposes:
             node = build_proposer_node(config, folder, swarm, monitor, chain, stack)
         else:
@@ -152,7 +158,11 @@ def build_node(
     asked = build_exam_tasks(config, withheld, monitor.busy)
     canaries = build_canaries(config, withheld, stack, monitor.busy)
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
-    learner, sampler = build_policy(config, environments, folder.path / VERSIONS, monitor.busy, stack)
+    versions, share, source = folder.path / VERSIONS, None, None
+    if isinstance(swarm, HivemindSwarm):
+        share = partial(share_versions, swarm, versions) if config.weights.share else None
+        source = SwarmSource(swarm, config.weights.follow, monitor.busy) if config.role == "sampler" else None
+    learner, sampler = build_policy(config, environments, versions, monitor.busy, stack, share=share, source=source)
     policy = learner.policy
     loading.set_result(policy)
     if isinstance(swarm, HivemindSwarm):
@@ -195,18 +205,19 @@ def build_node(
 
 
 def build_solver(
-    config: NodeConfig, learner: "TrlLearner | RemoteLearner", sampler: "Sampler", peer_id: str
+    config: NodeConfig, learner: "TrlLearner | RemoteLearner | FollowingLearner", sampler: "Sampler", peer_id: str
 ) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
+    settings, samples = config.solver, config.role == "sampler"
     return GrpoSolver(
-        config.solver,
+        dataclasses.replace(settings, passes=1, replay=0.0) if samples else settings,
         sampler=sampler,
         learner=learner,
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,
-        engine=config.trainer.ranks > 0 or config.rollout.has_servers,
+        engine=not samples and (config.trainer.ranks > 0 or config.rollout.has_servers),
     )
 
 

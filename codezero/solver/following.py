@@ -1,0 +1,56 @@
+"""A policy that follows another's versions instead of learning: no optimiser, no gradients."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from codezero.errors import SwarmError, WeightsError
+from codezero.models.load import LoadedModel
+from codezero.solver.batch import Batch, Update
+from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
+from codezero.weights.state import Weights, layout_of
+from codezero.weights.versions import VersionSource, catch_up
+
+
+class FollowingLearner:
+    """Has what the solver needs of a `TrlLearner`; an update brings the policy to the newest version of the source."""
+
+    halvings = skipped = 0
+
+    def __init__(self, policy: LoadedModel, source: VersionSource) -> None:
+        self.policy, self._source = policy, source
+        self._parameters = dict(policy.model.named_parameters())
+        self._weights: Weights | None = None
+        """Of the version that was reached last; None: the next begins at an anchor."""
+        self.steps = self.updates = 0
+        """Both: the number of the version."""
+        self.changed: Callable[[], object] = lambda: None
+        """Called when the policy has changed."""
+
+    def update(self, batch: Batch) -> Update:
+        """Nothing is learned from the batch. Raises SwarmError: the policy stays as it is."""
+        before, self._weights = self._weights, None
+        state = before and before.state
+        try:
+            weights, version = catch_up(self._source, before, layout=layout_of(self._parameters))
+        except WeightsError as error:
+            raise SwarmError(f"no newer version can be followed: {error}") from error
+        self._weights, self.steps, self.updates = weights, version.number, version.number
+        if version.state != state:
+            weights.copy_to(self._parameters)
+            self.changed()
+        return Update(loss=None, grad_norm=None, clip_share=None, rows=0, skipped=0)
+
+    def logprobs(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
+    ) -> list[tuple[float, ...]]:
+        """Nobody weighs rows that nothing is learned from."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        save_policy(self.policy, None, LearnerCounters(self.steps, self.skipped, self.updates), folder)
+
+    def load(self, folder: Path) -> None:
+        """The version that was saved; the next update begins at an anchor. Raises CheckpointError."""
+        counters = load_policy(self.policy, None, folder)
+        self.steps, self.updates = counters.steps, counters.updates
+        self.changed()

@@ -1,0 +1,135 @@
+"""Pulling the versions of another peer's policy: what the trainer asks for, and how the network process gets it.
+
+All of it is data of a stranger, bounded in size and time. What is in the files is checked by `weights.versions`.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from codezero.errors import SwarmError, UnreachableError, WeightsError
+from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.listener import Listener
+from codezero.swarm.messages import Fetch, Fetched
+from codezero.swarm.records import ROUNDS_BEHIND, PeerRecordValidator, versions_place
+from codezero.swarm.schema import MAX_MANIFEST, VERSIONS, WireRefusal
+from codezero.swarm.serving import ChunkRequest
+from codezero.swarm.transport import UNANSWERED, Transport
+from codezero.swarm.wire import decode_header, decode_versions
+
+LOOK_SECONDS = 3.0
+"""Between two looks for a peer that announces no versions yet."""
+FIRST_SECONDS, LEAST_RATE = 30.0, 1 << 18
+"""A file may take so long, and a second more for every so many bytes."""
+SILENCE_SECONDS = 20.0
+"""Without a piece of the file, after which its holder is given up. An empty answer may mean a used up allowance."""
+RETRY_SECONDS = 0.5
+
+
+def fetch_seconds(size: int) -> float:
+    return FIRST_SECONDS + size / LEAST_RATE
+
+
+class SwarmSource:
+    """One peer's versions, as `weights.versions.VersionSource` wants them. Raises WeightsError alone."""
+
+    def __init__(self, swarm: HivemindSwarm, peer: str, say: Callable[[str], None], patience: float = 0.0) -> None:
+        """patience: seconds to wait for the peer's announcement."""
+        self.peer, self._swarm, self._say, self._patience = peer, swarm, say, patience
+
+    def manifest(self) -> bytes:
+        """The newest, by the signed announcement of the peer."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                with self._fetched(None, MAX_MANIFEST) as path:
+                    return path.read_bytes()
+            except WeightsError as error:
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise
+                self._say(f"waiting up to {left:.0f} s for the policy of {self.peer}: {error}")
+                time.sleep(min(left, LOOK_SECONDS))
+
+    @contextmanager
+    def file(self, name: str, size: int) -> Generator[Path]:
+        """`name`: the digest in it is all that the peer gets to see."""
+        self._say(f"pulling {name[:12]} of {self.peer}, {size / 1e6:.1f} MB")
+        with self._fetched(bytes.fromhex(name.partition(".")[0]), size) as path:
+            yield path
+
+    @contextmanager
+    def _fetched(self, digest: bytes | None, size: int) -> Generator[Path]:
+        with tempfile.TemporaryDirectory(prefix="codezero-versions-") as folder:
+            path = Path(folder) / "file"
+            try:
+                self._swarm.fetch(self.peer, digest, size, path, fetch_seconds(size) + LOOK_SECONDS)
+            except SwarmError as error:
+                raise WeightsError(str(error)) from error
+            yield path
+
+
+class VersionPuller:
+    """The network's side of a `SwarmSource`. What breaks a rule is counted and costs the peer some trust."""
+
+    def __init__(self, transport: Transport, validator: PeerRecordValidator, listener: Listener) -> None:
+        self._transport, self._validator, self._listener = transport, validator, listener
+
+    async def fetch(self, request: Fetch) -> Fetched:
+        """Never raises for what a peer does."""
+        failure, seconds = "", fetch_seconds(request.size)
+        try:
+            async with asyncio.timeout(seconds):
+                await (self._manifest(request) if request.digest is None else self._file(request, request.digest))
+        except TimeoutError:
+            failure = f"{request.peer} is too slow: {request.size} bytes did not come in {seconds:.0f} s"
+        except WireRefusal as refusal:
+            self._listener.refuse(request.peer, refusal)
+            failure = f"{request.peer} is not believed: {refusal}"
+        except (UnreachableError, OSError) as error:
+            failure = str(error)
+        return Fetched(request.path, failure)
+
+    async def _manifest(self, request: Fetch) -> None:
+        round_number = self._validator.round
+        if round_number is None:
+            raise UnreachableError("no round is known yet")
+        rounds = range(round_number + 1, max(-1, round_number - ROUNDS_BEHIND - 1), -1)
+        places = [versions_place(self._validator.swarm, number, request.peer) for number in rounds]
+        records = await self._transport.headers(places, thorough=True)
+        place = next((place for place in places if request.peer in records.get(place, {})), None)
+        if place is None:
+            raise UnreachableError(f"{request.peer} announces no versions of a policy")
+        header = decode_header(records[place][request.peer])
+        if (header.kind, header.round) != (VERSIONS, place.round):
+            raise WireRefusal("header", "not about the place it lies in")
+        if header.tokenizer != request.tokenizer:
+            raise UnreachableError(f"the policy of {request.peer} has another tokenizer")
+        body = await self._listener.body(request.peer, header)
+        if body is None:
+            raise UnreachableError(f"{request.peer} does not answer")
+        (manifest,) = decode_versions(self._listener.checked(request.peer, header, body, 1).body)[2]
+        Path(request.path).write_bytes(manifest)
+
+    async def _file(self, request: Fetch, digest: bytes) -> None:
+        last = time.monotonic()
+        with Path(request.path).open("wb") as file:
+            while (received := file.tell()) < request.size:
+                try:
+                    call = msgspec.msgpack.encode(ChunkRequest(digest, received))
+                    piece = await self._transport.ask(request.peer, "chunk", call)
+                except UNANSWERED:
+                    piece = b""
+                if len(piece) > request.size - received:
+                    raise WireRefusal("size", "more of a file than was published")
+                if piece:
+                    last = time.monotonic()
+                    self._listener.counts["bytes_in"] += file.write(piece)
+                elif time.monotonic() - last > SILENCE_SECONDS:
+                    raise UnreachableError(f"{request.peer} sends nothing of a file that it announced")
+                else:
+                    await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,95 @@
+"""A peer's policy as the one that a run begins with, if the exam finds it better; and the own one for peers to pull."""
+
+# pyright: reportUnknownMemberType=false
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from codezero.config import NodeConfig
+from codezero.errors import ChainError, SwarmError, WeightsError
+from codezero.monitor.monitor import RunMonitor
+from codezero.runs import RunFolder
+from codezero.solver.checkpoint import checkpoints_in
+from codezero.swarm.following import SwarmSource
+from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.wiring.evals import examine
+from codezero.wiring.models import load
+from codezero.wiring.proposer import PartsLater
+
+logger = logging.getLogger(__name__)
+
+FOLLOWED, MODEL, ABOUT = "followed", "model", "about.txt"
+"""Folder of a run with the policy that it began from, if that was a peer's, and with what was found about it."""
+PATIENCE = 120.0
+"""Seconds to wait for the peer's announcement."""
+
+
+def share_versions(swarm: HivemindSwarm, folder: Path) -> None:
+    """Announce what a `Publisher` has in its folder."""
+    from codezero.weights.transfer import FolderSource
+    from codezero.weights.versions import read_manifest
+
+    source = FolderSource(folder)
+    swarm.share(source.manifest(), [folder / name for name in read_manifest(source).files()])
+
+
+def begin_from_peer(
+    config: NodeConfig, folder: RunFolder, swarm: HivemindSwarm, chain: PartsLater, monitor: RunMonitor
+) -> NodeConfig:
+    """`config` with the policy of `weights.follow` as its solver, where the run begins or began with that.
+
+    Whatever is wrong with the peer is one warning, and the run begins with its own policy. Raises ModelError.
+    """
+    place, peer = folder.path / FOLLOWED, config.weights.follow
+    if config.role == "sampler":  # an adapter has nothing to learn
+        config = replace(config, model=replace(config.model, train="full"))
+    if not (place / ABOUT).exists() and not checkpoints_in(folder.checkpoints):
+        try:
+            swarm.play(chain().coordinator.current_round())
+            _follow(config, place, SwarmSource(swarm, peer, monitor.busy, PATIENCE), swarm, monitor)
+        except (ChainError, SwarmError, WeightsError) as error:
+            logger.warning("beginning with the own policy: %s", error)
+            monitor.add_facts(followed=f"nobody: {error}")
+    if (place / ABOUT).exists():
+        monitor.add_facts(followed=(place / ABOUT).read_text())
+    return _with_solver(config, place / MODEL) if (place / MODEL).is_dir() else config
+
+
+def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: HivemindSwarm, monitor: RunMonitor) -> None:
+    """Pull, compare, and keep the better. Raises SwarmError and WeightsError: nothing was kept."""
+    from codezero.weights.state import layout_of
+    from codezero.weights.versions import catch_up
+
+    whole = replace(config, model=replace(config.model, train="full"))
+    policy = load(whole, config.model.solver, "solver", monitor.busy, for_training=True)
+    parameters = dict(policy.model.named_parameters())
+    swarm.tokenizer_digest = policy.tokenizer_digest
+    weights, version = catch_up(source, layout=layout_of(parameters))
+    weights.copy_to(parameters)
+    place.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=place) as staging:
+        model = Path(staging) / MODEL
+        policy.model.save_pretrained(model)
+        policy.tokenizer.save_pretrained(model)
+        del policy, parameters, weights
+        about, kept = f"{source.peer}, version {version.number}", True
+        if config.role == "node" and config.evals.every:
+            own, other = _average(config, monitor), _average(_with_solver(config, model), monitor)
+            kept = other > own
+            about += f", executed average@{config.evals.samples} {other:.1%} against {own:.1%} of the own policy: "
+            about += "kept" if kept else "put away"
+        if kept:
+            model.rename(place / MODEL)
+    (place / ABOUT).write_text(about)
+    logger.warning("followed %s", about)
+
+
+def _average(config: NodeConfig, monitor: RunMonitor) -> float:
+    """0 where no attempt could be decided."""
+    return float(examine(config, monitor.busy)[f"eval/average_at_{config.evals.samples}"] or 0.0)
+
+
+def _with_solver(config: NodeConfig, path: Path) -> NodeConfig:
+    return replace(config, model=replace(config.model, solver=str(path)))
