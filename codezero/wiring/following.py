@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false
 
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,14 +46,14 @@ def begin_from_peer(
     place, peer = folder.path / FOLLOWED, config.weights.follow
     if config.role == "sampler":  # an adapter has nothing to learn
         config = replace(config, model=replace(config.model, train="full"))
-    if not (place / ABOUT).exists() and not checkpoints_in(folder.checkpoints):
+    if not place.exists() and not checkpoints_in(folder.checkpoints):
         try:
             swarm.play(chain().coordinator.current_round())
             _follow(config, place, SwarmSource(swarm, peer, monitor.busy, PATIENCE), swarm, monitor)
         except (ChainError, SwarmError, WeightsError) as error:
             logger.warning("beginning with the own policy: %s", error)
             monitor.add_facts(followed=f"nobody: {error}")
-    if (place / ABOUT).exists():
+    if place.exists():
         monitor.add_facts(followed=(place / ABOUT).read_text())
     return _with_solver(config, place / MODEL) if (place / MODEL).is_dir() else config
 
@@ -68,9 +69,8 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
     swarm.tokenizer_digest = policy.tokenizer_digest
     weights, version = catch_up(source, layout=layout_of(parameters))
     weights.copy_to(parameters)
-    place.mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=place) as staging:
-        model = Path(staging) / MODEL
+    with TemporaryDirectory(dir=place.parent) as staging:
+        fresh, model = Path(staging) / FOLLOWED, Path(staging) / FOLLOWED / MODEL
         policy.model.save_pretrained(model)
         policy.tokenizer.save_pretrained(model)
         del policy, parameters, weights
@@ -80,9 +80,10 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
             kept = other > own
             about += f", executed average@{config.evals.samples} {other:.1%} against {own:.1%} of the own policy: "
             about += "kept" if kept else "put away"
-        if kept:
-            model.rename(place / MODEL)
-    (place / ABOUT).write_text(about)
+        if not kept:
+            shutil.rmtree(model)
+        (fresh / ABOUT).write_text(about)
+        fresh.rename(place)
     logger.warning("followed %s", about)
 
 
