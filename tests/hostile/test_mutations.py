@@ -42,9 +42,11 @@ from codezero.swarm.wire import (
     decode_feedback,
     decode_header,
     decode_proposals,
+    decode_versions,
     encode_body,
     encode_header,
     encode_proposals,
+    encode_versions,
 )
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "wire_vectors.json").read_text())
@@ -87,6 +89,12 @@ def proposals(random: Random) -> None:
     assert {problem.proposer for problem in problems} == {peer}
     again = encode_proposals(problems, peer=peer, round_number=round_number)
     assert decode_proposals(again) == (peer, round_number, problems)
+
+
+def versions(random: Random) -> None:
+    peer, round_number, manifests = decode_versions(squeezed(RAW["versions_inflated"], random))
+    again = encode_versions(manifests, peer=peer, round_number=round_number)
+    assert decode_versions(again) == (peer, round_number, manifests)
 
 
 def header(random: Random) -> None:
@@ -137,7 +145,7 @@ def message(random: Random) -> None:
     assert type(read) in {type(one) for one in MESSAGES}
 
 
-DECODERS: list[Callable[[Random], None]] = [body, proposals, header, record, key, request, feedback, message]
+DECODERS: list[Callable[[Random], None]] = [body, proposals, versions, header, record, key, request, feedback, message]
 
 
 def attack(decoder: Callable[[Random], None], count: int) -> int:
@@ -170,7 +178,7 @@ def test_a_hundred_thousand_mutants_are_read_or_refused(decoder: Callable[[Rando
 
 def test_the_mutants_reach_far_and_are_not_all_refused() -> None:
     """Else the tests above would show that rubbish is refused, and nothing else."""
-    assert all(attack(decoder, 300) > 0 for decoder in (body, proposals, header, key, request, message))
+    assert all(attack(decoder, 300) > 0 for decoder in (body, proposals, versions, header, key, request, message))
     VALIDATOR.refused.clear()
     attack(record, 600)
     assert {"format", "key", "expiry", "subkey", "signature", "owner"} <= VALIDATOR.refused.keys()
@@ -196,7 +204,7 @@ def outcome(decode: Callable[[bytes], Any], raw: bytes) -> None:
 def test_any_message_at_all(tree: Any) -> None:
     raw = pack(tree) if _packs(tree) else b""
     outcome(decode_header, raw)
-    for decode in (decode_body, decode_proposals):
+    for decode in (decode_body, decode_proposals, decode_versions):
         outcome(decode, zlib.compress(raw))
     assert SERVER.answer(VECTORS["peer"], raw) in RAW["body"]
     assert not VALIDATOR.validate(replace(VECTOR, value=raw))

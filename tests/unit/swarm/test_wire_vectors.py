@@ -9,15 +9,18 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, shard_of, signed_message
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, shard_of, signed_message, versions_place
+from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.wire import (
     body_digest,
     decode_body,
     decode_feedback,
     decode_header,
+    decode_versions,
     encode_body,
     encode_header,
     encode_proposals,
+    encode_versions,
 )
 
 
@@ -40,6 +43,20 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     (outcome,) = decode_feedback(raw["feedback"]).outcomes
     assert (outcome.problem.hex(), outcome.attempts, outcome.success) == (vectors["problem_id"], 8, 0.375)
     assert msgspec.msgpack.encode(decode_feedback(raw["feedback"])) == raw["feedback"]
+
+    peer, number, (manifest,) = decode_versions(raw["versions"])
+    assert (peer, number, list(json.loads(manifest))) == (vectors["peer"], 7, ["layout", "versions"])
+    again = encode_versions([manifest], peer=peer, round_number=7)
+    assert zlib.decompress(again) == raw["versions_inflated"]
+    announced = decode_header(raw["versions_header"])
+    assert (announced.kind, announced.digest, announced.size) == (
+        "v",
+        body_digest(raw["versions"]),
+        len(raw["versions"]),
+    )
+    assert encode_header(announced) == raw["versions_header"]
+    assert versions_place("codezero", 7, peer).key.encode() == raw["versions_key"]
+    assert msgspec.msgpack.encode(ChunkRequest(bytes.fromhex("2" * 64), 1 << 20)) == raw["chunk_request"]
 
     header = decode_header(raw["header"])
     assert (header.digest, header.size) == (body_digest(raw["body"]), len(raw["body"])) == (raw["digest"], 375)
