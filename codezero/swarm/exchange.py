@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from codezero.swarm.following import VersionPuller
 from codezero.swarm.listener import Listener, ShardEstimate
 from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, PeerRecordValidator, RecordPlace, shard_of, versions_place
+from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, MAX_SHARDS, PeerRecordValidator, RecordPlace, shard_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind
 from codezero.swarm.serving import BodyServer, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
@@ -134,10 +134,9 @@ class Announcer:
             with contextlib.suppress(*UNANSWERED):
                 kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        me, shards = self._transport.me, self._shards()
-        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard_of(header.round, me, shards))
-        if header.kind == VERSIONS:
-            place = versions_place(self._swarm, header.round, me)
+        shards = MAX_SHARDS if header.kind == VERSIONS else self._shards()
+        shard = shard_of(header.round, self._transport.me, shards)
+        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
         new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
         announcement = self._announced.setdefault((header.kind, header.round), new)
         announcement.header, announcement.expiry = encode_header(header), 0.0

@@ -1,4 +1,4 @@
-"""Pulling the versions of another peer's policy: what the trainer asks for, and how the network process gets it.
+"""Pulling the versions of a peer's policy: what the trainer asks for, and how the network process gets it.
 
 All of it is data of a stranger, bounded in size and time. What is in the files is checked by `weights.versions`.
 """
@@ -26,24 +26,19 @@ LOOK_SECONDS = 3.0
 """Between two looks for a peer that announces no versions yet."""
 FIRST_SECONDS, LEAST_RATE = 30.0, 1 << 18
 """A file may take so long, and a second more for every so many bytes."""
-SILENCE_SECONDS = 20.0
-"""Without a piece of the file, after which its holder is given up. An empty answer may mean a used up allowance."""
-RETRY_SECONDS = 0.5
-
-
-def fetch_seconds(size: int) -> float:
-    return FIRST_SECONDS + size / LEAST_RATE
+SILENCE_SECONDS, RETRY_SECONDS = 20.0, 0.5
+"""Without a piece of a file, after which its holder is given up, and until it is asked again: an empty answer may mean
+that the allowance is used up."""
 
 
 class SwarmSource:
-    """One peer's versions, as `weights.versions.VersionSource` wants them. Raises WeightsError alone."""
+    """One peer's versions, as `weights.versions.VersionSource` wants them. Raises WeightsError."""
 
     def __init__(self, swarm: HivemindSwarm, peer: str, say: Callable[[str], None], patience: float = 0.0) -> None:
         """patience: seconds to wait for the peer's announcement."""
         self.peer, self._swarm, self._say, self._patience = peer, swarm, say, patience
 
     def manifest(self) -> bytes:
-        """The newest, by the signed announcement of the peer."""
         deadline = time.monotonic() + self._patience
         while True:
             try:
@@ -57,7 +52,6 @@ class SwarmSource:
 
     @contextmanager
     def file(self, name: str, size: int) -> Generator[Path]:
-        """`name`: the digest in it is all that the peer gets to see."""
         self._say(f"pulling {name[:12]} of {self.peer}, {size / 1e6:.1f} MB")
         with self._fetched(bytes.fromhex(name.partition(".")[0]), size) as path:
             yield path
@@ -67,7 +61,7 @@ class SwarmSource:
         with tempfile.TemporaryDirectory(prefix="codezero-versions-") as folder:
             path = Path(folder) / "file"
             try:
-                self._swarm.fetch(self.peer, digest, size, path, fetch_seconds(size) + LOOK_SECONDS)
+                self._swarm.fetch(self.peer, digest, size, path, FIRST_SECONDS + size / LEAST_RATE)
             except SwarmError as error:
                 raise WeightsError(str(error)) from error
             yield path
@@ -80,43 +74,41 @@ class VersionPuller:
         self._transport, self._validator, self._listener = transport, validator, listener
 
     async def fetch(self, request: Fetch) -> Fetched:
-        """Never raises for what a peer does."""
-        failure, seconds = "", fetch_seconds(request.size)
+        """Raises nothing for what a peer does."""
+        failure = ""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(request.seconds):
                 await (self._manifest(request) if request.digest is None else self._file(request, request.digest))
-        except TimeoutError:
-            failure = f"{request.peer} is too slow: {request.size} bytes did not come in {seconds:.0f} s"
         except WireRefusal as refusal:
             self._listener.refuse(request.peer, refusal)
             failure = f"{request.peer} is not believed: {refusal}"
         except (UnreachableError, OSError) as error:
-            failure = str(error)
+            failure = str(error) or f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
         return Fetched(request.path, failure)
 
     async def _manifest(self, request: Fetch) -> None:
-        round_number = self._validator.round
-        if round_number is None:
+        peer, open_round = request.peer, self._validator.round
+        if open_round is None:
             raise UnreachableError("no round is known yet")
-        rounds = range(round_number + 1, max(-1, round_number - ROUNDS_BEHIND - 1), -1)
-        places = [versions_place(self._validator.swarm, number, request.peer) for number in rounds]
+        rounds = range(open_round + 1, max(-1, open_round - ROUNDS_BEHIND - 1), -1)
+        places = [versions_place(self._validator.swarm, number, peer) for number in rounds]
         records = await self._transport.headers(places, thorough=True)
-        place = next((place for place in places if request.peer in records.get(place, {})), None)
+        place = next((place for place in places if peer in records.get(place, {})), None)
         if place is None:
-            raise UnreachableError(f"{request.peer} announces no versions of a policy")
-        header = decode_header(records[place][request.peer])
+            raise UnreachableError(f"{peer} announces no versions of a policy")
+        header = decode_header(records[place][peer])
         if (header.kind, header.round) != (VERSIONS, place.round):
             raise WireRefusal("header", "not about the place it lies in")
         if header.tokenizer != request.tokenizer:
-            raise UnreachableError(f"the policy of {request.peer} has another tokenizer")
-        body = await self._listener.body(request.peer, header)
+            raise UnreachableError(f"the policy of {peer} has another tokenizer")
+        body = await self._listener.body(peer, header)
         if body is None:
-            raise UnreachableError(f"{request.peer} does not answer")
-        (manifest,) = decode_versions(self._listener.checked(request.peer, header, body, 1).body)[2]
+            raise UnreachableError(f"{peer} does not answer")
+        _, _, (manifest,) = decode_versions(self._listener.checked(peer, header, body, 1).body)
         Path(request.path).write_bytes(manifest)
 
     async def _file(self, request: Fetch, digest: bytes) -> None:
-        last = time.monotonic()
+        piece, last = b"", time.monotonic()
         with Path(request.path).open("wb") as file:
             while (received := file.tell()) < request.size:
                 try:
@@ -126,9 +118,9 @@ class VersionPuller:
                     piece = b""
                 if len(piece) > request.size - received:
                     raise WireRefusal("size", "more of a file than was published")
+                self._listener.counts["bytes_in"] += file.write(piece)
                 if piece:
                     last = time.monotonic()
-                    self._listener.counts["bytes_in"] += file.write(piece)
                 elif time.monotonic() - last > SILENCE_SECONDS:
                     raise UnreachableError(f"{request.peer} sends nothing of a file that it announced")
                 else:

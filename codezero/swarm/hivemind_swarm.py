@@ -73,8 +73,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
 
     def fetch(self, peer: str, digest: bytes | None, size: int, path: Path, seconds: float) -> None:
         """Wait for a file of a peer's versions, or for its manifest; see `messages.Fetch`. Raises SwarmError."""
-        own = bytes.fromhex(self.tokenizer_digest)
-        self._network.fetch(Fetch(peer, digest, size, str(path), own), seconds)
+        self._network.fetch(Fetch(peer, digest, size, str(path), bytes.fromhex(self.tokenizer_digest), seconds))
 
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""

@@ -80,7 +80,8 @@ class Fetch(msgspec.Struct, frozen=True, tag=True):
     """Bytes of the file; most of the manifest."""
     path: str
     tokenizer: bytes
-    """Of the follower's own model; the peer has to have the same."""
+    """Of the own model; the peer's has to be the same."""
+    seconds: float
 
 
 class Fetched(msgspec.Struct, frozen=True, tag=True):

@@ -53,25 +53,22 @@ class BodyServer:
         except UNDECODABLE:
             self.counts["refused_request"] += 1
             return b""
-        piece, cost = self._piece(chunk)
-        if not self._trust.spend(peer, size=cost):
+        piece = self._piece(chunk)
+        if not self._trust.spend(peer, size=len(piece) // (FILE_SHARE if chunk.digest in self.files else 1)):
             self.counts["refused_allowance"] += 1
             return b""
         self.counts["bytes_out"] += len(piece)
         return piece
 
-    def _piece(self, chunk: ChunkRequest) -> tuple[bytes, int]:
-        """And what it costs. Nothing of a file that is not listed any more."""
+    def _piece(self, chunk: ChunkRequest) -> bytes:
         if chunk.digest not in self.files:
-            piece = self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
-            return piece, len(piece)
+            return self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
         try:
             with self.files[chunk.digest].open("rb") as file:
                 file.seek(chunk.offset)
-                piece = file.read(CHUNK)
-        except OSError:
-            piece = b""
-        return piece, len(piece) // FILE_SHARE
+                return file.read(CHUNK)
+        except OSError:  # the next manifest does not list it any more
+            return b""
 
 
 WAITING = 64

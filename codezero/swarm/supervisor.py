@@ -165,13 +165,14 @@ class NetworkProcess:
             elif not isinstance(message, OpenRound):
                 self._unsent.append(message)
 
-    def fetch(self, request: Fetch, seconds: float) -> None:
+    def fetch(self, request: Fetch) -> None:
         """Wait until the file is there. Raises SwarmError."""
         self.check()
         self.send(request)
         with self._changed:
             self._changed.wait_for(
-                lambda: request.path in self._fetched or self._failure or self._closing.is_set(), seconds
+                lambda: request.path in self._fetched or self._failure or self._closing.is_set(),
+                request.seconds + CLOSE_SECONDS,
             )
             failure = self._fetched.pop(request.path, "the network process did not answer")
         if failure:

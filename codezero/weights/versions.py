@@ -58,7 +58,7 @@ class VersionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("the versions do not ascend from an anchor")
 
     def files(self) -> list[str]:
-        """The names of all that belong to them."""
+        """The names of all that can be fetched."""
         deltas = [delta_file(version) for version in self.versions if version.delta]
         return deltas + [anchor_file(version) for version in self.versions if version.anchor]
 
@@ -117,10 +117,7 @@ class Publisher:
         manifest = VersionList(weights.layout.digest, versions)
         write_atomic(self._folder / MANIFEST, msgspec.json.encode(manifest), durable=True)
         self._newest, self._versions = weights, versions
-        listed = {MANIFEST, *manifest.files()}
-        for path in self._folder.iterdir():
-            if path.name not in listed and path.is_file():
-                path.unlink(missing_ok=True)
+        self._remove_others()
         return version
 
     def _write_anchor(self, weights: Weights, name: str) -> int:
@@ -132,6 +129,13 @@ class Publisher:
         anchors = [index for index, version in enumerate(versions) if version.anchor]
         first, *others = versions[anchors[-self._keep :][0] :]
         return (msgspec.structs.replace(first, delta=0), *others)
+
+    def _remove_others(self) -> None:
+        listed = {MANIFEST}
+        listed.update(name(version) for version in self._versions for name in (delta_file, anchor_file))
+        for path in self._folder.iterdir():
+            if path.name not in listed and path.is_file():
+                path.unlink(missing_ok=True)
 
 
 def delta_file(version: PolicyVersion) -> str:

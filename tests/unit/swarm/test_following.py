@@ -44,7 +44,7 @@ def share(peer: Peer, folder: Path, content: bytes = b"weights", manifest: bytes
 def fetch(peer: Peer, holder: str, into: Path, *, name: str = "", size: int = MAX_MANIFEST, **change: Any) -> str:
     """Why it failed; empty: it did not."""
     digest = bytes.fromhex(name) if name else None
-    request = Fetch(holder, digest, size, str(into), bytes.fromhex(TOKENIZER))
+    request = Fetch(holder, digest, size, str(into), bytes.fromhex(TOKENIZER), 60.0)
     return asyncio.run(peer.exchange.puller.fetch(msgspec.structs.replace(request, **change))).failure
 
 
@@ -119,8 +119,7 @@ def test_a_trickle_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return b"."
 
     monkeypatch.setattr(follower.transport, "ask", trickle)
-    monkeypatch.setattr(following, "fetch_seconds", lambda _: 0.2)
-    assert "too slow" in fetch(follower, holder.id, tmp_path / "x", name=NAME, size=1 << 30)
+    assert "too slow" in fetch(follower, holder.id, tmp_path / "x", name=NAME, size=1 << 30, seconds=0.2)
 
 
 @pytest.mark.parametrize("forge", ["digest", "thief", "round", "garbage"])
@@ -163,7 +162,7 @@ def test_only_what_the_newest_manifest_lists_is_served(tmp_path: Path) -> None:
         return holder.exchange.server.answer(follower.id, msgspec.msgpack.encode(request))
 
     assert ask(ChunkRequest(bytes.fromhex(NAME), 0)) == b"weights"
-    for request in (
+    wrong: list[object] = [
         ChunkRequest(bytes.fromhex("cd" * 32), 0),
         ChunkRequest(bytes.fromhex(NAME), 7),
         ("../secret", 0),
@@ -172,7 +171,8 @@ def test_only_what_the_newest_manifest_lists_is_served(tmp_path: Path) -> None:
         (bytes.fromhex(NAME), -1),
         (bytes.fromhex(NAME), 1 << 41),
         (bytes.fromhex(NAME), 0, "more"),
-    ):
+    ]
+    for request in wrong:
         assert ask(request) == b""
     body = encode_versions([MANIFEST], peer=holder.id, round_number=ROUND)
     holder.exchange.publish(Publish(VERSIONS, ROUND, body, [], bytes.fromhex(TOKENIZER), []))

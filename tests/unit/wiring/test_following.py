@@ -1,7 +1,5 @@
 """Beginning from a peer's policy: the exam decides, and whatever is wrong with the peer is one line."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,10 +64,8 @@ class Begin:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
-    begin = Begin(tmp_path, monkeypatch)
-    with contextlib.closing(begin.monitor) if hasattr(begin.monitor, "__exit__") else contextlib.nullcontext():
-        yield begin
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    return Begin(tmp_path, monkeypatch)
 
 
 def test_the_better_policy_is_begun_from_and_both_figures_are_said(run: Begin) -> None:
