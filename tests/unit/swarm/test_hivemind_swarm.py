@@ -17,7 +17,8 @@ import pytest
 from builders.swarm import Nodes, eventually, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
-from codezero.errors import ConfigError, IdentityError, SwarmError
+from codezero.errors import ConfigError, IdentityError, SwarmError, WeightsError
+from codezero.swarm.following import SwarmSource
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.messages import Message, Publish
 from codezero.swarm.wire import decode_body
@@ -65,6 +66,31 @@ def test_proposals_travel_and_come_back_newest_first(nodes: Nodes) -> None:
     assert (offers[0].proposer, offers[0].reference) == (nodes.bob.peer_id, None)
 
 
+def test_versions_travel_when_their_follower_asks(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"{'ab' * 32}.delta"
+    path.write_bytes(os.urandom(3 << 20))
+    lines: list[str] = []
+    source = SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append, patience=60.0)
+    nodes.bob.play(10)
+    with pytest.raises(WeightsError, match="announces no versions"):
+        SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append).manifest()
+    for manifest in (b"{1}", b"{2}"):
+        nodes.alice.share(manifest, [path])
+        nodes.alice.play(10)
+        eventually(lambda expected=manifest: source.manifest() == expected)
+    with source.file(path.name, 3 << 20) as copy:
+        assert copy.read_bytes() == path.read_bytes()
+    assert not copy.exists() and "3.1 MB" in lines[-1]
+    nodes.alice.play(11)  # in each round again
+    nodes.bob.play(14)
+    assert eventually(source.manifest) == b"{2}"
+    monkeypatch.setattr(nodes.bob, "tokenizer_digest", "cd" * 32)
+    with pytest.raises(WeightsError, match="another tokenizer"):
+        SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append).manifest()
+
+
 def test_a_peer_that_jumps_three_rounds_is_heard(nodes: Nodes) -> None:
     nodes.alice.gather(17)  # bob was told of round 10 last, and holds alice's records all the same
     nodes.alice.publish([scored(group(nodes.alice.peer_id, "ahead"))], 17)
@@ -100,7 +126,7 @@ def test_what_fits_in_no_body_is_left_out_and_the_rest_is_sent(nodes: Nodes) -> 
 
 
 def test_another_tokenizer_s_ids_are_not_handed_on(nodes: Nodes) -> None:
-    nodes.bob.tokenizer_digest = "cd" * 32
+    monkeypatch.setattr(nodes.bob, "tokenizer_digest", "cd" * 32)
     try:
         nodes.bob.publish([scored(group(nodes.bob.peer_id, "foreign ids"))], 18)
         heard = hear(nodes.alice, 18, "foreign ids")
