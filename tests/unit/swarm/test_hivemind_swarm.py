@@ -126,7 +126,7 @@ def test_what_fits_in_no_body_is_left_out_and_the_rest_is_sent(nodes: Nodes) -> 
 
 
 def test_another_tokenizer_s_ids_are_not_handed_on(nodes: Nodes) -> None:
-    monkeypatch.setattr(nodes.bob, "tokenizer_digest", "cd" * 32)
+    nodes.bob.tokenizer_digest = "cd" * 32
     try:
         nodes.bob.publish([scored(group(nodes.bob.peer_id, "foreign ids"))], 18)
         heard = hear(nodes.alice, 18, "foreign ids")
