@@ -7,7 +7,6 @@ resemblance and containment of documents"). The function's name counts in neithe
 
 import ast
 import contextlib
-import functools
 import hashlib
 import re
 from typing import Annotated, Any, Literal
@@ -31,6 +30,7 @@ SIMILAR = 0.9
 """From this share of equal minima on two questions are the same. One changed word among 50 leaves .89 of the runs."""
 PERMUTATIONS = 128
 RUN = 3
+_EMPTY: Any = MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
 _WORD = re.compile(r"\w+|[^\w\s]")
 _SIGNATURE = np.dtype("<u4")
 
@@ -73,8 +73,7 @@ class Novelty:
     def add(self, problem: Problem) -> Literal["tests", "question"] | None:
         """Remember it, unless it repeats one that is remembered: then say in what."""
         key, signature = tests_key(problem), signature_of(problem)
-        repeat = self._repeats(key, signature)
-        if repeat is None:
+        if (repeat := self._repeats(key, signature)) is None:
             self._known[key] = signature
             if len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
@@ -109,14 +108,9 @@ def signature_of(problem: Problem) -> NDArray[np.uint32]:
     words = _WORD.findall(_unnamed(problem.question, problem.entry_point).lower())
     padded = [""] * (RUN - 1) + words + [""] * (RUN - 1)
     runs = {" ".join(padded[start : start + RUN]) for start in range(len(padded) - RUN + 1)}
-    minima = _empty().copy()
+    minima = _EMPTY.copy()
     minima.update_batch([run.encode("utf-8", "replace") for run in sorted(runs)])
     return np.asarray(minima.hashvalues, _SIGNATURE)
-
-
-@functools.cache
-def _empty() -> Any:
-    return MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
 
 
 def _canonical(test: str) -> str:

@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
-from codezero.code.parsing import BUILTINS, hidden_characters, parse
+from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, parse
 from codezero.problems.dedup import Novelty, NoveltyState
 from codezero.problems.synthetic.programs import is_held_out, parse_question
 from codezero.system.state import StateFile
@@ -157,9 +157,8 @@ def _asserts(tree: ast.Module, entry: str) -> bool:
     """Is anything stated about a call of `entry`, by an assertion or one of unittest's? Names hold what it returned."""
     nodes = list(ast.walk(tree))
     functions = [node.func for node in nodes if isinstance(node, ast.Call)]
-    states = any(isinstance(node, ast.Assert) for node in nodes) or any(
-        isinstance(function, ast.Attribute) and function.attr.startswith("assert") for function in functions
-    )
+    methods = {function.attr for function in functions if isinstance(function, ast.Attribute)}
+    states = any(isinstance(node, ast.Assert) for node in nodes) or any(name.startswith("assert") for name in methods)
     return states and any(isinstance(function, ast.Name) and function.id == entry for function in functions)
 
 
@@ -222,7 +221,7 @@ def _defines(question: str, entry: str) -> bool:
 
 
 def _has_body(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(statement, FunctionNode):
         parts = (part.value if isinstance(part, ast.Expr) else part for part in statement.body)
         return not all(isinstance(part, ast.Pass | ast.Constant | ast.Import | ast.ImportFrom) for part in parts)
     return isinstance(statement, ast.Assign)

@@ -40,9 +40,8 @@ def canary_rows(name: str, *, withheld: Novelty, seconds: float, whole: bool = F
     `whole`: all rows are the judge's. Raises ProblemError when there is none, or reading takes longer than `seconds`.
     """
     which = (MAX_ROWS, 1) if whole else (CANARY_ROWS, CANARY_EVERY)
-    rows = within(seconds, name, lambda: list(_usable(name, *which)))
-    rows = [row for row in rows if row.right and withheld.add(row.problem) is None]
-    if not rows:
+    read = within(seconds, name, lambda: list(_usable(name, *which)))
+    if not (rows := [row for row in read if row.right and withheld.add(row.problem) is None]):
         raise ProblemError(f"{name} has no solutions known to be right; `codezero data check` says what its rows lack")
     return rows
 

@@ -3,33 +3,18 @@
 from collections.abc import Sequence
 
 REQUIREMENTS = {
-    1: (
-        "Very easy",
-        "one built-in operation on a number, a string or a list; no condition, no loop",
-        "Write a function get_value(x) that returns x plus 3.",
-    ),
-    2: (
-        "Easy",
-        "one or two operations in a row, or one comparison of a number",
-        "Write a function find_total(x) that takes x and will add 4 then multiply by 2.",
-    ),
-    3: (
-        "Medium",
-        "one loop over a list, or one condition with two branches",
-        "Write a function make_list(nums) that returns a list of the square of x for each x in nums.",
-    ),
-    4: (
-        "Hard",
-        "two of these combined over a list: select, transform, sort, sum up",
-        "Write a function count_score(nums) that returns the sum of the numbers in nums that are even.",
-    ),
-    5: (
-        "Very hard",
-        "three or more steps combined, with a condition on each element",
+    1: ("Very easy", "one built-in operation on a number, a string or a list; no condition, no loop",
+        "Write a function get_value(x) that returns x plus 3."),
+    2: ("Easy", "one or two operations in a row, or one comparison of a number",
+        "Write a function find_total(x) that takes x and will add 4 then multiply by 2."),
+    3: ("Medium", "one loop over a list, or one condition with two branches",
+        "Write a function make_list(nums) that returns a list of the square of x for each x in nums."),
+    4: ("Hard", "two of these combined over a list: select, transform, sort, sum up",
+        "Write a function count_score(nums) that returns the sum of the numbers in nums that are even."),
+    5: ("Very hard", "three or more steps combined, with a condition on each element",
         "Write a function solve_order(nums) that returns a list of x times 2 for each x in nums that is odd, "
-        "sorted in descending order.",
-    ),
-}
+        "sorted in descending order."),
+}  # fmt: skip
 """Of each level: its title, what solving takes, and an example."""
 
 _TEMPLATE = """\

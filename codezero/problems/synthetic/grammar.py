@@ -88,36 +88,23 @@ def _two(level: int, first: Slot, second: Slot, phrase: str, argument: str, sing
 
 _IF = "{1} if {0} else {2}"
 _MAP = ProgramKind(
-    3,
-    (_INT,),
-    ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
-    "[{0} for x in nums]",
-    lambda f: lambda nums: [f[0](x) for x in nums],
-)
+    3, (_INT,), ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
+    "[{0} for x in nums]", lambda f: lambda nums: [f[0](x) for x in nums],
+)  # fmt: skip
 _FILTER = ProgramKind(
-    3,
-    (_PRED,),
-    ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
-    "[x for x in nums if {0}]",
-    lambda f: lambda nums: [x for x in nums if f[0](x)],
-)
+    3, (_PRED,), ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
+    "[x for x in nums if {0}]", lambda f: lambda nums: [x for x in nums if f[0](x)],
+)  # fmt: skip
 _FILTER_MAP = ProgramKind(
-    4,
-    (_PRED, _INT),
-    ("returns a list of {1} for each x in nums that is {0}",),
-    "[{1} for x in nums if {0}]",
-    lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
+    4, (_PRED, _INT), ("returns a list of {1} for each x in nums that is {0}",),
+    "[{1} for x in nums if {0}]", lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
     drops=(("map", (1,)), ("filter", (0,))),
-)
+)  # fmt: skip
 _IF_MAP = ProgramKind(
-    5,
-    (_PRED, _BRANCH, _BRANCH),
-    ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
-    f"[{_IF} for x in nums]",
-    lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
-    differ="name or constant",
-    drops=(("filtmap", (0, 1)), ("map", (1,))),
-)
+    5, (_PRED, _BRANCH, _BRANCH), ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
+    f"[{_IF} for x in nums]", lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
+    differ="name or constant", drops=(("filtmap", (0, 1)), ("map", (1,))),
+)  # fmt: skip
 
 
 def _over(level: int, outer: Slot, inner: ProgramKind, phrase: str, *drops: tuple[str, tuple[int, ...]]) -> ProgramKind:
@@ -142,14 +129,9 @@ KINDS: Mapping[str, ProgramKind] = {
     "filter": _FILTER,
     "str2": _two(3, _FIRST_STR, _SECOND_STR, "returns {0}, {1}", "s", "str1"),
     "ifint": ProgramKind(
-        3,
-        (_PRED, _BRANCH, _BRANCH),
-        ("returns {1} if x is {0} and {2} otherwise",),
-        _IF,
-        lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
-        arguments="x",
-        differ="name or constant",
-        drops=(("int1", (1,)), ("int1", (2,))),
+        3, (_PRED, _BRANCH, _BRANCH), ("returns {1} if x is {0} and {2} otherwise",),
+        _IF, lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
+        arguments="x", differ="name or constant", drops=(("int1", (1,)), ("int1", (2,))),
     ),
     "filtmap": _FILTER_MAP,
     "redfilt": _over(4, _RED, _FILTER, "returns {0} the numbers in nums that are {1}", ("filter", (1,))),
@@ -157,31 +139,16 @@ KINDS: Mapping[str, ProgramKind] = {
     "ordmap": _over(4, _ORD, _MAP, "returns a list of {1} for each x in nums, {0}", ("map", (1,))),
     "ordfilt": _over(4, _ORD, _FILTER, "returns the numbers in nums that are {1}, {0}", ("filter", (1,))),
     "redfiltmap": _over(
-        5,
-        _FOLD,
-        _FILTER_MAP,
-        "returns {0} {2} for each x in nums that is {1}",
-        ("redmap", (0, 2)),
-        ("redfilt", (0, 1)),
-        ("filtmap", (1, 2)),
+        5, _FOLD, _FILTER_MAP, "returns {0} {2} for each x in nums that is {1}",
+        ("redmap", (0, 2)), ("redfilt", (0, 1)), ("filtmap", (1, 2)),
     ),
     "ordfiltmap": _over(
-        5,
-        _ORD,
-        _FILTER_MAP,
-        "returns a list of {2} for each x in nums that is {1}, {0}",
-        ("filtmap", (1, 2)),
-        ("ordfilt", (0, 1)),
-        ("ordmap", (0, 2)),
+        5, _ORD, _FILTER_MAP, "returns a list of {2} for each x in nums that is {1}, {0}",
+        ("filtmap", (1, 2)), ("ordfilt", (0, 1)), ("ordmap", (0, 2)),
     ),
     "ifmap": _IF_MAP,
     "redifmap": _over(
-        5,
-        _FOLD,
-        _IF_MAP,
-        "returns {0} {2} if x is {1} and {3} otherwise for each x in nums",
-        ("redfiltmap", (0, 1, 2)),
-        ("redmap", (0, 2)),
-        ("ifmap", (1, 2, 3)),
+        5, _FOLD, _IF_MAP, "returns {0} {2} if x is {1} and {3} otherwise for each x in nums",
+        ("redfiltmap", (0, 1, 2)), ("redmap", (0, 2)), ("ifmap", (1, 2, 3)),
     ),
-}
+}  # fmt: skip

@@ -5,10 +5,13 @@ Pure tables. What may be composed with what is `grammar.py`'s business.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add, mod, mul, sub
 from typing import Any, NamedTuple
 
 Constant = int | str | None
 """What parametrises an operation; None for those that take nothing."""
+Apply = Callable[[Any, Any], Any]
+"""(value, constant) -> result."""
 
 
 class Op(NamedTuple):
@@ -23,8 +26,8 @@ class Atom:
     """One operation. In the templates `{v}` is the value it works on and `{k}` its constant."""
 
     code: str
-    apply: Callable[[Any, Any], Any]
-    """(value, constant) -> result; must agree with `code`."""
+    apply: Apply
+    """Must agree with `code`."""
     phrases: tuple[str, ...]
     then: tuple[str, ...] = ()
     """How it is said as the second step of two; empty: it never is one."""
@@ -36,79 +39,46 @@ class Atom:
 Family = Mapping[str, Atom]
 
 
-def _step(
-    code: str,
-    apply: Callable[[Any, Any], Any],
-    words: str,
-    constants: Sequence[Constant] = (None,),
-    operator: bool = False,
-) -> Atom:
+def _step(code: str, apply: Apply, words: str, constants: Sequence[Constant] = (None,), operator: bool = False) -> Atom:
     """An operation whose words are the same for a value and for the step before it."""
     return Atom(code, apply, (f"{{v}} {words}",), (words,), constants, operator)
 
 
-OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": lambda v, k: v + k,
-    "-": lambda v, k: v - k,
-    "*": lambda v, k: v * k,
-    "//": lambda v, k: v // k,
-    "%": lambda v, k: v % k,
-}
-
-
-def _infix(symbol: str, phrases: tuple[str, ...], then: tuple[str, ...], constants: Sequence[Constant]) -> Atom:
+def _infix(symbol: str, apply: Apply, phrases: tuple[str, ...], then: tuple[str, ...], constants: range) -> Atom:
     """The value, an operator and the constant."""
-    return Atom(f"{{v}} {symbol} {{k}}", OPERATORS[symbol], phrases, then, constants, operator=True)
+    return Atom(f"{{v}} {symbol} {{k}}", apply, phrases, then, constants, operator=True)
 
 
 LETTERS = tuple("abcdeimnorst")
 
 INTEGER: Family = {
-    "add": _infix(
-        "+",
-        ("{v} plus {k}", "the sum of {v} and {k}", "{v} increased by {k}"),
-        ("add {k}", "increase by {k}"),
-        range(1, 13),
-    ),
-    "sub": _infix("-", ("{v} minus {k}", "{v} decreased by {k}"), ("subtract {k}", "decrease by {k}"), range(1, 13)),
-    "mul": _infix(
-        "*",
-        ("{v} times {k}", "{v} multiplied by {k}", "the product of {v} and {k}"),
-        ("multiply by {k}",),
-        range(2, 10),
-    ),
-    "div": _infix(
-        "//",
-        ("{v} divided by {k} rounded down", "the integer quotient of {v} and {k}"),
-        ("divide by {k} rounding down",),
-        range(2, 10),
-    ),
-    "mod": _infix(
-        "%", ("the remainder of {v} divided by {k}", "{v} modulo {k}"), ("take the remainder by {k}",), range(2, 11)
-    ),
+    "add": _infix("+", add, ("{v} plus {k}", "the sum of {v} and {k}", "{v} increased by {k}"),
+                  ("add {k}", "increase by {k}"), range(1, 13)),
+    "sub": _infix("-", sub, ("{v} minus {k}", "{v} decreased by {k}"),
+                  ("subtract {k}", "decrease by {k}"), range(1, 13)),
+    "mul": _infix("*", mul, ("{v} times {k}", "{v} multiplied by {k}", "the product of {v} and {k}"),
+                  ("multiply by {k}",), range(2, 10)),
+    "div": _infix("//", lambda v, k: v // k, ("{v} divided by {k} rounded down", "the integer quotient of {v} and {k}"),
+                  ("divide by {k} rounding down",), range(2, 10)),
+    "mod": _infix("%", mod, ("the remainder of {v} divided by {k}", "{v} modulo {k}"),
+                  ("take the remainder by {k}",), range(2, 11)),
     "sq": Atom("{v} * {v}", lambda v, _: v * v, ("the square of {v}", "{v} squared"), ("square it",), operator=True),
-    "neg": Atom(
-        "-{v}", lambda v, _: -v, ("the negative of {v}", "{v} with opposite sign"), ("flip the sign",), operator=True
-    ),
-    "abs": Atom(
-        "abs({v})",
-        lambda v, _: abs(v),
-        ("the absolute value of {v}", "the magnitude of {v}"),
-        ("take the absolute value",),
-    ),
-}
+    "neg": Atom("-{v}", lambda v, _: -v, ("the negative of {v}", "{v} with opposite sign"), ("flip the sign",),
+                operator=True),
+    "abs": Atom("abs({v})", lambda v, _: abs(v), ("the absolute value of {v}", "the magnitude of {v}"),
+                ("take the absolute value",)),
+}  # fmt: skip
 
 PREDICATE: Family = {
     "even": Atom("{v} % 2 == 0", lambda v, _: v % 2 == 0, ("even",)),
     "odd": Atom("{v} % 2 == 1", lambda v, _: v % 2 == 1, ("odd",)),
     "gt": Atom("{v} > {k}", lambda v, k: v > k, ("greater than {k}", "above {k}"), constants=range(1, 8)),
     "lt": Atom("{v} < {k}", lambda v, k: v < k, ("less than {k}", "below {k}"), constants=range(1, 8)),
-    "divby": Atom(
-        "{v} % {k} == 0", lambda v, k: v % k == 0, ("divisible by {k}", "a multiple of {k}"), constants=range(3, 6)
-    ),
+    "divby": Atom("{v} % {k} == 0", lambda v, k: v % k == 0, ("divisible by {k}", "a multiple of {k}"),
+                  constants=range(3, 6)),
     "pos": Atom("{v} > 0", lambda v, _: v > 0, ("positive",)),
     "neg": Atom("{v} < 0", lambda v, _: v < 0, ("negative",)),
-}
+}  # fmt: skip
 
 STRING: Family = {
     "upper": _step("{v}.upper()", lambda v, _: v.upper(), "in upper case"),
@@ -117,30 +87,19 @@ STRING: Family = {
     "rev": Atom("{v}[::-1]", lambda v, _: v[::-1], ("{v} reversed", "{v} backwards"), ("reversed",)),
     "first": Atom("{v}[0]", lambda v, _: v[0], ("the first character of {v}",)),
     "last": Atom("{v}[-1]", lambda v, _: v[-1], ("the last character of {v}",)),
-    "firstk": Atom(
-        "{v}[:{k}]",
-        lambda v, k: v[:k],
-        ("the first {k} characters of {v}",),
-        ("cut to its first {k} characters",),
-        range(2, 6),
-    ),
-    "lastk": Atom(
-        "{v}[-{k}:]",
-        lambda v, k: v[-k:],
-        ("the last {k} characters of {v}",),
-        ("cut to its last {k} characters",),
-        range(2, 6),
-    ),
+    "firstk": Atom("{v}[:{k}]", lambda v, k: v[:k], ("the first {k} characters of {v}",),
+                   ("cut to its first {k} characters",), range(2, 6)),
+    "lastk": Atom("{v}[-{k}:]", lambda v, k: v[-k:], ("the last {k} characters of {v}",),
+                  ("cut to its last {k} characters",), range(2, 6)),
     "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} characters",), constants=range(2, 6)),
     "repeat": _step("{v} * {k}", lambda v, k: v * k, "repeated {k} times", range(2, 6), operator=True),
     "len": Atom("len({v})", lambda v, _: len(v), ("the length of {v}", "the number of characters in {v}")),
-    "count": Atom(
-        "{v}.count('{k}')", lambda v, k: v.count(k), ("how many times '{k}' occurs in {v}",), constants=LETTERS
-    ),
-    "suffix": _step("{v} + '{k}'", lambda v, k: v + k, "with '{k}' added at the end", LETTERS, operator=True),
+    "count": Atom("{v}.count('{k}')", lambda v, k: v.count(k), ("how many times '{k}' occurs in {v}",),
+                  constants=LETTERS),
+    "suffix": _step("{v} + '{k}'", add, "with '{k}' added at the end", LETTERS, operator=True),
     "prefix": _step("'{k}' + {v}", lambda v, k: k + v, "with '{k}' added at the front", LETTERS, operator=True),
     "replace": _step("{v}.replace('{k}', '')", lambda v, k: v.replace(k, ""), "with every '{k}' removed", LETTERS),
-}
+}  # fmt: skip
 
 REDUCER: Family = {
     "sum": Atom("sum({v})", lambda v, _: sum(v), ("the sum of",)),
@@ -152,15 +111,12 @@ REDUCER: Family = {
 
 ORDER: Family = {
     "asc": Atom("sorted({v})", lambda v, _: sorted(v), ("sorted in ascending order", "from smallest to largest")),
-    "desc": Atom(
-        "sorted([{v}], reverse=True)",
-        lambda v, _: sorted(v, reverse=True),
-        ("sorted in descending order", "from largest to smallest"),
-    ),
+    "desc": Atom("sorted([{v}], reverse=True)", lambda v, _: sorted(v, reverse=True),
+                 ("sorted in descending order", "from largest to smallest")),
     "rev": Atom("[{v}][::-1]", lambda v, _: v[::-1], ("in reverse order",)),
     "firstk": Atom("[{v}][:{k}]", lambda v, k: v[:k], ("keeping only the first {k}",), constants=(2, 3)),
     "lastk": Atom("[{v}][-{k}:]", lambda v, k: v[-k:], ("keeping only the last {k}",), constants=(2, 3)),
-}
+}  # fmt: skip
 """`{v}` is a generator expression without brackets."""
 
 LIST: Family = {
@@ -170,20 +126,16 @@ LIST: Family = {
     "len": Atom("len({v})", lambda v, _: len(v), ("the number of elements in {v}",)),
     "first": Atom("{v}[0]", lambda v, _: v[0], ("the first element of {v}",)),
     "last": Atom("{v}[-1]", lambda v, _: v[-1], ("the last element of {v}",)),
-    "range": Atom(
-        "max({v}) - min({v})",
-        lambda v, _: max(v) - min(v),
-        ("the difference between the largest and the smallest number in {v}",),
-    ),
+    "range": Atom("max({v}) - min({v})", lambda v, _: max(v) - min(v),
+                  ("the difference between the largest and the smallest number in {v}",)),
     "asc": Atom("sorted({v})", lambda v, _: sorted(v), ("{v} sorted in ascending order",)),
-    "desc": Atom(
-        "sorted({v}, reverse=True)", lambda v, _: sorted(v, reverse=True), ("{v} sorted in descending order",)
-    ),
+    "desc": Atom("sorted({v}, reverse=True)", lambda v, _: sorted(v, reverse=True),
+                 ("{v} sorted in descending order",)),
     "rev": Atom("{v}[::-1]", lambda v, _: v[::-1], ("{v} in reverse order",)),
     "firstk": Atom("{v}[:{k}]", lambda v, k: v[:k], ("the first {k} elements of {v}",), constants=(2, 3)),
     "lastk": Atom("{v}[-{k}:]", lambda v, k: v[-k:], ("the last {k} elements of {v}",), constants=(2, 3)),
     "dropk": Atom("{v}[{k}:]", lambda v, k: v[k:], ("{v} without its first {k} elements",), constants=(2, 3)),
-}
+}  # fmt: skip
 
 PAIR: Family = {
     "add": Atom("a + b", lambda v, _: v[0] + v[1], ("the sum of a and b", "a plus b")),
