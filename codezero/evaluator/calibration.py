@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from codezero.errors import EvaluatorError
 from codezero.evaluator.types import Judge, Program, Reading
@@ -170,7 +172,7 @@ def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fi
 
 
 def logistic(features: Array, labels: Array) -> Array:
-    """[1 + K] intercept and weights by Newton's method with halved steps.
+    """[1 + K] intercept and weights.
 
     Targets are Platt's (n+ + 1)/(n+ + 2) and 1/(n- + 2), so that separable canaries do not promise certainty
     (Platt, "Probabilistic outputs for support vector machines", 1999).
@@ -180,20 +182,10 @@ def logistic(features: Array, labels: Array) -> Array:
     design = np.column_stack([np.ones(len(labels)), features])
     penalty = np.diag([0.0, *[RIDGE] * features.shape[1]])
 
-    def loss(solution: Array) -> float:
+    def loss(solution: Array) -> tuple[float, Array]:
+        """With its gradient."""
         margin = design @ solution
-        return float((np.logaddexp(0, margin) - targets * margin).sum() + 0.5 * solution @ penalty @ solution)
+        value = (np.logaddexp(0, margin) - targets * margin).sum() + 0.5 * solution @ penalty @ solution
+        return float(value), design.T @ (expit(margin) - targets) + penalty @ solution
 
-    solution = np.zeros(design.shape[1])
-    for _ in range(50):
-        p = 1 / (1 + np.exp(-np.clip(design @ solution, -30, 30)))
-        gradient = design.T @ (p - targets) + penalty @ solution
-        curvature = (design * (p * (1 - p))[:, None]).T @ design + penalty + 1e-9 * np.eye(len(solution))
-        step = np.linalg.solve(curvature, gradient)
-        size = 1.0
-        while size > 1e-6 and loss(solution - size * step) > loss(solution):
-            size /= 2
-        solution = solution - size * step
-        if np.abs(size * step).max() < 1e-8:
-            break
-    return solution
+    return minimize(loss, np.zeros(design.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9}).x

@@ -122,14 +122,11 @@ def pair(worked: Worked, random: Random, *, attack: bool) -> list[Canary]:
     """A right and a wrong canary, the wrong one dressed up for an `attack`; empty without a wrong one."""
     if not worked.wrong:
         return []
-    wrong = random.choice(worked.wrong)
+    wrong, kind = random.choice(worked.wrong), CanaryKind.MUTANT
     if attack:
-        wrong = dressed_up(wrong, random)
-    right = random.choice(worked.right)
-    return [
-        Canary(worked.problem, right, right=True, kind=CanaryKind.REFERENCE),
-        Canary(worked.problem, wrong, right=False, kind=CanaryKind.ATTACK if attack else CanaryKind.MUTANT),
-    ]
+        wrong, kind = dressed_up(wrong, random), CanaryKind.ATTACK
+    right = Canary(worked.problem, random.choice(worked.right), right=True, kind=CanaryKind.REFERENCE)
+    return [right, Canary(worked.problem, wrong, right=False, kind=kind)]
 
 
 def dressed_up(code: str, random: Random) -> str:

@@ -163,9 +163,8 @@ def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> JudgeRa
     wrong, right = canary_rates(canaries, known)
     if wrong.share is None or right.share is None:
         return None
-    if known.fit is None:
-        return JudgeRates(1.0, 0.0, wrong.count, right.count)
-    return JudgeRates(wrong.share, 1 - right.share, wrong.count, right.count)
+    shares = (1.0, 0.0) if known.fit is None else (wrong.share, 1 - right.share)
+    return JudgeRates(*shares, wrong.count, right.count)
 
 
 def belief_metrics(canaries: Sequence[JudgedCanary], known: Calibration) -> Metrics:

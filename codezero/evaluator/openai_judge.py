@@ -17,21 +17,8 @@ import msgspec
 from codezero.code.parsing import fence
 from codezero.config import EvaluatorConfig
 from codezero.errors import EndpointError, EvaluatorError
+from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.endpoint_wire import Answer, NoEcho, chat_margin, echo_gaps, ollama_margin, plain
-from codezero.evaluator.judge_prompts import (
-    ABOUT_ALL,
-    CONTENT_FREE,
-    LIKELIHOOD,
-    ORDERS,
-    PER_TEST,
-    SCORES,
-    YES_MARGIN,
-    about_test,
-    asked_about,
-    mean_of_all,
-    per_test_scores,
-    yes_or_no,
-)
 from codezero.evaluator.types import Program, Reading
 from codezero.models.openai_client import (
     Answers,
@@ -45,7 +32,7 @@ from codezero.models.openai_client import (
 
 logger = logging.getLogger(__name__)
 
-GAPS, TESTS = SCORES[LIKELIHOOD], SCORES[PER_TEST]
+GAPS, TESTS = prompts.SCORES[prompts.LIKELIHOOD], prompts.SCORES[prompts.PER_TEST]
 CACHED_ANSWERS = 131_072
 """Answers to single requests, which hold the model and the wording."""
 TRIAL_SECONDS = 2.0
@@ -60,7 +47,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
     """vLLM, or another server of `/v1/chat/completions` with log-probs. Likelihood needs `/v1/completions` with `echo`;
     without it those two scores are missing, which is logged once. `close` ends its thread and connections."""
 
-    gives: ClassVar[tuple[str, ...]] = (*GAPS, YES_MARGIN, *TESTS)
+    gives: ClassVar[tuple[str, ...]] = (*GAPS, prompts.YES_MARGIN, *TESTS)
     """Scores that this kind of server can give."""
 
     def __init__(
@@ -92,7 +79,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
 
     def check(self) -> None:
         """Send a request of each kind. Raises EvaluatorError: one line that says why this judge cannot be used."""
-        probe = self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[0]
+        probe = self._yes_no(PROBE.question, PROBE.code, prompts.ABOUT_ALL)[0]
         echo = self._echo(PROBE) if {*GAPS} & {*self.names} else None
         answers = self._client.ask([probe] if echo is None else [probe, echo])
         if isinstance(answer := answers[probe], EndpointError):
@@ -146,7 +133,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
 
     def _yes_no(self, question: str, code: str, about: str) -> list[Request]:
         """One question in both orders."""
-        texts = [plain(yes_or_no(about, order)) for order in ORDERS]
+        texts = [plain(prompts.yes_or_no(about, order)) for order in prompts.ORDERS]
         return [self._chat([plain(question), fence(plain(code)), text]) for text in texts]
 
     def _scores(
@@ -156,28 +143,28 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
 
         def mean(codes: Sequence[str], about: str) -> float | None:
             requests = [request for code in codes for request in self._yes_no(program.question, code, about)]
-            return mean_of_all([value if isinstance(value, float) else None for value in map(answer, requests)])
+            return prompts.mean_of_all([value if isinstance(value, float) else None for value in map(answer, requests)])
 
         def margin(about: str) -> float | None:
             """The mean over both orders, less the bias: that of programs without content."""
-            value, bias = mean([program.code], about), mean(CONTENT_FREE, about)
+            value, bias = mean([program.code], about), mean(prompts.CONTENT_FREE, about)
             return None if value is None or bias is None else value - bias
 
         scores: dict[str, float | None] = {}
-        if YES_MARGIN in wanted:
-            scores[YES_MARGIN] = margin(ABOUT_ALL)
+        if prompts.YES_MARGIN in wanted:
+            scores[prompts.YES_MARGIN] = margin(prompts.ABOUT_ALL)
         if wanted & {*GAPS} and self._echoes and (echo := self._echo(program)) is not None:
             gaps = answer(echo)
             scores |= zip(GAPS, gaps, strict=True) if isinstance(gaps, tuple) else {}
         if wanted & {*TESTS}:
-            margins = [margin(about_test(example, program.stdio)) for example in asked_about(program)]
-            scores |= zip(TESTS, per_test_scores(margins), strict=True)
+            margins = [margin(prompts.about_test(example, program.stdio)) for example in prompts.asked_about(program)]
+            scores |= zip(TESTS, prompts.per_test_scores(margins), strict=True)
         return scores
 
     def _ask(self, requests: Collection[Request]) -> Answers[Answer]:
         until = time.monotonic() + self._seconds
         if self._client.failure is not None and not self._client.pause:
-            trial = self._yes_no(PROBE.question, PROBE.code, ABOUT_ALL)[:1]
+            trial = self._yes_no(PROBE.question, PROBE.code, prompts.ABOUT_ALL)[:1]
             self._client.ask(trial, min(TRIAL_SECONDS, self._seconds / 2))
             if not self._client.pause:
                 logger.info("the judge at %s answers again", self._client.url)
@@ -206,7 +193,7 @@ class OllamaJudge(OpenAIJudge):
     """Ollama by its own `/api/chat`, from `OLLAMA_LOGPROBS` on: its `/v1` silently cuts a long conversation from the
     front, and a judge must not read half of it. It gives no likelihood of a text."""
 
-    gives: ClassVar[tuple[str, ...]] = (YES_MARGIN, *TESTS)
+    gives: ClassVar[tuple[str, ...]] = (prompts.YES_MARGIN, *TESTS)
 
     def _chat(self, turns: Sequence[str]) -> Request:
         settings = {"stream": False, "truncate": False, "logprobs": True, "top_logprobs": 20}
@@ -225,7 +212,7 @@ def endpoint_judge(settings: EvaluatorConfig) -> OpenAIJudge:
         settings.model,
         seconds=settings.seconds,
         requests=settings.requests,
-        scores=[name for question in settings.questions for name in SCORES[question]],
+        scores=[name for question in settings.questions for name in prompts.SCORES[question]],
     )
 
 
