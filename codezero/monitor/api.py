@@ -18,8 +18,8 @@ from msgspec.structs import asdict
 
 from codezero.errors import HttpRefusal, UnreadableError
 from codezero.monitor.health import overall
+from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.reader import KEY, RunReader
-from codezero.monitor.run_state import MAX_WHOLE
 
 Result = TypeVar("Result")
 Asked = TypeVar("Asked", bound=msgspec.Struct)

@@ -14,9 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from codezero.errors import CodeZeroError, HttpRefusal
-from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, read_metrics
+from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, read_metrics, whole
 from codezero.monitor.rollouts_db import read_page, read_rollout
-from codezero.monitor.run_state import whole
 from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
 from codezero.monitor.text import readable_name
 from codezero.system.pidfile import read_process

@@ -4,7 +4,6 @@ A read covers what was appended since the last one. The fold starts over when th
 resumes from a checkpoint.
 """
 
-import contextlib
 import functools
 import re
 import statistics
@@ -12,16 +11,13 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self, cast
+from typing import Self, cast
 
-import msgspec
-
-from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, MAX_WHOLE, UNUSABLE, Tail, number, parse, whole
+from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, Tail, number, parse, whole
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamView, Series
 from codezero.monitor.text import clean
 from codezero.types import Metrics
 
-Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)]
 CURVES = {
     "reward": "reward/mean",
     "loss": "train/loss",
@@ -37,13 +33,6 @@ CURVES = {
 """Name in the page's view, and key in a row."""
 UNAVAILABLE, MISMATCH = "judge/unavailable_share", "train/mismatch_alarm"
 AVERAGED = CURVES | {"seconds": "seconds", "tokens": "tokens/sampled_per_second"}
-NAMES = AVERAGED | {
-    "average": "eval/average_at_8",
-    "source": "eval/source",
-    "unavailable": UNAVAILABLE,
-    "alarm": "judge/alarm",
-    "mismatch": MISMATCH,
-}
 EXAM = {
     "low": "eval/ci_low", "high": "eval/ci_high", "pass_low": "eval/pass_ci_low", "pass_high": "eval/pass_ci_high",
     "control": "eval/control", "problems": "eval/problems", "unknown_share": "eval/unknown_share",
@@ -60,27 +49,6 @@ MAX_COUNTED = 1_000
 RECENT = 64
 """Rows in which the newest value of a key is looked up."""
 SILENT = "the judge does not answer: nothing is learned until it does"
-
-
-class NamedFields(msgspec.Struct, frozen=True, gc=False, rename=NAMES):
-    """What the fold reads of a row by name."""
-
-    iteration: Whole
-    time: float | None = None
-    round: Whole | None = None
-    seconds: float | None = None
-    reward: float | None = None
-    unavailable: float | msgspec.UnsetType | None = msgspec.UNSET
-    alarm: str | None = None
-    mismatch: str | None = None
-    source: str | None = None
-    average: float | None = None
-
-
-_curves = [(name, float | None, None) for name in AVERAGED if name not in NamedFields.__struct_fields__]
-_row = msgspec.defstruct("MetricsRow", _curves, bases=(NamedFields,), frozen=True, gc=False, rename=NAMES)
-_decoder = msgspec.json.Decoder(cast("type[NamedFields]", _row))
-"""Of the named fields and the curves. Leaving out the rest of a row halves the time."""
 
 
 class Averaged:
@@ -163,12 +131,10 @@ class Fold:
 
     def extend(self, lines: Iterable[bytes]) -> Self:
         """Add rows as they were written. Lines that are no row are skipped."""
-        newest: deque[bytes] = deque(maxlen=RECENT)
         for line in lines:
-            with contextlib.suppress(*UNUSABLE):
-                self._add(_decoder.decode(line), line)
-                newest.append(line)
-        self.recent.extend(parse(line) or {} for line in newest)
+            if (row := parse(line)) is not None:
+                self._add(row, cast(int, row["iteration"]))
+                self.recent.append(row)
         return self
 
     def newest(self, key: str) -> float | None:
@@ -194,27 +160,24 @@ class Fold:
     @property
     def trouble(self) -> str:
         """What is wrong with the judge or the sampler now; empty when nothing is."""
-        alarms = [str(self.judge.get(key) or "") for key in ("judge/alarm", MISMATCH)]
-        return trouble_of(number(self.judge, UNAVAILABLE), *alarms)
+        return trouble_of(self.judge)
 
-    def _add(self, row: NamedFields, line: bytes) -> None:
-        """line: the row as it was written."""
-        for name, curve in self.series.items():
-            if (value := getattr(row, name)) is not None:
-                curve.add(row.iteration, value)
-        if row.source is not None or row.average is not None:
-            self._examine(read_exam(parse(line) or {}))
-        if row.iteration > 0 and row.round is not None:
-            self._play(row, row.round)
-        if row.unavailable is not msgspec.UNSET:
-            trouble = trouble_of(row.unavailable, row.alarm or "", row.mismatch or "")
+    def _add(self, row: Metrics, iteration: int) -> None:
+        for name, key in AVERAGED.items():
+            if (value := number(row, key)) is not None:
+                self.series[name].add(iteration, value)
+        if row.get("eval/source") is not None or row.get("eval/average_at_8") is not None:
+            self._examine(read_exam(row))
+        round_number = whole(row, "round")
+        if iteration > 0 and round_number is not None:
+            self._play(row, iteration, round_number)
+        if UNAVAILABLE in row:
+            trouble = trouble_of(row)
             if trouble and trouble != self._trouble and len(self.troubles) < 200:
-                self.troubles.append((row.iteration, trouble))
+                self.troubles.append((iteration, trouble))
             self._trouble = trouble
-        if TOLERATED.encode() in line or self._counters:
-            self._survive(parse(line) or {})
-        if JUDGED.encode() in line:
-            self._share(parse(line) or {})
+        self._survive(row)
+        self._share(row)
 
     def _examine(self, exam: ExamView | None) -> None:
         """Figures of another set do not compare: with them the list begins anew."""
@@ -235,15 +198,16 @@ class Fold:
                 self.survived[name] = self.survived.get(name, 0) + new
         self._counters = counters
 
-    def _play(self, row: NamedFields, round_number: int) -> None:
+    def _play(self, row: Metrics, iteration: int, round_number: int) -> None:
         played = self.rounds.get(round_number)
         if played is None:
-            played = self.rounds[round_number] = Played(max(0.0, (row.time or 0.0) - (row.seconds or 0.0)))
+            began = (number(row, "time") or 0.0) - (number(row, "seconds") or 0.0)
+            played = self.rounds[round_number] = Played(max(0.0, began))
             if len(self.rounds) > MAX_ROUNDS:
                 del self.rounds[next(iter(self.rounds))]
         played.iterations += 1
-        if row.reward is not None:
-            played.rewards.add(row.iteration, row.reward)
+        if (reward := number(row, "reward/mean")) is not None:
+            played.rewards.add(iteration, reward)
 
     def _share(self, row: Metrics) -> None:
         for key in row:
@@ -271,12 +235,12 @@ class History:
         return self.fold.extend(lines)
 
 
-def trouble_of(unavailable: float | None, judge: str, sampler: str) -> str:
-    """What a person has to know at once, of the judge's figures and of two alarms; empty when nothing is wrong."""
-    if unavailable is not None and unavailable >= 0.999:
+def trouble_of(row: Metrics) -> str:
+    """What a person has to know at once of a row with the judge's figures; empty when nothing is wrong."""
+    if (number(row, UNAVAILABLE) or 0.0) >= 0.999:
         return SILENT
-    alarms = {"the judge": judge, "the sampler": sampler}
-    return "; ".join(f"ALARM: {who} {clean(alarm, 400)}" for who, alarm in alarms.items() if alarm)
+    alarms = {"the judge": row.get("judge/alarm"), "the sampler": row.get(MISMATCH)}
+    return "; ".join(f"ALARM: {who} {clean(str(alarm), 400)}" for who, alarm in alarms.items() if alarm)
 
 
 def read_exam(row: Metrics) -> ExamView | None:
