@@ -35,8 +35,6 @@ _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The code of an attempt."""
-
     code: str | None
     """None: there is none to be read."""
     closed: bool = False

@@ -26,8 +26,6 @@ _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 @dataclass(frozen=True, slots=True)
 class EntryCall:
-    """A call of the entry point."""
-
     npos: int
     """Positional arguments; a starred one counts as none."""
     keywords: tuple[str, ...]

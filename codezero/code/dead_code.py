@@ -83,8 +83,6 @@ def drop_padding(function: FunctionNode) -> bool:
 
 
 class _Sweep:
-    """One pass over one function."""
-
     def __init__(self, function: FunctionNode) -> None:
         everything, own = list(ast.walk(function)), list(own_nodes(function))
         caught = {node.name for node in everything if isinstance(node, ast.ExceptHandler) and node.name}

@@ -43,7 +43,6 @@ def parameters(function: Entry) -> list[str]:
 
 
 def accepts(function: Entry, call: EntryCall) -> bool:
-    """Can it be called so?"""
     arguments, positional = function.args, parameters(function)
     keyword_only = [parameter.arg for parameter in arguments.kwonlyargs]
     free = {*positional[max(call.npos, len(arguments.posonlyargs)) :], *keyword_only}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyflakes.checker import Binding, Builtin, Checker
+from pyflakes.checker import Checker
 from pyflakes.messages import UndefinedName
 
 from codezero.code import entry_point
@@ -19,7 +19,7 @@ from codezero.code.attacks import attacks
 from codezero.code.canonical import reduce, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
-from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names, names_loaded, parse
+from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names_loaded, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +148,8 @@ def _program_findings(reduced: ast.Module, cases: Sequence[Example]) -> dict[str
     }
 
 
-class _Checker(Checker):
-    """Binds only the builtins that a program mentions: binding all of them is most of the work on a short one."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        self._mentioned = names(tree)
-        super().__init__(tree, filename="solution")
-
-    def addBinding(self, node: ast.AST | None, value: Binding) -> None:
-        if not isinstance(value, Builtin) or value.name in self._mentioned:
-            super().addBinding(node, value)  # pyright: ignore[reportArgumentType]  # None for a builtin
-
-
 def _undefined_names(tree: ast.Module) -> tuple[str, ...]:
-    messages = _Checker(tree).messages
+    messages = Checker(tree, filename="solution").messages
     return tuple(sorted({str(message.message_args[0]) for message in messages if isinstance(message, UndefinedName)}))
 
 

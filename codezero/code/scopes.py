@@ -66,7 +66,6 @@ class Scope:
         return next((scope.bindings[name] for scope in seen), None)
 
     def outwards(self) -> "Iterator[Scope]":
-        """This scope and those around it."""
         scope: Scope | None = self
         while scope is not None:
             yield scope

@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -38,7 +39,7 @@ _RUN_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from codezero.code.wo
 _T = TypeVar("_T")
 
 
-class StaticGuard:
+class StaticGuard(AbstractContextManager["StaticGuard"]):
     """Asks child processes for reports. Starts them at the first question; `close` ends them. For one thread."""
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 512) -> None:
@@ -69,9 +70,6 @@ class StaticGuard:
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
