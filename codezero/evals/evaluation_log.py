@@ -6,8 +6,9 @@ graded; sandbox and judge grade the same attempts.
 
 import hashlib
 import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -66,7 +67,7 @@ class GradedBatch(msgspec.Struct, frozen=True):
     """Why, for each that could not be told."""
 
 
-class EvaluationLog:
+class EvaluationLog(AbstractContextManager["EvaluationLog"]):
     """An open file; `by`: who grades, and with which settings. Raises ConfigError when another process has the file, or
     when it is damaged."""
 
@@ -86,18 +87,13 @@ class EvaluationLog:
                 raise ConfigError(f"{self.path} is in use by another eval; wait, or choose another --into") from error
             raise self._damaged(error) from error
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._sql.close()  # gives the lock back
 
     def sampled(self, batch: int) -> SampledBatch | None:
-        """The attempts of a batch, if there are any yet."""
         return self._read(batch, SAMPLER, SampledBatch)
 
     def graded(self, batch: int) -> GradedBatch | None:
-        """What this grader said of them, if it has."""
         return self._read(batch, self._by, GradedBatch)
 
     def write(self, batch: int, entry: SampledBatch | GradedBatch) -> None:

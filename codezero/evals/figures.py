@@ -8,8 +8,6 @@ from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, paired_bo
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What became of the attempts at one task."""
-
     task: str
     passed: tuple[bool | None, ...]
     """[samples]"""
@@ -21,8 +19,6 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure over problems."""
-
     name: str
     """`average@8`, `pass@1`."""
     label: str
@@ -37,8 +33,6 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An eval that is done."""
-
     set: str
     policy: str
     label: str

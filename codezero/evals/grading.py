@@ -6,7 +6,6 @@ What could not be decided is None, is shown, and never counts as wrong.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from codezero.code.answer import read_answer
 from codezero.code.assertions import MAX_CASE
@@ -27,20 +26,10 @@ EXAMINED = "exam"
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What became of one attempt."""
-
     passed: bool | None
     reason: str = ""
     """Why not True, in a phrase."""
     without_code: bool = False
-
-
-class Grader(Protocol):
-    """Grades attempts."""
-
-    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
-        """[tasks, samples] Raises SandboxError or EvaluatorError."""
-        ...
 
 
 class SandboxGrader:
@@ -50,6 +39,7 @@ class SandboxGrader:
         self._sandbox, self._block, self._clock = sandbox, block, clock
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
+        """[tasks, samples] Raises SandboxError."""
         return self._sandbox.each(lambda pair: self._grade(*pair), zip(tasks, attempts, strict=True))
 
     def _grade(self, task: EvalTask, attempts: Sequence[Completion]) -> list[Grade]:
@@ -84,6 +74,7 @@ class JudgeGrader:
         self._evaluator, self._block = evaluator, block
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
+        """[tasks, samples] Raises EvaluatorError."""
         read = [
             [read_answer(attempt.text, task.defines, self._block).code for attempt in tried]
             for task, tried in zip(tasks, attempts, strict=True)
@@ -93,6 +84,9 @@ class JudgeGrader:
             [_grade(verdict, code) for verdict, code in zip(scored.verdicts, codes, strict=True)]
             for scored, codes in zip(self._evaluator.score(groups), read, strict=True)
         ]
+
+
+Grader = SandboxGrader | JudgeGrader
 
 
 def _grade(verdict: Verdict, code: str | None) -> Grade:

@@ -23,8 +23,6 @@ BATCH = 8
 
 @dataclass(slots=True)
 class EvalTotals:
-    """The results of an eval so far."""
-
     outcomes: list[TaskOutcome] = field(default_factory=list[TaskOutcome])
     attempts: int = 0
     truncated: int = 0
@@ -43,8 +41,6 @@ class EvalTotals:
 
 @dataclass(frozen=True)
 class EvalRun:
-    """All that an eval needs."""
-
     tasks: Callable[[], Iterable[EvalTask]]
     choices: Choices
     log: EvaluationLog
