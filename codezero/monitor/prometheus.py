@@ -18,31 +18,20 @@ METRICS: dict[str, tuple[str, Callable[[RunView], Samples]]] = {
     "step_seconds": ("Median of its last steps.", lambda view: [({}, view.seconds_per_iteration)]),
     "tokens_per_second": ("Sampled by its solver.", lambda view: [({}, view.tokens_per_second)]),
     "judge_weight": ("How far the judge counts; 0: without proven skill.", lambda view: [({}, view.judge.weight)]),
-    "peers_kept_away_from": (
-        "Peers that are not dealt with for now.",
-        lambda view: [({}, sum(peer.state != "ok" for peer in view.peers))],
-    ),
-    "measured": (
-        "The newest value of each curve of the page.",
-        lambda view: (({"curve": name}, value) for name, value in view.latest.items()),
-    ),
-    "exam": (
-        "Share of the held-out problems solved: average@k and pass@k.",
-        lambda view: (
-            ({"measure": f"{measure}@{exam.samples}", "source": exam.source}, value)
-            for exam in view.exams[-1:]
-            for measure, value in (("average", exam.average), ("pass", exam.passed))
-        ),
-    ),
-    "level_success": (
-        "Mean posterior of the success rate at each level of difficulty.",
-        lambda view: (({"level": str(skill.level)}, skill.mean) for skill in view.difficulty),
-    ),
-    "submissions": (
-        "What became of the points, by state.",
-        lambda view: (({"state": state}, getattr(view.outbox, state, None)) for state in OUTBOX_STATES),
-    ),
-}
+    "peers_kept_away_from": ("Peers that are not dealt with for now.",
+                             lambda view: [({}, sum(peer.state != "ok" for peer in view.peers))]),
+    "measured": ("The newest value of each curve of the page.",
+                 lambda view: (({"curve": name}, value) for name, value in view.latest.items())),
+    "exam": ("Share of the held-out problems solved: average@k and pass@k.", lambda view: (
+        ({"measure": f"{measure}@{exam.samples}", "source": exam.source}, value)
+        for exam in view.exams[-1:]
+        for measure, value in (("average", exam.average), ("pass", exam.passed))
+    )),
+    "level_success": ("Mean posterior of the success rate at each level of difficulty.",
+                      lambda view: (({"level": str(skill.level)}, skill.mean) for skill in view.difficulty)),
+    "submissions": ("What became of the points, by state.",
+                    lambda view: (({"state": state}, getattr(view.outbox, state, None)) for state in OUTBOX_STATES)),
+}  # fmt: skip
 
 
 class RunCollector(Collector):

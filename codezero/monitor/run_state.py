@@ -19,17 +19,12 @@ from codezero.monitor.text import clean
 from codezero.types import Metrics
 
 CURVES = {
-    "reward": "reward/mean",
-    "loss": "train/loss",
-    "entropy": "train/entropy",
-    "zero_spread_share": "train/zero_spread_share",
-    "level": "difficulty/level",
-    "judge_auroc": "judge/canary_auroc",
-    "judge_false_positive_share": "judge/canary_false_positive_share",
-    "peers": "swarm/peers",
-    "external_share": "swarm/external_share",
-    "wrong_value_share": "proposer/wrong_value_share",
-} | {f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)}
+    "reward": "reward/mean", "loss": "train/loss", "entropy": "train/entropy",
+    "zero_spread_share": "train/zero_spread_share", "level": "difficulty/level", "judge_auroc": "judge/canary_auroc",
+    "judge_false_positive_share": "judge/canary_false_positive_share", "peers": "swarm/peers",
+    "external_share": "swarm/external_share", "wrong_value_share": "proposer/wrong_value_share",
+    **{f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)},
+}  # fmt: skip
 """Name in the page's view, and key in a row."""
 UNAVAILABLE, MISMATCH = "judge/unavailable_share", "train/mismatch_alarm"
 AVERAGED = CURVES | {"seconds": "seconds", "tokens": "tokens/sampled_per_second"}
@@ -83,7 +78,6 @@ class Averaged:
 
     @property
     def mean(self) -> float | None:
-        """Of all values."""
         _, total, values = functools.reduce(_together, self._sums, (0.0, 0.0, 0))
         return total / values if values else None
 
@@ -99,8 +93,6 @@ def _together(point: tuple[float, float, int], other: tuple[float, float, int]) 
 
 @dataclass(slots=True)
 class Played:
-    """What became of one round."""
-
     began: float
     """Seconds since 1970."""
     iterations: int = 0
@@ -244,7 +236,6 @@ def trouble_of(row: Metrics) -> str:
 
 
 def read_exam(row: Metrics) -> ExamView | None:
-    """The exam in a row, or None."""
     key = next((key for key in row if AVERAGE_KEY.fullmatch(key) and number(row, key) is not None), None)
     if key is None:
         return None

@@ -92,8 +92,6 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutboxView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the points."""
-
     collecting: int
     pending: int
     accepted: int
@@ -223,8 +221,6 @@ class ShownVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of attempts in full."""
-
     line: RolloutLine
     problem_id: str
     question: str

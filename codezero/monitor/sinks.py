@@ -157,7 +157,6 @@ def wandb_sink(project: str, facts: Mapping[str, str], folder: Path, logs: Path)
 
 
 def figures(row: Metrics) -> dict[str, float]:
-    """The numbers of a row."""
     return {key: float(value) for key in row if (value := number(row, key)) is not None}
 
 

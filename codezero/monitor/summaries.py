@@ -53,7 +53,6 @@ class RunState:
 
     @property
     def exam_now(self) -> ExamView | None:
-        """The exam of the present iteration."""
         return self.exams[-1] if self.exams and self.exams[-1].iteration == self.iteration else None
 
     def after(self, fold: Fold, scored: Sequence[ScoredGroup] = ()) -> "RunState":

@@ -40,7 +40,6 @@ def summarise(folders: Sequence[Path]) -> list[NodeRow]:
 
 
 def render_rows(rows: Sequence[NodeRow]) -> RenderableType:
-    """The table; pure."""
     table = Table(box=None, expand=True, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("node", no_wrap=True, overflow="ellipsis", min_width=12)
     for heading in ("iter", "round"):

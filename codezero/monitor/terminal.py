@@ -198,7 +198,6 @@ class LiveView:
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, vertical_overflow="crop")
 
     def show(self, state: RunState) -> None:
-        """Draw `state` from now on."""
         self._state = state
         if not self._live.is_started:
             self._live.start(refresh=True)

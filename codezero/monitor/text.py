@@ -105,5 +105,4 @@ def count(number: float, noun: str) -> str:
 
 
 def print_flushed(line: str) -> None:
-    """To stdout, at once."""
     print(line, flush=True)

@@ -18,11 +18,9 @@ from codezero.sandbox.base import TRUTH, Execution, Outcome
 from codezero.types import BELIEF, Metrics, ScoredGroup, Status
 
 STYLES = {
-    Status.JUDGED: "default",
-    Status.CERTAIN_FAILURE: "red",
-    Status.QUARANTINED: "bold red",
-    Status.UNAVAILABLE: "yellow",
-}
+    Status.JUDGED: "default", Status.CERTAIN_FAILURE: "red",
+    Status.QUARANTINED: "bold red", Status.UNAVAILABLE: "yellow",
+}  # fmt: skip
 LOUD = "bold white on red"
 
 
@@ -76,7 +74,6 @@ def mistakes(kinds: Counter[str]) -> list[str]:
 
 
 def card(marked: JudgedProblem) -> RenderableType:
-    """One problem with a row for each attempt."""
     problem, mistaken = marked.scored.group.problem, marked.mistaken()
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
     table.add_column("#", justify="right", style="dim")
@@ -107,7 +104,6 @@ def _shown(execution: Execution, mistaken: bool | None) -> Text:
 
 
 def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
-    """What it adds up to, and how far to believe it."""
     verdicts = [verdict for problem in marked for verdict in problem.scored.verdicts]
     trainable = [verdict for verdict in verdicts if verdict.trainable]
     lines = [Text(f"{count(len(marked), 'problem')}, {count(len(verdicts), 'attempt')}", "bold")]
@@ -135,7 +131,6 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
 
 
 def skill_line(known: Metrics) -> str:
-    """How far this judge can be believed, from its canaries."""
     area, low = number(known, "judge/canary_auroc"), number(known, "judge/canary_auroc_low")
     if area is None or low is None:
         return "how far the judge can be believed was not measured"
