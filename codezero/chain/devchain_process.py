@@ -149,7 +149,6 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
         return child
 
     def _last_words(self) -> str:
-        """The last line of the process's log."""
         log = self.path / LOG
         text = log.read_text("utf-8", "replace") if log.exists() else ""
         return text.strip().rpartition("\n")[2] or "its log is empty"

@@ -103,7 +103,6 @@ def refusal(message: str, data: object = None) -> ContractError | None:
 
 
 def decode_revert(raw: bytes) -> ContractError:
-    """The error in a call's revert data."""
     selector, rest = raw[:4], raw[4:]
     if selector in SELECTORS:
         return ContractError(SELECTORS[selector])

@@ -73,8 +73,6 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatus:
-    """What became of a peer's points."""
-
     collecting: int
     """Rounds whose points are not submitted yet."""
     pending: int

@@ -180,7 +180,6 @@ class EphemeralAccount:
 
 
 def passphrase_beside(path: Path) -> Path:
-    """The file with an ephemeral keystore's passphrase."""
     return path.with_name(f"{path.name}.passphrase")
 
 

@@ -94,5 +94,4 @@ def answer(options: argparse.Namespace, result: object, text: str | Callable[[],
 
 
 def say(doing: str) -> None:
-    """What is being done, for whoever waits."""
     print(f"codezero: {doing} …", file=sys.stderr, flush=True)

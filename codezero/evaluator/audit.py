@@ -37,8 +37,6 @@ class JudgedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The stored result of an executed attempt."""
-
     peer: str
     level: int | None
     correctness: float

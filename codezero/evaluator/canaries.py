@@ -31,8 +31,6 @@ PROOF_SECONDS = 120.0
 
 
 class CanaryKind(StrEnum):
-    """Where a canary comes from."""
-
     REFERENCE = "reference"
     MUTANT = "mutant"
     """Known to fail."""
@@ -48,8 +46,6 @@ class CanaryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A solution whose correctness is known."""
-
     problem: Problem
     code: str
     """Not fenced."""

@@ -87,7 +87,6 @@ def chat_margin(body: bytes) -> float | None:
 
 
 def ollama_margin(body: bytes) -> float | None:
-    """As `chat_margin`."""
     return _margin(decode(body, _Response).logprobs)
 
 

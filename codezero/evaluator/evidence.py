@@ -126,7 +126,6 @@ def newest(canaries: Sequence[JudgedCanary], size: int) -> list[JudgedCanary]:
 
 
 def fit_canaries(canaries: Sequence[JudgedCanary], names: Sequence[str]) -> Calibration:
-    """Calibrate on the canaries that were read."""
     read = [(canary, canary.scores) for canary in canaries if canary.scores is not None]
     return calibrate(
         names,

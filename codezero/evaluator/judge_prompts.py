@@ -78,7 +78,6 @@ def follow_ups(program: Program, questions: Collection[str]) -> list[FollowUp]:
 
 
 def asked_about(program: Program) -> list[Example]:
-    """The first tests that are short enough."""
     short = [example for example in program.examples if len(example.input) + len(example.output) <= MOST_CHARACTERS]
     return short[:MOST_EXAMPLES]
 

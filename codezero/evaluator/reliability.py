@@ -90,7 +90,6 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What is wrong with the judge at present."""
         return tuple(reason for last in self.memory.looks.values() for reason in last.reasons)
 
     def calibrated(self) -> Calibration:

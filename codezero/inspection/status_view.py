@@ -53,7 +53,6 @@ def page(status: RunStatus) -> Table:
 
 
 def plain_line(status: RunStatus) -> str:
-    """All that matters, in one line."""
     parts = [
         headline(status).plain,
         f"iteration {_known(status.iteration)}{_ago(status, ' ')}",

@@ -66,8 +66,6 @@ node cannot sign, a refusal of the contract (REFUSALS), and anything else when i
 
 
 class ClientCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """The base of every call."""
-
     org_id: OrgId | None = None
 
 
@@ -138,7 +136,6 @@ class NodeApi:
         self._waiting = 0
 
     def routes(self) -> Routes:
-        """For the page server."""
         return {
             Access.LEGACY: [
                 web.post("/api/register-peer", functools.partial(self._send, form=PeerCall)),

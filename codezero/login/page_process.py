@@ -40,7 +40,6 @@ class PageReady(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def invitation(ready: PageReady) -> str:
-    """A line for people."""
     return f"watch it at {ready.url}" + (f" · to own this node there, type the code {ready.code}" if ready.code else "")
 
 
@@ -54,7 +53,6 @@ def announce(page: "PageProcess") -> None:
 
 
 def wanted(config: NodeConfig) -> bool:
-    """Is there to be a page?"""
     return config.login.page == "on" or (config.login.page == "auto" and config.monitor.view != "off")
 
 

@@ -40,8 +40,6 @@ SKEW_WARN, SKEW_FAIL = 5.0, 60.0
 
 
 class CheckState(StrEnum):
-    """How a check ended."""
-
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -50,8 +48,6 @@ class CheckState(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the diagnosis."""
-
     state: CheckState
     text: str = msgspec.field(name="said")
     mend: str = ""

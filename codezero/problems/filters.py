@@ -22,8 +22,6 @@ from codezero.types import Problem, Screened, Source, Standing, Style
 
 
 class FilterReason(StrEnum):
-    """Why a problem is not used."""
-
     LENGTH = "length"
     CHARACTERS = "characters"
     FEW_TESTS = "few_tests"
@@ -272,10 +270,9 @@ def usable(problem: Problem, novelty: Novelty, fits: Fits, withheld: Novelty | N
 
 
 _SCREENED = {
-    FilterReason.DUPLICATE: Screened.REPEATED,
-    FilterReason.NEAR_DUPLICATE: Screened.REPEATED,
+    FilterReason.DUPLICATE: Screened.REPEATED, FilterReason.NEAR_DUPLICATE: Screened.REPEATED,
     FilterReason.HELD_OUT: Screened.WITHHELD,
-}
+}  # fmt: skip
 
 
 class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):

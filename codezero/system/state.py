@@ -40,7 +40,6 @@ class StateFile(Generic[T]):
             cls._file, cls._schema, cls._optional = file, schema, optional
 
     def state(self) -> T:
-        """What the file holds."""
         return self.memory
 
     def restore(self, state: T) -> None:

@@ -36,7 +36,6 @@ class Spec:
 
     @property
     def arguments(self) -> str:
-        """The parameter list, as written."""
         return KINDS[self.kind].arguments
 
 
@@ -80,7 +79,6 @@ def render(spec: Spec, name: str) -> str:
 
 
 def expression(spec: Spec) -> str:
-    """The returned expression."""
     kind = KINDS[spec.kind]
     atoms = [slot.family[op.name] for slot, op in zip(kind.slots, spec.ops, strict=True)]
     parts = [atom.code.format(v=kind.variable, k=op.constant) for atom, op in zip(atoms, spec.ops, strict=True)]

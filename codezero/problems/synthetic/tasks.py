@@ -46,8 +46,6 @@ Case = tuple[Inputs, Any]
 
 @dataclass(frozen=True, slots=True)
 class SyntheticTask:
-    """A problem and the program it asks for."""
-
     problem: Problem
     spec: Spec
     cases: tuple[Case, ...]
