@@ -187,7 +187,6 @@ def _params(method: Any) -> type[msgspec.Struct]:
 
 
 METHODS = {name: _params(method) for name, method in vars(Methods).items() if not name.startswith("_")}
-"""The parameters of each method."""
 
 
 def _choices(place: str | Sequence[str | None] | None) -> list[bytes]:

@@ -76,6 +76,12 @@ class ForeignOwnerError(ChainError):
         )
 
 
+BLOCKING = (
+    ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError, UnknownOutcomeError
+)  # fmt: skip
+"""Failures that the next submission would meet as well: its nonce is later than that of an unknown outcome."""
+
+
 class ContractError(ChainError):
     """The contract refused. `name`: which error of the contract; "Reverted" and "Panic" are Solidity's own,
     "" is one this version does not know. `final`: the same call can never be accepted later."""

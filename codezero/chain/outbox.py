@@ -16,16 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from codezero.chain.contract import STAGE, ContractCoordinator
-from codezero.chain.errors import (
-    REWARDED,
-    VOTED,
-    ChainUnreachableError,
-    ContractError,
-    ForeignOwnerError,
-    InsufficientFundsError,
-    UnknownOutcomeError,
-    WrongChainError,
-)
+from codezero.chain.errors import BLOCKING, REWARDED, VOTED, ChainUnreachableError, ContractError, UnknownOutcomeError
 from codezero.chain.outbox_db import PROBLEM, OutboxStore, Submission
 from codezero.errors import ChainError
 from codezero.system.signals import Backoff
@@ -43,10 +34,7 @@ STANDSTILL = 3.0
 """Round lengths after which an open round is taken for the last one."""
 PATIENCE = 3
 """Tries after which it is worth a complaint that a transaction is not in a block yet."""
-CONCERNS_ALL = (
-    ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError, UnknownOutcomeError
-)  # fmt: skip
-"""Failures that the next submission would meet as well: its nonce is later than that of an unknown outcome."""
+
 
 Topic = Literal["chain", "file", "standstill"]
 
@@ -225,7 +213,7 @@ class ChainOutbox:
                     break
                 if isinstance(error, ContractError) and error.name == "InvalidVoterPeerId":
                     self._registered = False
-                if isinstance(error, CONCERNS_ALL):
+                if isinstance(error, BLOCKING):
                     self._report("chain", reason)
                     break
             if problem := problem or reason:
