@@ -11,28 +11,18 @@ import cbor2
 import msgspec
 import webauthn
 from cryptography.exceptions import UnsupportedAlgorithm
-from webauthn.helpers import (
-    bytes_to_base64url,
-    decode_credential_public_key,
-    parse_authentication_credential_json,
-    parse_registration_credential_json,
-)
+from webauthn import helpers
+from webauthn.helpers import structs
 from webauthn.helpers.cose import COSEAlgorithmIdentifier
 from webauthn.helpers.decoded_public_key_to_cryptography import decoded_public_key_to_cryptography
 from webauthn.helpers.exceptions import WebAuthnException
 from webauthn.helpers.options_to_json_dict import options_to_json_dict
-from webauthn.helpers.structs import (
-    AttestationConveyancePreference,
-    AuthenticatorSelectionCriteria,
-    PublicKeyCredentialDescriptor,
-    ResidentKeyRequirement,
-    UserVerificationRequirement,
-)
 
 from codezero.errors import HttpRefusal
 from codezero.login.vault import Passkey
 
 RELYING_PARTY = "localhost"
+VERIFIED = structs.UserVerificationRequirement.REQUIRED
 ALGORITHMS = [
     COSEAlgorithmIdentifier.ECDSA_SHA_256,
     COSEAlgorithmIdentifier.EDDSA,
@@ -44,7 +34,7 @@ MALFORMED = (WebAuthnException, cbor2.CBORError, UnsupportedAlgorithm, ValueErro
 
 
 def _asks_prf(salt: bytes) -> dict[str, Any]:
-    return {"extensions": {"prf": {"eval": {"first": bytes_to_base64url(salt)}}}}
+    return {"extensions": {"prf": {"eval": {"first": helpers.bytes_to_base64url(salt)}}}}
 
 
 def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
@@ -54,9 +44,9 @@ def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
         rp_name="CodeZero",
         user_name=f"CodeZero node on {socket.gethostname()[:64]}",
         challenge=challenge,
-        attestation=AttestationConveyancePreference.NONE,
-        authenticator_selection=AuthenticatorSelectionCriteria(
-            resident_key=ResidentKeyRequirement.PREFERRED, user_verification=UserVerificationRequirement.REQUIRED
+        attestation=structs.AttestationConveyancePreference.NONE,
+        authenticator_selection=structs.AuthenticatorSelectionCriteria(
+            resident_key=structs.ResidentKeyRequirement.PREFERRED, user_verification=VERIFIED
         ),
         supported_pub_key_algs=ALGORITHMS,
     )
@@ -68,8 +58,8 @@ def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
     options = webauthn.generate_authentication_options(
         rp_id=RELYING_PARTY,
         challenge=challenge,
-        allow_credentials=[PublicKeyCredentialDescriptor(id=passkey.credential)],
-        user_verification=UserVerificationRequirement.REQUIRED,
+        allow_credentials=[structs.PublicKeyCredentialDescriptor(id=passkey.credential)],
+        user_verification=VERIFIED,
     )
     return options_to_json_dict(options) | _asks_prf(passkey.salt)
 
@@ -77,7 +67,7 @@ def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
 def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: bytes) -> Passkey:
     """credential: RegistrationResponseJSON, of any form. Raises HttpRefusal."""
     try:
-        parsed = parse_registration_credential_json(credential)
+        parsed = helpers.parse_registration_credential_json(credential)
         # who made the authenticator is not asked; some tell all the same, and nothing of it is parsed
         data: Any = cbor2.loads(parsed.response.attestation_object)["authData"]
         parsed.response.attestation_object = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
@@ -89,7 +79,7 @@ def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: by
             require_user_verification=True,
             supported_pub_key_algs=ALGORITHMS,
         )
-        decoded_public_key_to_cryptography(decode_credential_public_key(verified.credential_public_key))
+        decoded_public_key_to_cryptography(helpers.decode_credential_public_key(verified.credential_public_key))
         passkey = Passkey(verified.credential_id, verified.credential_public_key, verified.sign_count, salt)
         msgspec.convert(msgspec.to_builtins(passkey), Passkey)  # within the bounds of the file
     except MALFORMED as error:
@@ -102,7 +92,7 @@ def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: by
 def authenticate(credential: dict[str, Any], challenge: bytes, origin: str, passkey: Passkey) -> Passkey:
     """credential: AuthenticationResponseJSON, of any form. The passkey with its new sign count. Raises HttpRefusal."""
     try:
-        parsed = parse_authentication_credential_json(credential)
+        parsed = helpers.parse_authentication_credential_json(credential)
         if parsed.raw_id != passkey.credential:
             raise HttpRefusal(403, "this is another passkey; use the one that claimed the node")
         verified = webauthn.verify_authentication_response(

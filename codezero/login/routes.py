@@ -50,8 +50,7 @@ class CodeBody(Body, frozen=True):
     code: Code
 
 
-class NewPassphrase(Body, frozen=True):
-    code: Code
+class NewPassphrase(CodeBody, frozen=True):
     passphrase: Annotated[str, Meta(min_length=10, max_length=MAX_PASSPHRASE)]
 
 
