@@ -7,18 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from codezero.commands.common import (
-    DONE,
-    OVERRIDES,
-    Arguments,
-    Commands,
-    answer,
-    composed,
-    flag,
-    say,
-    value,
-    words,
-)
+from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value, words
 from codezero.errors import ConfigError
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,

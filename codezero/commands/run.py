@@ -10,7 +10,6 @@ from codezero.commands.common import (
     INTERRUPTED,
     LOGIN_PORT,
     OF_A_RUN,
-    Arguments,
     Commands,
     answer,
     composed,
@@ -29,9 +28,9 @@ SUPERVISE = (
     "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
     "iteration saved between them; the exit code is the last one's"
 )
-P2P_PORT: Arguments = {"--p2p-port": port("swarm.port")}
-PORTS: Arguments = {**P2P_PORT, **LOGIN_PORT}
-SUPERVISED: Arguments = {"--supervise": flag(SUPERVISE)}
+P2P_PORT = {"--p2p-port": port("swarm.port")}
+PORTS = {**P2P_PORT, **LOGIN_PORT}
+SUPERVISED = {"--supervise": flag(SUPERVISE)}
 INVITED = ("chain.rpc_urls", "evaluator.model")
 """Settings that the invitation shows to whoever reads it."""
 READY_SECONDS = 90.0

@@ -13,16 +13,7 @@ from codezero.errors import ChainError, SwarmError, UnreadableError
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
 from codezero.monitor.run_state import CURVES, Fold, History
-from codezero.monitor.run_types import (
-    MAX_PEERS,
-    JudgeBelief,
-    LevelSkill,
-    NetworkView,
-    OutboxView,
-    Peer,
-    Round,
-    RunView,
-)
+from codezero.monitor.run_types import MAX_PEERS, JudgeBelief, LevelSkill, NetworkView, OutboxView, Peer, Round, RunView
 from codezero.monitor.summaries import rehearsal
 from codezero.monitor.text import readable_name
 from codezero.swarm.network_status import FOLDER, NetworkStatus
