@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
-from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, parse
+from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, names_bound, names_imported, parse
 from codezero.problems.dedup import Novelty, NoveltyState
 from codezero.problems.synthetic.programs import is_held_out, parse_question
 from codezero.system.state import StateFile
@@ -160,18 +160,12 @@ def _asserts(tree: ast.Module, entry: str) -> bool:
     return states and any(isinstance(function, ast.Name) and function.id == entry for function in functions)
 
 
-def _bound(tree: ast.Module) -> Iterator[str]:
+def _bound(tree: ast.Module) -> set[str]:
     """Every name that the module gives a value to."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                yield name
-            case ast.alias(name=name, asname=other):
-                yield other or name.split(".")[0]
-            case _:
-                pass
+    nodes = list(ast.walk(tree))
+    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return defined | parameters | names_bound(tree) | names_imported(tree)
 
 
 def _contradictions(calls: Sequence[EntryCall]) -> Iterator[FilterRefusal]:

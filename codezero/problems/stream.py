@@ -65,7 +65,6 @@ def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem
 
 
 SYNTHETIC = "synthetic"
-"""The name of the embedded source."""
 
 _Count = Annotated[int, Meta(ge=0)]
 

@@ -56,16 +56,8 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
     if not all(character.isprintable() or character in "\n\t" for character in question):
         raise _refusal(ProposalReason.QUESTION, "control characters")
     tests = _check_tests(written.tests)
-    return Problem(
-        id=problem_id(question, tests),
-        question=question,
-        tests=tests,
-        entry_point=_entry_point(question, tests),
-        source=Source.PROPOSER,
-        standing=Standing.CLAIMED,
-        level=level,
-        proposer=peer_id,
-    )
+    key, entry = problem_id(question, tests), _entry_point(question, tests)
+    return Problem(key, question, tests, entry, Source.PROPOSER, Standing.CLAIMED, level, proposer=peer_id)
 
 
 def _read_json(text: str) -> _Written:

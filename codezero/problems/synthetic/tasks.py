@@ -10,17 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from codezero.problems.synthetic import programs
 from codezero.problems.synthetic.grammar import LEVELS
-from codezero.problems.synthetic.programs import (
-    CALL_ERRORS,
-    Spec,
-    is_held_out,
-    mutate,
-    question_of,
-    render,
-    sample_spec,
-    solution,
-)
+from codezero.problems.synthetic.programs import CALL_ERRORS, Spec, is_held_out, mutate, render, solution
 from codezero.problems.synthetic.vocabulary import LETTERS
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
@@ -58,23 +50,15 @@ def make_task(random: Random, level: int | None = None, *, held_out: bool = Fals
     held_out: of a composition that no training problem has.
     """
     level = random.choice(LEVELS) if level is None else level
-    spec = sample_spec(random, level)
+    spec = programs.sample_spec(random, level)
     while is_held_out(spec) is not held_out:
-        spec = sample_spec(random, level)
+        spec = programs.sample_spec(random, level)
     name = _function_name(random)
-    question = question_of(spec, name, random)
+    question = programs.question_of(spec, name, random)
     cases = _choose_cases(spec, random)
     tests = tuple(f"assert {name}({', '.join(map(repr, inputs))}) == {expected!r}" for inputs, expected in cases)
-    problem = Problem(
-        id=problem_id(question, tests),
-        question=question,
-        tests=tests,
-        entry_point=name,
-        source=Source.SYNTHETIC,
-        standing=Standing.REFERENCE,
-        level=level,
-        reference=render(spec, name),
-    )
+    key, source, reference = problem_id(question, tests), Source.SYNTHETIC, render(spec, name)
+    problem = Problem(key, question, tests, name, source, Standing.REFERENCE, level, reference=reference)
     return SyntheticTask(problem, spec, tuple(cases))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codezero.code.parsing import fence
 from codezero.problems.synthetic.grammar import KINDS
-from codezero.problems.synthetic.programs import parse_question, signature
+from codezero.problems.synthetic.programs import parse_question, question_of, sample_spec, signature
 from codezero.problems.synthetic.tasks import (
     LEVELS,
     SyntheticTask,
@@ -18,9 +18,7 @@ from codezero.problems.synthetic.tasks import (
     is_held_out,
     make_task,
     mutants,
-    question_of,
     render,
-    sample_spec,
 )
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
