@@ -100,10 +100,12 @@ def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticRe
     nodes = list(ast.walk(tree))
     ratio, certain = find_copied(nodes, tests, entry)
     copied = [f"answers of {ratio:.0%} of the tests are written into the code"] if certain else []
+    messages = Checker(tree, filename="solution").messages
+    undefined = {str(message.message_args[0]) for message in messages if isinstance(message, UndefinedName)}
     findings = replace(
         read,
         parses=True,
-        undefined_names=_undefined_names(tree),
+        undefined_names=tuple(sorted(undefined)),
         banned=(*sorted(reaches(tree, nodes, program=not entry)), *sorted(dunders(nodes))),
         hardcode_ratio=ratio,
         quarantine=(*read.quarantine, *copied, *attacks(tree, nodes, code, tests, entry, request.question)),
@@ -146,11 +148,6 @@ def _program_findings(reduced: ast.Module, cases: Sequence[Example]) -> dict[str
         "stub": entry_point.is_stub_program(reduced),
         "degenerate": tuple(entry_point.endless_loops(list(ast.walk(reduced)), ends=entry_point.READING_ENDS)),
     }
-
-
-def _undefined_names(tree: ast.Module) -> tuple[str, ...]:
-    messages = Checker(tree, filename="solution").messages
-    return tuple(sorted({str(message.message_args[0]) for message in messages if isinstance(message, UndefinedName)}))
 
 
 def _acts(node: ast.stmt) -> bool:

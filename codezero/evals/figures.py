@@ -67,7 +67,6 @@ class Difference:
     a: float
     b: float
     difference: float
-    """b - a."""
     low: float
     high: float
     """95 % interval of the difference, bootstrapped over problems in pairs."""

@@ -115,8 +115,6 @@ def judged_group(task: EvalTask, attempts: Sequence[Completion], codes: Sequence
 def _fitting(tests: Sequence[str]) -> tuple[str, ...]:
     kept: list[str] = []
     for test in tests:
-        if len(kept) == JUDGED_TESTS:
-            break
         if len(test) <= MAX_CASE and sum(map(len, kept)) + len(test) <= JUDGED_CHARACTERS:
             kept.append(test)
-    return tuple(kept)
+    return tuple(kept[:JUDGED_TESTS])

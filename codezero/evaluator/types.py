@@ -20,7 +20,6 @@ class Program:
     stdio: bool = False
     """The program reads stdin and writes stdout; else a function is called."""
     entry_point: str = ""
-    """Name of that function."""
 
 
 @dataclass(frozen=True, slots=True)

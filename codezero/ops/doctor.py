@@ -173,7 +173,6 @@ class Check:
     run: Callable[[], Finding | list[Finding]]
     """Several findings have names of their own."""
     seconds: float = 15.0
-    """Deadline."""
 
 
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:

@@ -106,10 +106,8 @@ def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletEr
     """At most `limit` bytes of a regular file that nobody else may read. Raises `refusal`."""
     try:
         return read_bounded(path, limit, private=True)
-    except OSError as error:
-        raise refusal(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise refusal(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise refusal(f"{path}: {getattr(error, 'strerror', error)}") from error
 
 
 def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:

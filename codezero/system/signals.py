@@ -37,7 +37,6 @@ class Stop:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        """The signal that asked."""
         self.insisted: signal.Signals | None = None
         """A later one, where signals are answered."""
         self._asked = False
