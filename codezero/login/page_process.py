@@ -66,7 +66,6 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         with set_aside(self._log).open("ab") as log:
             command = [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides]
             self._process = Child(command, stdout=subprocess.PIPE, stderr=log)
-        self.pid = self._process.pid
         self._first = b""
         self._answered = threading.Event()
         self._reader = threading.Thread(target=self._read, name="page-ready", daemon=True)
