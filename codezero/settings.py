@@ -280,12 +280,17 @@ def as_yaml(settings: Provenance) -> str:
     from yaml import safe_dump
 
     rows: list[tuple[str, str]] = []
+    sections: list[str] = []
     for key, value in settings.values.items():
-        of, _, name = key.rpartition(".")
-        if of and (header := (f"{of}:", "")) not in rows:
-            rows.append(header)
+        *path, name = key.split(".")
+        rows += [
+            (f"{'  ' * depth}{path[depth]}:", "")
+            for depth in range(len(path))
+            if path[: depth + 1] != sections[: depth + 1]
+        ]
+        sections = path
         shown = safe_dump([value], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
-        rows.append((f"{'  ' if of else ''}{name}: {shown}", f"  # {settings.origins[key]}"))
+        rows.append((f"{'  ' * len(path)}{name}: {shown}", f"  # {settings.origins[key]}"))
     width = max(min(len(line), 48) for line, _ in rows)
     where = f"{settings.local or 'none'}{'' if not settings.local or settings.local.exists() else ' (not there)'}"
     groups = " ".join(f"{group}={choice}" for group, choice in settings.groups.items())

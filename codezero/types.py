@@ -105,7 +105,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Verification:
     """What a verifier wrote about one attempt, and what came of it."""
 
     completion: Completion
@@ -126,7 +126,7 @@ class RolloutGroup:
     round: int
     policy_step: int
     """Optimiser steps the sampling policy had taken."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[Verification, ...] = ()
     """Of the first attempts, where a verifier reads them. Behind these in `completions` stand the second attempts, in
     the order of the checks that led to them."""
 

@@ -122,11 +122,13 @@ class VerifierConfig:
     max_new_tokens: Annotated[int, Interval(ge=16, le=32768)] = 128
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
-    weights: WeightsConfig = field(default_factory=WeightsConfig)
+    listen: Annotated[str, Checked(_listen)] = ""
+    """As weights.listen, for the verifier's versions."""
 
 
 def of_training(config: "NodeConfig") -> Iterator[str]:
     """What is at odds here, a line each."""
+    yield from _of_verifier(config)
     ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
     if ranks and model.train == "lora":
         yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
@@ -142,7 +144,14 @@ def of_training(config: "NodeConfig") -> Iterator[str]:
     if rollout.has_servers and rollout.engine == "vllm" and config.solver.temperature < COLDEST:
         what = f"solver.temperature={config.solver.temperature:g} is below {COLDEST}, where vLLM does not go"
         yield f"{what}; raise it, or set rollout.engine=little"
-    if config.verifier.model != "off" and config.reward.mode != "rlvr":
-        yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
     if rollout.in_flight and not rollout.has_servers:
         yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"
+
+
+def _of_verifier(config: "NodeConfig") -> Iterator[str]:
+    if config.verifier.model != "off" and config.reward.mode != "rlvr":
+        yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
+    if config.verifier.model != "off" and config.role == "sampler":
+        yield "verifier.model with role=sampler: a sampler learns nothing; set verifier.model=off"
+    if config.verifier.rollout.in_flight:
+        yield "verifier.rollout.in_flight: attempts are checked as they are made; set rollout.in_flight"

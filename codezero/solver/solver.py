@@ -19,14 +19,11 @@ from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages
-from codezero.solver.batch import Batch, TrainingRow
-from codezero.solver.following import FollowingLearner
-from codezero.solver.learner import TrlLearner, Update
+from codezero.solver.batch import Batch, TrainingRow, Update
 from codezero.solver.peer_gate import PeerFilter
 from codezero.solver.peer_rollouts import External, PeerReader
-from codezero.solver.remote import RemoteLearner
 from codezero.solver.replay import Replay
-from codezero.solver.updater import Updater
+from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
 
@@ -67,7 +64,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         config: SolverConfig,
         *,
         sampler: GroupSampler,
-        learner: TrlLearner | RemoteLearner | FollowingLearner,
+        learner: Learner,
         peer_id: str,
         seed: int,
         external: ExternalConfig | None = None,

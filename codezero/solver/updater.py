@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, TrainingRow
+from codezero.solver.following import FollowingLearner
 from codezero.solver.learner import TrlLearner
 from codezero.solver.mismatch import is_beyond, measure
 from codezero.solver.remote import RemoteLearner
@@ -14,11 +15,14 @@ from codezero.types import Metrics
 
 logger = logging.getLogger(__name__)
 
+Learner = TrlLearner | RemoteLearner | FollowingLearner
+"""In this process, in processes of its own, or somebody else's."""
+
 
 class Updater:
     """`engine`: another engine samples than the one that learns, so rows that they disagree about are masked."""
 
-    def __init__(self, config: SolverConfig, learner: TrlLearner | RemoteLearner, *, engine: bool) -> None:
+    def __init__(self, config: SolverConfig, learner: Learner, *, engine: bool) -> None:
         self.config, self.learner, self.engine, self._alarm = config, learner, engine, ""
 
     def told_apart(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[TrainingRow], list[Pair]]:

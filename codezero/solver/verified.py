@@ -33,7 +33,18 @@ from codezero.solver.cases import feedback, read_cases, untested, verifier_promp
 from codezero.solver.solver import GrpoSolver
 from codezero.solver.updater import Updater
 from codezero.system.state import StateFile
-from codezero.types import BELIEF, Check, Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Style, Verdict, mean
+from codezero.types import (
+    BELIEF,
+    Completion,
+    Metrics,
+    Problem,
+    RolloutGroup,
+    ScoredGroup,
+    Style,
+    Verdict,
+    Verification,
+    mean,
+)
 
 VERIFIER = "verifier"
 """Folder of its policy within the solver's."""
@@ -152,13 +163,13 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         except ProblemError as error:
             return str(error)
 
-    def _checks(self, attempts: Sequence[Attempt], written: Sequence[Completion]) -> list[Check]:
+    def _checks(self, attempts: Sequence[Attempt], written: Sequence[Completion]) -> list[Verification]:
         read = [self._cases(problem, text) for (problem, _), text in zip(attempts, written, strict=True)]
         pairs = list(zip(attempts, read, strict=True))
         single = [(attempt, (test,)) for attempt, tests in pairs if isinstance(tests, tuple) for test in tests]
         executed = self._execute(single)
         return [
-            Check(
+            Verification(
                 completion,
                 untested(tests)
                 if isinstance(tests, str)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
-    from codezero.solver.following import FollowingLearner
     from codezero.solver.learner import TrlLearner
-    from codezero.solver.remote import RemoteLearner
+    from codezero.solver.updater import Learner
     from codezero.weights.versions import PolicyVersion, Publisher, VersionSource
 
 logger = logging.getLogger(__name__)
@@ -142,7 +141,7 @@ def build_policy(
     stack: ExitStack,
     share: Callable[[], None] | None = None,
     source: "VersionSource | None" = None,
-) -> "tuple[TrlLearner | RemoteLearner | FollowingLearner, Sampler]":
+) -> "tuple[Learner, Sampler]":
     """Who learns, and who samples from what it has learned.
 
     A trainer has a rank for each of `environments`; this process then holds a copy, and servers hold theirs. All these

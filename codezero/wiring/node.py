@@ -48,15 +48,10 @@ from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
-from codezero.wiring.verifier import build_verified, verifier_config
+from codezero.wiring.solver import build_solver, build_verified, verifier_config
 
 if TYPE_CHECKING:
-    from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
-    from codezero.solver.following import FollowingLearner
-    from codezero.solver.learner import TrlLearner
-    from codezero.solver.remote import RemoteLearner
-    from codezero.solver.solver import GrpoSolver
 
 VERSIONS = "weights"
 """The folder of a run that its trainer publishes the policy in."""
@@ -149,8 +144,7 @@ def build_node(
     from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam, build_exam_tasks
 
-    verified = config.verifier.model != "off"
-    checking = deal_cards(verifier_config(config)) if verified else []
+    verifier_environments = deal_cards(verifier_config(config))
     withheld, loading = Novelty(most=MAX_HELD_BACK), Future["LoadedModel"]()
     fits = holding(config, loading.result)
     # Problems before models: that a run is a rehearsal is said before anything that takes long.
@@ -170,8 +164,8 @@ def build_node(
     models = FrozenModels(config, monitor.busy, policy)
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
     solver = build_solver(config, learner, sampler, swarm.peer_id)
-    if verified:
-        solver = build_verified(config, solver, checking, folder.path, monitor.busy, stack)
+    if config.verifier.model != "off":
+        solver = build_verified(config, solver, verifier_environments, folder.path, monitor.busy, stack)
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()
@@ -201,23 +195,6 @@ def build_node(
         harvest=harvest,
         monitor=monitor,
         checkpoints=checkpoints,
-    )
-
-
-def build_solver(
-    config: NodeConfig, learner: "TrlLearner | RemoteLearner | FollowingLearner", sampler: "Sampler", peer_id: str
-) -> "GrpoSolver":
-    from codezero.solver.solver import GrpoSolver
-
-    settings, samples = config.solver, config.role == "sampler"
-    return GrpoSolver(
-        dataclasses.replace(settings, passes=1, replay=0.0) if samples else settings,
-        sampler=sampler,
-        learner=learner,
-        peer_id=peer_id,
-        seed=config.seed,
-        external=config.external,
-        engine=not samples and (config.trainer.ranks > 0 or config.rollout.has_servers),
     )
 
 

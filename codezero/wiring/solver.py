@@ -1,4 +1,4 @@
-"""Config -> a verifier beside the solver: its own policy, trainer, servers and versions, as the solver has them."""
+"""Config -> the solver, and a verifier beside it, which has a policy, trainer, servers and versions of its own."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -11,11 +11,33 @@ from codezero.wiring.evaluator import build_sandbox
 from codezero.wiring.models import Say, build_policy
 
 if TYPE_CHECKING:
+    from codezero.models.generation import Sampler
     from codezero.solver.solver import GrpoSolver
+    from codezero.solver.updater import Learner
     from codezero.solver.verified import VerifiedSolver
 
 VERSIONS = "verifier-weights"
 """The folder of a run that its versions are published in."""
+
+
+def build_solver(config: NodeConfig, learner: "Learner", sampler: "Sampler", peer_id: str) -> "GrpoSolver":
+    from codezero.solver.solver import GrpoSolver
+
+    settings, samples = config.solver, config.role == "sampler"
+    return GrpoSolver(
+        replace(settings, passes=1, replay=0.0) if samples else settings,
+        sampler=sampler,
+        learner=learner,
+        peer_id=peer_id,
+        seed=config.seed,
+        external=config.external,
+        engine=not samples and samples_elsewhere(config),
+    )
+
+
+def samples_elsewhere(config: NodeConfig) -> bool:
+    """Does another process compute than the one that learns?"""
+    return config.trainer.ranks > 0 or config.rollout.has_servers
 
 
 def verifier_config(config: NodeConfig) -> NodeConfig:
@@ -28,7 +50,7 @@ def verifier_config(config: NodeConfig) -> NodeConfig:
         solver=replace(solver, max_prompt_tokens=room, max_new_tokens=verifier.max_new_tokens),
         trainer=verifier.trainer,
         rollout=verifier.rollout,
-        weights=verifier.weights,
+        weights=replace(config.weights, listen=verifier.listen, share=False, follow=""),
         run=replace(config.run, logs=str(Path(config.run.logs, "verifier"))),
     )
 
@@ -53,7 +75,7 @@ def build_verified(
         config.verifier,
         solver,
         sampler=sampler,
-        updater=Updater(own.solver, learner, engine=bool(own.trainer.ranks or own.rollout.has_servers)),
+        updater=Updater(own.solver, learner, engine=samples_elsewhere(own)),
         guard=stack.enter_context(guard),
         sandbox=build_sandbox(config, stack),
         block=config.answer.block,
