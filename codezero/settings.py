@@ -279,22 +279,17 @@ def as_yaml(settings: Provenance) -> str:
     """YAML that is a config of its own, with the origin of each value behind it."""
     from yaml import safe_dump
 
-    rows: list[tuple[str, str]] = []
-    sections: list[str] = []
+    rows: dict[str, tuple[str, str]] = {}
     for key, value in settings.values.items():
         *path, name = key.split(".")
-        rows += [
-            (f"{'  ' * depth}{path[depth]}:", "")
-            for depth in range(len(path))
-            if path[: depth + 1] != sections[: depth + 1]
-        ]
-        sections = path
+        for depth, section in enumerate(path):
+            rows.setdefault(".".join(path[: depth + 1]), (f"{'  ' * depth}{section}:", ""))
         shown = safe_dump([value], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
-        rows.append((f"{'  ' * len(path)}{name}: {shown}", f"  # {settings.origins[key]}"))
-    width = max(min(len(line), 48) for line, _ in rows)
+        rows[key] = (f"{'  ' * len(path)}{name}: {shown}", f"  # {settings.origins[key]}")
+    width = max(min(len(line), 48) for line, _ in rows.values())
     where = f"{settings.local or 'none'}{'' if not settings.local or settings.local.exists() else ' (not there)'}"
     groups = " ".join(f"{group}={choice}" for group, choice in settings.groups.items())
-    lines = [f"{line:{width if origin else 0}}{origin}\n" for line, origin in rows]
+    lines = [f"{line:{width if origin else 0}}{origin}\n" for line, origin in rows.values()]
     return f"# {groups}; your own settings: {where}\n{''.join(lines)}"
 
 

@@ -54,6 +54,8 @@ class Execution:
     provisional: bool = False
     """A FAIL that CPython need not see: the code raised something, or hit a limit, in an interpreter that is slower and
     knows less. A sandbox behind this one decides; without one it stands."""
+    printed: str = ""
+    """What a program wrote where something else was wanted, cut as the reason is."""
 
 
 ALL_HOLD = Execution(Outcome.PASS)
@@ -152,7 +154,8 @@ class Tier(Sandbox):
         with closing(self.run_cases(job.code, [case.input for case in cases])) as executions:
             for number, (case, execution) in enumerate(zip(cases, executions, strict=True), start=1):
                 if isinstance(execution, str):
-                    execution = ALL_HOLD if same_output(case.output, execution) else failed("prints something else")
+                    other = replace(failed("prints something else"), printed=_phrase(execution))
+                    execution = ALL_HOLD if same_output(case.output, execution) else other
                 if execution.outcome is not Outcome.PASS:
                     return replace(execution, reason=_phrase(f"test {number}: {execution.reason}"))
         return ALL_HOLD

@@ -10,7 +10,7 @@ import msgspec
 from codezero.code.assertions import cases_of
 from codezero.code.parsing import UNPARSEABLE
 from codezero.errors import ProblemError
-from codezero.sandbox.base import Execution, Outcome
+from codezero.sandbox.base import Execution, Job, Outcome
 from codezero.types import Problem, Style
 
 MAX_TEXT, MAX_CASE = 64 * 1024, 2_000
@@ -90,10 +90,21 @@ def untested(why: str) -> str:
     return f"\n\nAn attempt before this one could not be tested: {why}"
 
 
+def printing(program: str, test: str) -> Job:
+    """Of an assertion that `read_cases` made: the program, and it prints what the call returns, not what it should."""
+    claim = ast.parse(test).body[0]
+    assert isinstance(claim, ast.Assert) and isinstance(claim.test, ast.Compare)
+    wanted = ast.unparse(claim.test.comparators[0])
+    case = json.dumps({"input": "", "output": wanted})
+    return Job(f"{program}\nprint(repr({ast.unparse(claim.test.left)}))", (case,), stdio=True)
+
+
 def feedback(tests: Sequence[str], executions: Sequence[Execution]) -> str:
-    """What a solver is told of its attempt; empty where no case is known to fail."""
+    """What a solver is told of its attempt: each case, and what came of it; empty where none is known to fail."""
     if all(execution.outcome is not Outcome.FAIL for execution in executions):
         return ""
-    results = zip(tests, executions, strict=True)
-    lines = [f"- {test.removeprefix('assert ')}: {execution.reason or 'passes'}" for test, execution in results]
+    lines = [
+        f"- {test.removeprefix('assert ')}: {f'gives {done.printed}' if done.printed else done.reason or 'passes'}"
+        for test, done in zip(tests, executions, strict=True)
+    ]
     return "\n\nAn attempt before this one was tested:\n" + "\n".join(lines)

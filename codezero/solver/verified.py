@@ -15,7 +15,7 @@ import math
 import random
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -29,7 +29,7 @@ from codezero.protocols import GroupSampler
 from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox, failed
 from codezero.solver.advantages import advantages
 from codezero.solver.batch import Batch, TrainingRow
-from codezero.solver.cases import feedback, read_cases, untested, verifier_prompt
+from codezero.solver.cases import feedback, printing, read_cases, untested, verifier_prompt
 from codezero.solver.solver import GrpoSolver
 from codezero.solver.updater import Updater
 from codezero.system.state import StateFile
@@ -168,6 +168,12 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         pairs = list(zip(attempts, read, strict=True))
         single = [(attempt, (test,)) for attempt, tests in pairs if isinstance(tests, tuple) for test in tests]
         executed = self._execute(single)
+        failing = {trial: done for trial, done in executed.items() if trial[0][1] and done.outcome is Outcome.FAIL}
+        shown = {
+            trial: printing(trial[0][1] or "", trial[1][0]) for trial in failing if trial[0][0].style is Style.CALL
+        }
+        printed = self._sandbox.run_distinct(shown.values())
+        executed |= {trial: replace(failing[trial], printed=printed[job].printed) for trial, job in shown.items()}
         return [
             Verification(
                 completion,

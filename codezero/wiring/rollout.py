@@ -1,12 +1,15 @@
 """Config -> rollout servers, those of this machine started, and the client that draws from all of them."""
 
+import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from codezero.config import NodeConfig
 from codezero.weights import SOURCE, TOKEN
@@ -16,6 +19,8 @@ from codezero.wiring.models import threads_of
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
     from codezero.rollout.client import RolloutServer, RolloutServers
+
+logger = logging.getLogger(__name__)
 
 PATIENCE = {"little": 120.0, "vllm": 1200.0}
 """Seconds in which a server that died is up again."""
@@ -42,6 +47,8 @@ def build_servers(
         app = web.Application()
         app.add_routes(routes(versions, token))
         stack.enter_context(serving(app, config.weights.listen, "weights.listen", token))
+    for line in host_commands(config):
+        logger.warning("there, unless it runs already: %s", line)
     local = start_servers(config, os.fspath(versions.absolute()), say, stack)
     client = RolloutServers(
         [*local, *(RolloutServer(address.rstrip("/"), token) for address in config.rollout.servers)],
@@ -52,6 +59,16 @@ def build_servers(
     )
     stack.callback(client.close)
     return client
+
+
+def host_commands(config: NodeConfig) -> list[str]:
+    """What starts the servers of `rollout.servers` on their machines, with the settings that have to be as here."""
+    solver, rollout = config.solver, config.rollout
+    same = f"solver.max_prompt_tokens={solver.max_prompt_tokens} solver.max_new_tokens={solver.max_new_tokens}"
+    same += f" rollout.max_requests={rollout.max_requests} rollout.context={rollout.context}"
+    named = f"--model {config.model.solver} --engine {rollout.engine} --weights http://{config.weights.listen}"
+    places = Counter(urlsplit(address).netloc for address in rollout.servers)
+    return [f"codezero rollout-host {named} --listen {place} --count {count} {same}" for place, count in places.items()]
 
 
 def start_servers(

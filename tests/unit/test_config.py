@@ -104,10 +104,39 @@ def test_no_judge_is_named_only_where_every_reward_is_executed() -> None:
             compose(["evaluator.model=off", f"reward.mode={mode}"])
 
 
-@pytest.mark.parametrize("name", ["code-single-full", "code-single-delta", "nano-single-full", "nano-single-delta"])
+RECIPES = sorted(path.stem for path in (CONFIGS / "recipe").glob("*-*.yaml"))
+
+
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_executes_every_reward_and_needs_no_judge(name: str) -> None:
     config = compose([f"recipe={name}"])
     assert (config.reward.mode, config.evaluator.model, config.reward.correctness) == ("rlvr", "off", 1)
+
+
+def test_the_six_recipes_ship() -> None:
+    kinds = ("codegen-verifier", "single-delta", "single-full")
+    assert [f"{size}-{kind}" for size in ("code", "nano") for kind in kinds] == RECIPES
+
+
+def test_a_verifier_has_cards_of_its_own_and_the_published_reward() -> None:
+    config = compose(["recipe=code-codegen-verifier"])
+    verifier = config.verifier
+    parts = (config.rollout, config.trainer, verifier.rollout, verifier.trainer)
+    assert sorted(card for part in parts for card in part.cards) == [str(card) for card in range(8)]
+    assert (verifier.reward, verifier.cases, verifier.thinking, config.model.thinking) == ("astra", 2, "on", "off")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["verifier.model=nano-tests"], "needs executed rewards"),
+        (["verifier.model=nano-tests", "reward.mode=rlvr", "role=sampler"], "a sampler learns nothing"),
+        (["recipe=nano-codegen-verifier", "verifier.rollout.in_flight=8"], r"set rollout\.in_flight"),
+    ],
+)
+def test_a_verifier_that_could_not_learn_is_refused(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compose(settings)
 
 
 def test_the_code_recipes_are_the_published_ones() -> None:

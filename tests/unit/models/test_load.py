@@ -9,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from unit.models.test_generation import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError
+from codezero.models.chat import encode_prompts
 from codezero.models.decoders import is_lean
 from codezero.models.generation import Sampler
 from codezero.models.load import load_model
@@ -189,3 +190,15 @@ def test_a_real_sized_model_loads_and_samples(layers: int, tmp_path: Path):
     groups = made.sample(["a", "a longer one"], group_size=2, max_new_tokens=4, temperature=1.0, generator_seed=0)
     assert [len(group) for group in groups] == [2, 2]
     assert all(len(c.logprobs) == len(c.token_ids) > 0 for group in groups for c in group)
+
+
+@pytest.mark.parametrize(("thinking", "wanted"), [("on", "yes"), ("off", "no"), ("auto", "unsaid")])
+def test_whether_a_model_thinks_is_said_to_its_template(tmp_path: Path, thinking: str, wanted: str) -> None:
+    tokenizer = small_tokenizer()
+    tokenizer.chat_template = (
+        "{% if enable_thinking is defined %}{{ 'yes' if enable_thinking else 'no' }}{% else %}unsaid{% endif %}"
+    )
+    tiny_model().save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_model(str(tmp_path), device="cpu", role="solver", thinking=thinking)
+    assert loaded.tokenizer.decode(encode_prompts(loaded.tokenizer, ["Q"])[0]) == wanted

@@ -18,11 +18,12 @@ from aiohttp import web
 from builders.rollout import PROMPTS, VersionedPolicy, client_of, little_servers, nearly
 
 from codezero.errors import RolloutError
-from codezero.models.generation import Drawn
+from codezero.models.generation import Drawn, OwnLoop
 from codezero.rollout import client as client_module
 from codezero.rollout import servers as servers_module
 from codezero.rollout.client import RolloutServer, RolloutServers
 from codezero.rollout.servers import ServerProcess, serving
+from codezero.rollout.wire import requests
 from codezero.weights.delta import encode, state_of
 from codezero.weights.state import of_tensors
 from codezero.weights.transfer import FolderSource
@@ -96,6 +97,20 @@ def test_the_prompts_beside_one_do_not_change_its_tokens(parts: Parts, client: R
     for thread in threads:
         thread.join()
     assert len(everything) == 4 and all(drawn == everything[0] for drawn in everything)
+
+
+def test_prompts_that_are_the_same_share_requests_within_the_servers_bound(
+    parts: Parts, client: RolloutServers
+) -> None:
+    """One attempt each at 9 places of one prompt, where a server takes 8: two requests."""
+    policy, _ = parts
+    client.follow(policy.publish())
+    places = [0, 1, *[0] * 8]
+    drawn = client.draw([PROMPTS[place] for place in places], 1, 12, 1.0, 5)
+    loop, own = OwnLoop(policy.loaded), requests(3, 1, 12, 1.0, 5, policy.loaded.stop_ids)
+    first = loop.draw([PROMPTS[0]], 8, 12, 1.0, own[0]["seed"]) + loop.draw([PROMPTS[0]], 1, 12, 1.0, own[2]["seed"])
+    second = loop.draw([PROMPTS[1]], 1, 12, 1.0, own[1]["seed"])
+    assert nearly(drawn, [each._replace(version=policy.number) for each in (first[0], *second, *first[1:])])
 
 
 def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(

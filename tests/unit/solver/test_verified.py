@@ -95,7 +95,7 @@ def test_who_fails_a_case_is_sent_back_with_it_and_others_are_not(stack: ExitSta
     assert [bool(check.feedback) for check in group.checks] == [False, True, False, True]
     assert [each.text for each in group.completions] == [RIGHT, SQUARE, SQUARE, NONE, RIGHT, SQUARE]
     assert both.solver.asked[1:] == [solver_prompt(PROBLEM, group.checks[place].feedback) for place in (1, 3)]
-    assert "f(3) == 6: test 1 fails" in group.checks[1].feedback and "no program" in group.checks[3].feedback
+    assert "f(3) == 6: gives 9" in group.checks[1].feedback and "no program" in group.checks[3].feedback
     assert "return x * x" in both.verifier.asked[1] and "```json" in both.verifier.asked[1]
 
 
