@@ -34,7 +34,7 @@ from codezero.weights.transfer import FolderSource
 from codezero.weights.versions import Publisher, catch_up
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
 from codezero.wiring.models import build_sampler, load_policy
-from codezero.wiring.node import build_solver
+from codezero.wiring.solver import build_solver
 
 FIRST = 10
 """Versions not counted: Adam's first steps are as long as the rate for every weight, and so are dense."""

@@ -35,8 +35,9 @@ from codezero.settings import compose
 from codezero.stats import mean_interval
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
 from codezero.wiring.models import build_sampler, load_policy
-from codezero.wiring.node import build_solver, holding
+from codezero.wiring.node import holding
 from codezero.wiring.proposer import build_trained
+from codezero.wiring.solver import build_solver
 
 AT_REST = 1e-12
 """A learning rate that moves no weight in float32."""
