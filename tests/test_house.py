@@ -139,8 +139,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 248,
-    "lines": 38_735,
-    "lines of code": 26_921,
+    "lines": 38_767,
+    "lines of code": 26_945,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,

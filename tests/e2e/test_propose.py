@@ -39,7 +39,7 @@ def test_a_service_proposes_hears_and_goes_on_after_a_restart(tmp_path: Path) ->
         (["proposer.model=off"], "proposer.model=off would do nothing"),
         (["swarm.kind=local"], "needs a swarm"),
         (["proposer.train=true"], "drop proposer.train"),
-        (["role=judge"], "choose one of: node, proposer"),
+        (["role=judge"], "choose one of: node, sampler, proposer"),
     ],
     ids=["off", "alone", "nothing to learn from", "unknown"],
 )

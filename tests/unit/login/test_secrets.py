@@ -107,5 +107,5 @@ def test_what_a_setting_takes_from_the_environment_is_in_no_argv(
     words += ["chain.kind=rpc", f"chain.rpc_urls=['{url}']", f"login.directory={quoted(tmp_path / 'login')}"]
     with PageProcess(compose(words), words) as served:
         served.ready(0.0)
-        argv = Path(f"/proc/{served.pid}/cmdline").read_bytes()
+        argv = Path(f"/proc/{served._process.pid}/cmdline").read_bytes()
     assert b"dashboard" in argv and b"PlantedProviderKey" not in argv

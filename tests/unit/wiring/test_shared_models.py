@@ -155,7 +155,8 @@ def test_the_estimate_counts_the_copies_that_there_are(train: str, judge: str, w
     names = {name: str(folder) for name, folder in places.items()} | {"off": "off", "learning": str(places["base"])}
     writes = names[writer] if writer != "other" else str(tmp_path / "link")
     learning = [f"proposer.train={'true' if writer == 'learning' else 'false'}"]
-    config = settings(places["base"], names[judge], writes, f"model.train={train}", *learning)
+    executed = ["reward.mode=rlvr"] if judge == "off" else []
+    config = settings(places["base"], names[judge], writes, f"model.train={train}", *learning, *executed)
     policy = load_policy(config, quiet)
     models, weights, shared = FrozenModels(config, quiet, policy), {id(policy.model)}, set[str]()
     frozen = {"judge": names[judge], "proposer": "off" if writer == "learning" else writes}
