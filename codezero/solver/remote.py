@@ -5,13 +5,12 @@ A rank that dies ends all of them and costs the node the iteration in flight; `l
 
 import logging
 import os
-import shutil
-import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, TypeVar
 
 import msgspec
@@ -66,18 +65,21 @@ class Ranks:
 
     def __init__(self, module: str, environments: Sequence[Mapping[str, str]], backend: str) -> None:
         """`module` is run as MODULE RANK SIZE FOLDER BACKEND for each of `environments`; backend: nccl or gloo."""
-        self.folder = Path(tempfile.mkdtemp(prefix="codezero-trainer-"))
         self.children: list[Child] = []
-        self._ends: list[socket.socket] = []
         self._channels: list[Channel] = []
         self._errors: list[IO[bytes]] = []
-        for rank, environment in enumerate(environments):
-            command = [sys.executable, "-m", module, *map(str, (rank, len(environments), self.folder, backend))]
-            errors = (self.folder / f"rank-{rank}.log").open("w+b")
-            child, channel = spawn(command, env=os.environ | environment, stdout=errors, stderr=errors)
-            self.children.append(child)
-            self._channels.append(channel)
-            self._errors.append(errors)
+        with ExitStack() as stack:  # of what is started before something fails
+            folder = stack.enter_context(TemporaryDirectory(prefix="codezero-trainer-", ignore_cleanup_errors=True))
+            for rank, environment in enumerate(environments):
+                command = [sys.executable, "-m", module, *map(str, (rank, len(environments), folder, backend))]
+                errors = stack.enter_context(Path(folder, f"rank-{rank}.log").open("w+b"))
+                child, channel = spawn(command, env=os.environ | environment, stdout=errors, stderr=errors)
+                stack.callback(channel.close)
+                stack.callback(child.close, CLOSE_SECONDS)
+                self.children.append(child)
+                self._channels.append(channel)
+                self._errors.append(errors)
+            self._stack = stack.pop_all()
 
     def ask(self, command: str, body: object, kind: type[T]) -> T:
         """What rank 0 answers, once all ranks have carried out the command. Raises RankError when one is gone."""
@@ -96,11 +98,7 @@ class Ranks:
         """End every rank. May be called twice."""
         for child in self.children:
             child.stop()
-        for child, channel, errors in zip(self.children, self._channels, self._errors, strict=True):
-            child.close(CLOSE_SECONDS)
-            channel.close()
-            errors.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._stack.close()
 
     def _reply(self, rank: int) -> Reply:
         """Whoever of the others ends meanwhile would leave this rank waiting for as long as a collective may take."""
@@ -136,7 +134,11 @@ class RemoteLearner:
         self.policy, self._start, self._begin, self._follow = policy, start, begin, follow
         self.ranks: Ranks | None = start()
         self.steps = self.skipped = self.updates = 0
-        self._advance(BEGIN, begin)
+        try:
+            self._advance(BEGIN, begin)
+        except BaseException:
+            self.close()
+            raise
 
     def update(self, batch: Batch) -> Update:
         """See `TrlLearner.update`. Raises RankError."""

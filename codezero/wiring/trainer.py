@@ -38,10 +38,10 @@ def main() -> None:
         Rank(channel).serve()
     except EOFError:
         pass  # the node has closed the channel
-    except (CodeZeroError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001  # it ends this process
         lost = not isinstance(error, CodeZeroError) and OTHERS.search(str(error))
         code = OUT_OF_MEMORY if isinstance(error, RankMemoryError) else LOST if lost else 1
-        print(str(error).splitlines()[0][:300], file=sys.stderr, flush=True)
+        print((str(error) or type(error).__name__).splitlines()[0][:300], file=sys.stderr, flush=True)
     os._exit(code)  # the destructors of a process group wait for ranks that are gone
 
 

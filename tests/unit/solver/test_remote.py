@@ -8,6 +8,7 @@ import dataclasses
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,9 +32,10 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader
 from codezero.config import NodeConfig, SolverConfig
 from codezero.config.learning import ModelConfig
 from codezero.config.training import TrainerConfig
-from codezero.errors import CheckpointError, ConfigError, RankError, RankMemoryError
+from codezero.errors import CheckpointError, ConfigError, RankError, RankMemoryError, RolloutError
 from codezero.models.load import LoadedModel
 from codezero.settings import compose
+from codezero.solver import remote
 from codezero.solver.batch import Batch, TrainingRow, packed, split
 from codezero.solver.learner import TrlLearner
 from codezero.solver.policy_files import MOMENTS
@@ -41,6 +43,7 @@ from codezero.solver.remote import Begin, Progress, Ranks, RemoteLearner
 from codezero.weights.transfer import FolderSource
 from codezero.weights.versions import PolicyVersion, read_manifest
 from codezero.wiring import models as wiring_models
+from codezero.wiring import trainer as trainer_module
 from codezero.wiring.models import RANK, build_policy, deal_cards, load_policy
 
 SECONDS = 120.0
@@ -356,3 +359,50 @@ def test_a_node_whose_rank_is_killed_goes_on_as_if_nothing_had_been(tmp_path: Pa
     for file in ("model/model.safetensors", *(f"{MOMENTS}/{path.name}" for path in (states[0] / MOMENTS).iterdir())):
         whole, killed = (load_file(state / file) for state in states)
         assert whole.keys() == killed.keys() and all(torch.equal(whole[name], killed[name]) for name in whole), file
+
+
+def test_what_was_started_is_ended_when_the_rest_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawned: list[Any] = []
+
+    def spawn(command: Sequence[str], **options: Any) -> Any:
+        if spawned:
+            raise OSError("too many processes")
+        spawned.append(remote.Child(["sleep", "600"], **options))
+        return spawned[0], remote.Channel(socket.socket())
+
+    monkeypatch.setattr(remote, "spawn", spawn)
+    with pytest.raises(OSError, match="too many"):
+        Ranks("a.module", [{}, {}], "gloo")
+    assert spawned[0].poll() is not None
+
+
+def test_ranks_whose_first_version_reaches_nobody_are_ended(tmp_path: Path) -> None:
+    ranks: Any = Scripted(1000)
+    closed: list[bool] = []
+    ranks.close = lambda: closed.append(True)
+
+    def follow(_: PolicyVersion) -> None:
+        raise RolloutError("no server")
+
+    with pytest.raises(RolloutError):
+        RemoteLearner(tiny_policy(), lambda: ranks, Begin(NodeConfig(), str(tmp_path), 300), follow)
+    assert closed
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("")])
+def test_a_rank_ends_at_once_whatever_it_fails_by(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    codes: list[int] = []
+
+    class Failing:
+        def __init__(self, _: object) -> None: ...
+
+        def serve(self) -> None:
+            raise error
+
+    monkeypatch.setattr(trainer_module, "Rank", Failing)
+    monkeypatch.setattr(trainer_module, "parent_channel", lambda: None)
+    monkeypatch.setattr(trainer_module.os, "_exit", codes.append)
+    trainer_module.main()
+    assert codes == [1] and str(error) in capsys.readouterr().err.splitlines()[-1]
