@@ -9,7 +9,7 @@ from codezero.commands.common import Commands, answer, say, value
 from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
-    from codezero.weights.transfer import FolderSource, HttpSource
+    from codezero.weights.versions import VersionSource
 
 
 def add(commands: Commands) -> None:
@@ -37,27 +37,22 @@ def verify(options: argparse.Namespace) -> int:
 
     say("fetching and checking every version")
     weights, version = catch_up(_source(options), oldest=True)
-    result: dict[str, object] = {
-        "version": version.number,
-        "content": weights.content(),
-        "weights": weights.layout.size,
-    }
+    content, size = weights.content(), weights.layout.size
+    result: dict[str, object] = {"version": version.number, "content": content, "weights": size}
     return answer(options, result, "version {version} is whole: {weights:,} weights, {content}".format(**result))
 
 
 def apply(options: argparse.Namespace) -> int:
-    """Other files stay; the weights are bfloat16 afterwards. Raises WeightsError: the directory is as it was."""
+    """Other files stay; the weights are bfloat16 afterwards. Raises WeightsError: the model is as it was."""
     from codezero.errors import WeightsError
-    from codezero.system.files import replacing
     from codezero.weights.state import read_weights, write_anchor
     from codezero.weights.versions import catch_up
 
-    before = read_weights(options.model)
+    layout = read_weights(options.model).layout
     say("fetching the newest version")
-    weights, version = catch_up(_source(options), layout=before.layout)
+    weights, version = catch_up(_source(options), layout=layout)
     try:
-        with replacing(options.model / "model.safetensors") as file:
-            write_anchor(weights, Path(file.name))
+        write_anchor(weights, options.model / "model.safetensors")
         for path in {*options.model.glob("model-*.safetensors"), *options.model.glob("*.safetensors.index.json")}:
             path.unlink()
     except OSError as error:
@@ -66,7 +61,7 @@ def apply(options: argparse.Namespace) -> int:
     return answer(options, result, "{model} is version {version}".format(**result))
 
 
-def _source(options: argparse.Namespace) -> "FolderSource | HttpSource":
+def _source(options: argparse.Namespace) -> "VersionSource":
     from codezero.weights.transfer import open_source
 
     return open_source(options.source, os.environ.get(TOKEN, ""))

@@ -7,8 +7,8 @@ from codezero.errors import SwarmError, WeightsError
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, Update
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
-from codezero.weights.state import Weights, layout_of
-from codezero.weights.versions import VersionSource, catch_up
+from codezero.weights.state import layout_of
+from codezero.weights.versions import HostCopy, VersionSource
 
 
 class FollowingLearner:
@@ -17,10 +17,10 @@ class FollowingLearner:
     halvings = skipped = 0
 
     def __init__(self, policy: LoadedModel, source: VersionSource) -> None:
-        self.policy, self._source = policy, source
-        self._parameters = dict(policy.model.named_parameters())
-        self._weights: Weights | None = None
-        """Of the version that was reached last; None: the next begins at an anchor."""
+        self.policy, self._parameters = policy, dict(policy.model.named_parameters())
+        self._copy = HostCopy(source, layout_of(self._parameters))
+        self._state = ""
+        """Of the version that the policy is; empty: of none that is known."""
         self.steps = self.updates = 0
         """Both: the number of the version."""
         self.changed: Callable[[], object] = lambda: None
@@ -28,15 +28,14 @@ class FollowingLearner:
 
     def update(self, batch: Batch) -> Update:
         """Nothing is learned from the batch. Raises SwarmError: the policy stays as it is."""
-        before, self._weights = self._weights, None
-        state = before and before.state
         try:
-            weights, version = catch_up(self._source, before, layout=layout_of(self._parameters))
+            weights, version = self._copy.newest()
         except WeightsError as error:
             raise SwarmError(f"no newer version can be followed: {error}") from error
-        self._weights, self.steps, self.updates = weights, version.number, version.number
-        if version.state != state:
+        self.steps = self.updates = version.number
+        if version.state != self._state:
             weights.copy_to(self._parameters)
+            self._state = version.state
             self.changed()
         return Update(loss=None, grad_norm=None, clip_share=None, rows=0, skipped=0)
 
@@ -50,7 +49,7 @@ class FollowingLearner:
         save_policy(self.policy, None, LearnerCounters(self.steps, self.skipped, self.updates), folder)
 
     def load(self, folder: Path) -> None:
-        """The version that was saved; the next update begins at an anchor. Raises CheckpointError."""
-        counters = load_policy(self.policy, None, folder)
+        """The version that was saved, until the next update. Raises CheckpointError."""
+        self._state, counters = "", load_policy(self.policy, None, folder)
         self.steps, self.updates = counters.steps, counters.updates
         self.changed()

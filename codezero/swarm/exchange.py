@@ -180,7 +180,7 @@ class Exchange:
         self.listener = Listener(
             transport, self.sharding, trust, swarm=swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
-        self.puller = VersionPuller(transport, validator, self.listener)
+        self.puller = VersionPuller(transport, validator, trust, self.listener)
         self.publish, self.send_feedback, self.pause = self.announcer.add, self.feedback.add, self.listener.pause
 
     async def start(self) -> None:

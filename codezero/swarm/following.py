@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -17,10 +17,12 @@ from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.listener import Listener
 from codezero.swarm.messages import Fetch, Fetched
 from codezero.swarm.records import ROUNDS_BEHIND, PeerRecordValidator, versions_place
-from codezero.swarm.schema import MAX_MANIFEST, VERSIONS, WireRefusal
+from codezero.swarm.schema import VERSIONS, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Transport
+from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import decode_header, decode_versions
+from codezero.weights import MANIFEST
 
 LOOK_SECONDS = 3.0
 """Between two looks for a peer that announces no versions yet."""
@@ -32,51 +34,48 @@ that the allowance is used up."""
 
 
 class SwarmSource:
-    """One peer's versions, as `weights.versions.VersionSource` wants them. Raises WeightsError."""
+    """One peer's versions, as `weights.versions.VersionSource` wants them."""
 
     def __init__(self, swarm: HivemindSwarm, peer: str, say: Callable[[str], None], patience: float = 0.0) -> None:
-        """patience: seconds to wait for the peer's announcement."""
+        """patience: seconds to wait for a manifest."""
         self.peer, self._swarm, self._say, self._patience = peer, swarm, say, patience
 
-    def manifest(self) -> bytes:
-        deadline = time.monotonic() + self._patience
+    @contextmanager
+    def file(self, name: str, most: int) -> Generator[Path]:
+        with tempfile.TemporaryDirectory(prefix="codezero-versions-") as folder:
+            yield self._fetched(name, most, Path(folder))
+
+    def _fetched(self, name: str, most: int, folder: Path) -> Path:
+        digest = None if name == MANIFEST else bytes.fromhex(name.partition(".")[0])
+        deadline = time.monotonic() + (0.0 if digest else self._patience)
+        if digest:
+            self._say(f"pulling {name[:12]} of {self.peer}, {most / 1e6:.1f} MB")
         while True:
+            path = folder / str(time.monotonic_ns())  # of this try alone: an answer to the one before may be late
             try:
-                with self._fetched(None, MAX_MANIFEST) as path:
-                    return path.read_bytes()
-            except WeightsError as error:
+                self._swarm.fetch(self.peer, digest, most, path, FIRST_SECONDS + most / LEAST_RATE)
+                return path
+            except SwarmError as error:
                 if (left := deadline - time.monotonic()) <= 0:
-                    raise
+                    raise WeightsError(str(error)) from error
                 self._say(f"waiting up to {left:.0f} s for the policy of {self.peer}: {error}")
                 time.sleep(min(left, LOOK_SECONDS))
-
-    @contextmanager
-    def file(self, name: str, size: int) -> Generator[Path]:
-        self._say(f"pulling {name[:12]} of {self.peer}, {size / 1e6:.1f} MB")
-        with self._fetched(bytes.fromhex(name.partition(".")[0]), size) as path:
-            yield path
-
-    @contextmanager
-    def _fetched(self, digest: bytes | None, size: int) -> Generator[Path]:
-        with tempfile.TemporaryDirectory(prefix="codezero-versions-") as folder:
-            path = Path(folder) / "file"
-            try:
-                self._swarm.fetch(self.peer, digest, size, path, FIRST_SECONDS + size / LEAST_RATE)
-            except SwarmError as error:
-                raise WeightsError(str(error)) from error
-            yield path
 
 
 class VersionPuller:
     """The network's side of a `SwarmSource`. What breaks a rule is counted and costs the peer some trust."""
 
-    def __init__(self, transport: Transport, validator: PeerRecordValidator, listener: Listener) -> None:
-        self._transport, self._validator, self._listener = transport, validator, listener
+    def __init__(
+        self, transport: Transport, validator: PeerRecordValidator, trust: PeerTrust, listener: Listener
+    ) -> None:
+        self._transport, self._validator, self._trust, self._listener = transport, validator, trust, listener
 
     async def fetch(self, request: Fetch) -> Fetched:
         """Raises nothing for what a peer does."""
         failure = ""
         try:
+            if reason := self._trust.refusal(request.peer):
+                raise UnreachableError(f"{request.peer} is {reason}")
             async with asyncio.timeout(request.seconds):
                 await (self._manifest(request) if request.digest is None else self._file(request, request.digest))
         except WireRefusal as refusal:
@@ -108,14 +107,12 @@ class VersionPuller:
         Path(request.path).write_bytes(manifest)
 
     async def _file(self, request: Fetch, digest: bytes) -> None:
-        piece, last = b"", time.monotonic()
+        last = time.monotonic()
         with Path(request.path).open("wb") as file:
             while (received := file.tell()) < request.size:
-                try:
-                    call = msgspec.msgpack.encode(ChunkRequest(digest, received))
+                call, piece = msgspec.msgpack.encode(ChunkRequest(digest, received)), b""
+                with suppress(*UNANSWERED):
                     piece = await self._transport.ask(request.peer, "chunk", call)
-                except UNANSWERED:
-                    piece = b""
                 if len(piece) > request.size - received:
                     raise WireRefusal("size", "more of a file than was published")
                 self._listener.counts["bytes_in"] += file.write(piece)

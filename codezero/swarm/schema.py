@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from codezero.errors import WireError
 from codezero.types import Source, Standing
+from codezero.weights import MAX_MANIFEST
 
 VERSION = 1
 MAX_HEADER = 512
@@ -25,8 +26,6 @@ MAX_ITEMS = 32
 MAX_TESTS = 64
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 32_768
-MAX_MANIFEST = 1 << 20
-"""Bytes of a list of a policy's versions."""
 MAX_FILE = 1 << 40
 """Bytes of a file that such a list names."""
 MAX_FEEDBACK = 4096

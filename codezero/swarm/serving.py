@@ -53,8 +53,9 @@ class BodyServer:
         except UNDECODABLE:
             self.counts["refused_request"] += 1
             return b""
-        piece = self._piece(chunk)
-        if not self._trust.spend(peer, size=len(piece) // (FILE_SHARE if chunk.digest in self.files else 1)):
+        piece = self._piece(chunk) if self._trust.spend(peer) else None  # nothing is read beyond the allowance
+        size = len(piece or b"") // (FILE_SHARE if chunk.digest in self.files else 1)
+        if piece is None or not self._trust.spend(peer, requests=0, size=size):
             self.counts["refused_allowance"] += 1
             return b""
         self.counts["bytes_out"] += len(piece)

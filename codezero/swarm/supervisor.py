@@ -127,8 +127,8 @@ class NetworkProcess:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
-        self._fetched: dict[str, str] = {}
-        """By path why it could not be fetched; empty: it was."""
+        self._fetched: dict[str, str | None] = {}
+        """By path that is waited for why it could not be fetched; empty: it was; None: not known yet."""
         self._pipe: MessagePipe | None = None
         self._ready: NetworkReady | None = None
         self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
@@ -168,16 +168,19 @@ class NetworkProcess:
     def fetch(self, request: Fetch) -> None:
         """Wait until the file is there. Raises SwarmError."""
         self.check()
-        self.send(request)
         with self._changed:
-            self._changed.wait_for(
-                lambda: request.path in self._fetched or self._failure or self._closing.is_set(),
-                request.seconds + CLOSE_SECONDS,
-            )
-            failure = self._fetched.pop(request.path, "the network process did not answer")
-        if failure:
+            self._fetched[request.path] = None
+            self.send(request)
+            try:
+                self._changed.wait_for(
+                    lambda: self._fetched[request.path] is not None or self._failure or self._closing.is_set(),
+                    request.seconds + CLOSE_SECONDS,
+                )
+            finally:
+                failure = self._fetched.pop(request.path)
+        if failure != "":
             self.check()
-            raise SwarmError(failure)
+            raise SwarmError(failure or "the network process did not answer")
 
     def close(self) -> None:
         """End the process and wait for it. May be called again."""
@@ -238,7 +241,8 @@ class NetworkProcess:
                 case ReceivedFeedback():
                     self.feedback.append(message)
                 case Fetched(path=path, failure=failure):
-                    self._fetched[path] = failure
+                    if path in self._fetched:
+                        self._fetched[path] = failure
                 case Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours

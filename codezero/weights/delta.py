@@ -13,10 +13,10 @@ one in a hundred or fewer do in an update. 10 to 13 bits a changed weight, where
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, pairwise
-from typing import Annotated, NamedTuple, TypeVar
+from itertools import accumulate, pairwise, repeat
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -32,9 +32,6 @@ CHUNK = 1 << 24
 MAX_HEADER = 1 << 20
 DIGEST = 32
 _GAP_BYTES, _STEP_BYTES = 3, 2
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
 _Sizes = Annotated[tuple[Annotated[int, Meta(ge=0, le=2 * CHUNK)], ...], Meta(min_length=5, max_length=5)]
 
 
@@ -52,16 +49,10 @@ class DeltaHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     chunks: list[_Chunk]
 
 
-class _Change(NamedTuple):
-    places: NDArray[np.intp]
-    """In the whole array."""
-    bits: Bits
-    """What stands there afterwards."""
-
-
 def encode(base: Weights, bits: Bits) -> bytes:
     """The delta from `base` to other bits of its layout."""
-    packed = _in_threads(lambda part: _pack(base.bits[part], bits[part]), _parts(len(bits)))
+    with ThreadPoolExecutor() as pool:  # numpy and zlib let other threads run
+        packed = list(pool.map(_pack, repeat(base.bits), repeat(bits), _parts(len(bits))))
     header = msgspec.msgpack.encode(DeltaHeader(bytes.fromhex(base.state), [chunk for chunk, _ in packed]))
     blob = b"".join((MAGIC, struct.pack("<I", len(header)), header, *(body for _, body in packed)))
     return blob + hashlib.sha256(blob).digest()
@@ -103,11 +94,10 @@ def apply(weights: Weights, blob: bytes) -> None:
     if len(parts) != len(header.chunks) or ends[-1] != len(blob) - DIGEST:
         raise WeightsError("the delta holds more or less than its header says")
 
-    def change(index: int) -> _Change:
-        packed = memoryview(blob)[ends[index] : ends[index + 1]]
-        return _unpack(weights.bits, parts[index], header.chunks[index], packed)
-
-    for places, bits in _in_threads(change, range(len(parts))):  # all are read before the first is written
+    streams = [memoryview(blob)[start:end] for start, end in pairwise(ends)]
+    with ThreadPoolExecutor() as pool:
+        changes = list(pool.map(_unpack, repeat(weights.bits), parts, header.chunks, streams))
+    for places, bits in changes:
         weights.bits[places] = bits
     weights.state = state_of(blob)
 
@@ -116,26 +106,19 @@ def _parts(size: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK)]
 
 
-def _in_threads(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
-    """numpy and zlib let other threads run."""
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(work, items))
-
-
-def _pack(old: Bits, new: Bits) -> tuple[_Chunk, bytes]:
+def _pack(before: Bits, after: Bits, part: slice) -> tuple[_Chunk, bytes]:
+    old, new = before[part], after[part]
     places = np.flatnonzero(old != new)
     gaps = np.diff(places, prepend=-1) - 1
     steps = (new[places] - old[places]).view(np.int16).astype(np.int32)
     zigzag = (steps << 1) ^ (steps >> 15)
     bytes_of = [(gaps >> 8 * byte) & 255 for byte in range(_GAP_BYTES)]
     bytes_of += [(zigzag >> 8 * byte) & 255 for byte in range(_STEP_BYTES)]
-    streams = [_deflated(plane.astype(np.uint8).tobytes()) for plane in bytes_of]
+    streams: list[bytes] = []
+    for plane in bytes_of:
+        deflate = zlib.compressobj(6, zlib.DEFLATED, -15, 9, zlib.Z_RLE)
+        streams.append(deflate.compress(plane.astype(np.uint8).tobytes()) + deflate.flush())
     return _Chunk(len(places), tuple(map(len, streams))), b"".join(streams)
-
-
-def _deflated(plane: bytes) -> bytes:
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -15, 9, zlib.Z_RLE)
-    return deflate.compress(plane) + deflate.flush()
 
 
 def _inflated(packed: memoryview, length: int) -> NDArray[np.uint8]:
@@ -149,7 +132,8 @@ def _inflated(packed: memoryview, length: int) -> NDArray[np.uint8]:
     return np.frombuffer(plane, np.uint8)
 
 
-def _unpack(bits: Bits, part: slice, chunk: _Chunk, packed: memoryview) -> _Change:
+def _unpack(bits: Bits, part: slice, chunk: _Chunk, packed: memoryview) -> tuple[NDArray[np.intp], Bits]:
+    """The places that change, in the whole array, and what stands there afterwards."""
     ends = accumulate(chunk.sizes, initial=0)
     planes = [_inflated(packed[start:end], chunk.count) for start, end in pairwise(ends)]
     zigzag = _joined(planes[_GAP_BYTES:])
@@ -160,7 +144,7 @@ def _unpack(bits: Bits, part: slice, chunk: _Chunk, packed: memoryview) -> _Chan
     after = bits[places] + ((zigzag >> 1) ^ -(zigzag & 1).astype(np.int32)).astype(np.uint16)
     if not all_finite(after):
         raise WeightsError("the delta leads to NaN or infinity")
-    return _Change(places, after)
+    return places, after
 
 
 def _joined(planes: Sequence[NDArray[np.uint8]]) -> NDArray[np.int32]:

@@ -4,9 +4,11 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from codezero.errors import WeightsError
+from codezero.system.files import replacing
 
 Bits = NDArray[np.uint16]
 MAX_TENSORS = 100_000
@@ -84,11 +87,7 @@ def all_finite(bits: Bits) -> bool:
 
 def of_tensors(tensors: Mapping[str, torch.Tensor]) -> Weights:
     """A copy of floating-point tensors, rounded to bfloat16. Raises WeightsError for others and for NaN or infinity."""
-    layout = layout_of(tensors)
-    bits = np.empty(layout.size, np.uint16)
-    for name, span in layout.spans():
-        bits[span] = _bits(name, tensors[name])
-    return _weights(layout, bits)
+    return _rounded(layout_of(tensors), tensors.__getitem__)
 
 
 def read_weights(path: Path, expected: Layout | None = None) -> Weights:
@@ -100,38 +99,32 @@ def read_weights(path: Path, expected: Layout | None = None) -> Weights:
     if not files:
         raise WeightsError(f"{path} has no *.safetensors; give a directory written by save_pretrained")
     try:
-        where: dict[str, Path] = {}
-        shapes: dict[str, tuple[int, ...]] = {}
-        for file in files:
-            with safe_open(file, framework="pt") as opened:
-                for name in opened.keys():  # noqa: SIM118  # it is no mapping
-                    where[name], shapes[name] = file, tuple(opened.get_slice(name).get_shape())
-        layout = Layout(shapes)
-        if len(shapes) > MAX_TENSORS or (expected is not None and layout != expected):
-            raise WeightsError(f"{path} holds the weights of another model")
-        bits = np.empty(layout.size, np.uint16)
-        spans = dict(layout.spans())
-        for file in files:
-            with safe_open(file, framework="pt") as opened:
-                for name in (name for name, place in where.items() if place == file):
-                    bits[spans[name]] = _bits(name, opened.get_tensor(name))
-    except (OSError, SafetensorError) as error:
+        with ExitStack() as stack:
+            opened = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
+            place: dict[str, Any] = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
+            layout = Layout({name: tuple(file.get_slice(name).get_shape()) for name, file in place.items()})
+            if len(place) > MAX_TENSORS or (expected is not None and layout != expected):
+                raise WeightsError(f"{path} holds the weights of another model")
+            return _rounded(layout, lambda name: place[name].get_tensor(name))
+    except (OSError, SafetensorError, NotImplementedError) as error:  # torch converts not every type that it reads
         raise WeightsError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    return _weights(layout, bits)
 
 
-def write_anchor(weights: Weights, path: Path) -> None:
-    """As `from_pretrained` reads it. Raises OSError."""
-    save_file(weights.tensors(), path, metadata={"format": "pt"})
+def write_anchor(weights: Weights, path: Path) -> int:
+    """As `from_pretrained` reads it, whole or not at all; the bytes. Raises OSError."""
+    with replacing(path) as file:
+        save_file(weights.tensors(), file.name, metadata={"format": "pt"})
+    return path.stat().st_size
 
 
-def _weights(layout: Layout, bits: Bits) -> Weights:
+def _rounded(layout: Layout, tensor_of: Callable[[str], torch.Tensor]) -> Weights:
+    bits = np.empty(layout.size, np.uint16)
+    for name, span in layout.spans():
+        tensor = tensor_of(name)
+        if not tensor.is_floating_point():
+            raise WeightsError(f"{name} is of {tensor.dtype}, not of floating-point numbers")
+        rounded = tensor.detach().to("cpu", torch.bfloat16).reshape(-1)
+        bits[span] = rounded.view(torch.int16).numpy().view(np.uint16)
     if not all_finite(bits):
         raise WeightsError("the weights have NaN or infinity among them")
     return Weights(layout, bits)
-
-
-def _bits(name: str, tensor: torch.Tensor) -> Bits:
-    if not tensor.is_floating_point():
-        raise WeightsError(f"{name} is of {tensor.dtype}, not of floating-point numbers")
-    return tensor.detach().to("cpu", torch.bfloat16).reshape(-1).view(torch.int16).numpy().view(np.uint16)

@@ -12,11 +12,12 @@ import httpx2
 from aiohttp import web
 
 from codezero.errors import WeightsError
-from codezero.weights.versions import MANIFEST, MAX_MANIFEST
+from codezero.weights import MANIFEST
+from codezero.weights.versions import VersionSource
 
 FIRST_SECONDS, LEAST_RATE = 10.0, 1 << 20
 """A file may take so long, and a second more for every so many bytes."""
-_FILE = re.compile(r"[0-9a-f]{64}\.(?:delta|safetensors)")
+_FILE = re.compile(r"[0-9a-f]{64}\.(?:delta|safetensors)|" + re.escape(MANIFEST))
 
 
 class FolderSource:
@@ -25,25 +26,15 @@ class FolderSource:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def manifest(self) -> bytes:
-        try:
-            with (self._folder / MANIFEST).open("rb") as file:
-                content = file.read(MAX_MANIFEST + 1)
-        except OSError as error:
-            raise WeightsError(f"{self._folder} is no folder of versions: {error.strerror}") from error
-        if len(content) > MAX_MANIFEST:
-            raise WeightsError(f"{self._folder / MANIFEST} is longer than {MAX_MANIFEST} bytes")
-        return content
-
     @contextmanager
-    def file(self, name: str, size: int) -> Generator[Path]:
+    def file(self, name: str, most: int) -> Generator[Path]:
         path = self._folder / name
         try:
-            length = path.stat().st_size
+            size = path.stat().st_size
         except OSError as error:
-            raise WeightsError(f"{path}: {error.strerror}") from error
-        if length != size:
-            raise WeightsError(f"{path} has {length} bytes, and {size} were published")
+            raise WeightsError(f"{self._folder} is no folder of versions, or lacks {name}: {error.strerror}") from error
+        if size > most:
+            raise WeightsError(f"{path} is longer than {most} bytes")
         yield path
 
 
@@ -54,48 +45,36 @@ class HttpSource:
         self._url = url.rstrip("/")
         self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
-    def manifest(self) -> bytes:
-        with tempfile.TemporaryFile() as file:
-            self._fetch(MANIFEST, MAX_MANIFEST, file.fileno())
-            file.seek(0)
-            return file.read()
-
     @contextmanager
-    def file(self, name: str, size: int) -> Generator[Path]:
+    def file(self, name: str, most: int) -> Generator[Path]:
         with tempfile.NamedTemporaryFile() as file:
-            if self._fetch(name, size, file.fileno()) != size:
-                raise WeightsError(f"{self._url} sent less of {name} than it published")
+            deadline = time.monotonic() + FIRST_SECONDS + most / LEAST_RATE
+            try:
+                with (
+                    httpx2.Client(headers=self._headers, timeout=FIRST_SECONDS, trust_env=False) as client,
+                    client.stream("GET", f"{self._url}/{name}") as response,
+                ):
+                    if response.status_code != 200:
+                        raise WeightsError(f"{self._url} answers {response.status_code} for {name}")
+                    for piece in response.iter_raw():
+                        file.write(piece)
+                        if file.tell() > most or time.monotonic() > deadline:
+                            raise WeightsError(f"{self._url} sends {name} too slowly, or more than was published")
+                file.flush()
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+                raise WeightsError(f"{self._url} cannot be read: {error or type(error).__name__}") from error
             yield Path(file.name)
 
-    def _fetch(self, name: str, most: int, to: int) -> int:
-        """Bytes written to a file descriptor."""
-        deadline, received = time.monotonic() + FIRST_SECONDS + most / LEAST_RATE, 0
-        try:
-            with (
-                httpx2.Client(headers=self._headers, timeout=FIRST_SECONDS, trust_env=False) as client,
-                client.stream("GET", f"{self._url}/{name}") as response,
-                open(to, "wb", closefd=False) as file,
-            ):
-                if response.status_code != 200:
-                    raise WeightsError(f"{self._url} answers {response.status_code} for {name}")
-                for piece in response.iter_raw():
-                    received += file.write(piece)
-                    if received > most or time.monotonic() > deadline:
-                        raise WeightsError(f"{self._url} sends {name} too slowly, or more than was published")
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise WeightsError(f"{self._url} cannot be read: {error or type(error).__name__}") from error
-        return received
 
-
-def open_source(where: str, token: str = "") -> FolderSource | HttpSource:
+def open_source(where: str, token: str) -> VersionSource:
     """An http(s) address, or a folder."""
     return HttpSource(where, token) if where.startswith(("http://", "https://")) else FolderSource(Path(where))
 
 
 def check_bearer(request: web.Request, token: str) -> None:
     """Raise HTTPUnauthorized unless the request bears `token`; empty: none is needed."""
-    given, wanted = request.headers.get("Authorization", ""), f"Bearer {token}"
-    if token and not hmac.compare_digest(given.encode(), wanted.encode()):
+    header = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+    if token and not hmac.compare_digest(header, f"Bearer {token}".encode()):
         raise web.HTTPUnauthorized(text="the bearer token is missing or wrong")
 
 
@@ -107,9 +86,9 @@ def routes(folder: Path, token: str) -> list[web.RouteDef]:
 
     async def serve(request: web.Request) -> web.StreamResponse:
         check_bearer(request, token)
-        name = request.match_info["name"]
+        name = request.match_info["name"]  # decoded, so there may be any character in it
         path = folder / name
-        if not (name == MANIFEST or _FILE.fullmatch(name)) or path.is_symlink() or not path.is_file():
+        if not _FILE.fullmatch(name) or path.is_symlink() or not path.is_file():
             raise web.HTTPNotFound(text="no such version")
         return web.FileResponse(path)
 

@@ -6,8 +6,8 @@ content is not the one published, begins at the newest anchor.
 """
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -16,15 +16,14 @@ from msgspec import Meta
 from torch import Tensor
 
 from codezero.errors import WeightsError
-from codezero.system.files import replacing, write_atomic
+from codezero.system.files import write_atomic
+from codezero.weights import MANIFEST, MAX_MANIFEST
 from codezero.weights.delta import apply, encode, state_of
 from codezero.weights.state import Layout, Weights, of_tensors, read_weights, write_anchor
 
 logger = logging.getLogger(__name__)
 
-MANIFEST = "versions.json"
-MAX_MANIFEST, MAX_VERSIONS = 1 << 20, 4_000
-ANCHOR_EVERY = 10
+ANCHOR_EVERY, MAX_VERSIONS = 10, 4_000
 MAX_TABLE = 16 << 20
 """Bytes of names and shapes in an anchor, or of a delta's header."""
 Hex = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -64,21 +63,18 @@ class VersionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VersionSource(Protocol):
-    """Where versions lie. Both raise WeightsError."""
+    """Where versions lie: the manifest, and the files that it names."""
 
-    def manifest(self) -> bytes:
-        """At most MAX_MANIFEST bytes."""
-        ...
-
-    def file(self, name: str, size: int) -> AbstractContextManager[Path]:
-        """A file of exactly `size` bytes; what is in it is not looked at."""
+    def file(self, name: str, most: int) -> AbstractContextManager[Path]:
+        """A file of at most `most` bytes; what is in it is not looked at. Raises WeightsError."""
         ...
 
 
 def read_manifest(source: VersionSource) -> VersionList:
     """Raises WeightsError."""
     try:
-        return msgspec.json.decode(source.manifest(), type=VersionList)
+        with source.file(MANIFEST, MAX_MANIFEST) as path:
+            return msgspec.json.decode(path.read_bytes(), type=VersionList)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise WeightsError(f"{MANIFEST} breaks its schema: {error}") from error
 
@@ -88,9 +84,11 @@ class Publisher:
 
     def __init__(self, folder: Path, *, keep: int, check_every: int, deltas: bool = True) -> None:
         """keep: anchors that stay, with all behind the oldest. check_every: versions from one content to the next, and
-        a tenth of those from one anchor to the next. deltas: False: every version is an anchor and nothing else."""
+        a tenth of those from one anchor to the next, if so many can be listed. deltas: False: every version is an
+        anchor and nothing else."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._keep, self._check_every, self._deltas = folder, keep, check_every, deltas
+        self._most_deltas = min(ANCHOR_EVERY * check_every, MAX_VERSIONS // (keep + 1)) - 1
         self._newest: Weights | None = None
         self._versions: tuple[PolicyVersion, ...] = ()
 
@@ -106,10 +104,10 @@ class Publisher:
             blob = encode(before, weights.bits)
         if len(blob) >= weights.bits.nbytes:
             blob = b""
-        anchor = anchor or number % (ANCHOR_EVERY * self._check_every) == 0
-        whole = weights.content() if anchor or not blob or number % self._check_every == 0 else None
+        anchor = anchor or not blob or self._deltas_behind() >= self._most_deltas
+        whole = weights.content() if anchor or number % self._check_every == 0 else None
         weights.state = state_of(blob) if blob else whole or ""
-        size = self._write_anchor(weights, whole) if whole and (anchor or not blob) else 0
+        size = write_anchor(weights, self._folder / f"{whole}.safetensors") if anchor else 0
         version = PolicyVersion(number, weights.state, whole, len(blob), size)
         if blob:
             write_atomic(self._folder / delta_file(version), blob)
@@ -120,10 +118,9 @@ class Publisher:
         self._remove_others()
         return version
 
-    def _write_anchor(self, weights: Weights, name: str) -> int:
-        with replacing(self._folder / f"{name}.safetensors") as file:
-            write_anchor(weights, Path(file.name))
-        return (self._folder / f"{name}.safetensors").stat().st_size
+    def _deltas_behind(self) -> int:
+        """Versions since the newest anchor; numbers may have gaps, so they are counted."""
+        return next((behind for behind, version in enumerate(reversed(self._versions)) if version.anchor), 0)
 
     def _kept(self, versions: tuple[PolicyVersion, ...]) -> tuple[PolicyVersion, ...]:
         anchors = [index for index, version in enumerate(versions) if version.anchor]
@@ -131,8 +128,7 @@ class Publisher:
         return (msgspec.structs.replace(first, delta=0), *others)
 
     def _remove_others(self) -> None:
-        listed = {MANIFEST}
-        listed.update(name(version) for version in self._versions for name in (delta_file, anchor_file))
+        listed = {name(version) for version in self._versions for name in (delta_file, anchor_file)} | {MANIFEST}
         for path in self._folder.iterdir():
             if path.name not in listed and path.is_file():
                 path.unlink(missing_ok=True)
@@ -159,23 +155,23 @@ def catch_up(
     if layout is not None and layout.digest != manifest.layout:
         raise WeightsError("the versions are of another model")
     versions = manifest.versions
-    ahead = _ahead_of(own, versions)
-    if own is not None and ahead is not None:
+    states = [version.state for version in versions]
+    if own is not None and own.state in states:
+        ahead = versions[states.index(own.state) + 1 :]
         try:
-            _follow(source, own, ahead)
-            return own, versions[-1]
+            if all(version.delta for version in ahead):
+                _follow(source, own, ahead)
+                return own, versions[-1]
         except WeightsError as error:
             logger.warning("the deltas do not lead on (%s); beginning at an anchor", error)
-    newest = max(index for index, version in enumerate(versions) if (not version.delta if oldest else version.anchor))
-    anchor = versions[newest]
-    if layout is not None:
-        _check_size(anchor.anchor, layout)
-    with source.file(anchor_file(anchor), anchor.anchor) as path:
+    first = 0 if oldest else max(index for index, version in enumerate(versions) if version.anchor)
+    anchor = versions[first]
+    with _fetched(source, anchor_file(anchor), anchor.anchor, layout) as path:
         weights = read_weights(path, layout)
     if weights.content() != anchor.content or weights.layout.digest != manifest.layout:
         raise WeightsError(f"the anchor of version {anchor.number} is not what {MANIFEST} names")
     weights.state = anchor.state
-    _follow(source, weights, versions[newest + 1 :])
+    _follow(source, weights, versions[first + 1 :])
     return weights, versions[-1]
 
 
@@ -187,28 +183,23 @@ class HostCopy:
         self.weights: Weights | None = None
         """None: what comes next begins at an anchor."""
 
-    def reach(self, number: int, state: str) -> Weights:
-        """The announced version, which has to be the newest. Raises WeightsError; all is fetched anew after a fault."""
+    def newest(self) -> tuple[Weights, PolicyVersion]:
+        """Raises WeightsError; all is fetched anew after a fault."""
         own, self.weights = self.weights, None
         self.weights, version = catch_up(self._source, own, layout=self._layout)
+        return self.weights, version
+
+    def reach(self, number: int, state: str) -> Weights:
+        """The announced version, which has to be the newest. Raises WeightsError."""
+        weights, version = self.newest()
         if (version.number, version.state) != (number, state):
             raise WeightsError(f"the newest version there is {version.number}, not {number} as it was announced")
-        return self.weights
-
-
-def _ahead_of(own: Weights | None, versions: tuple[PolicyVersion, ...]) -> tuple[PolicyVersion, ...] | None:
-    """The versions behind that of `own`, if deltas lead through them."""
-    states = [version.state for version in versions]
-    if own is None or own.state not in states:
-        return None
-    ahead = versions[states.index(own.state) + 1 :]
-    return ahead if all(version.delta for version in ahead) else None
+        return weights
 
 
 def _follow(source: VersionSource, weights: Weights, versions: tuple[PolicyVersion, ...]) -> None:
     for version in versions:
-        _check_size(version.delta, weights.layout)
-        with source.file(delta_file(version), version.delta) as path:
+        with _fetched(source, delta_file(version), version.delta, weights.layout) as path:
             blob = path.read_bytes()
         if state_of(blob) != version.state:
             raise WeightsError(f"the delta of version {version.number} is not what {MANIFEST} names")
@@ -218,6 +209,12 @@ def _follow(source: VersionSource, weights: Weights, versions: tuple[PolicyVersi
             raise WeightsError(f"version {version.number} has not the content that was published")
 
 
-def _check_size(size: int, layout: Layout) -> None:
-    if not 0 < size <= 2 * layout.size + MAX_TABLE:
-        raise WeightsError(f"a file of {size} bytes is not of this model, which has {layout.size} weights")
+@contextmanager
+def _fetched(source: VersionSource, name: str, size: int, layout: Layout | None) -> Generator[Path]:
+    """A file of exactly `size` bytes, which suits the layout."""
+    if size == 0 or (layout is not None and size > 2 * layout.size + MAX_TABLE):
+        raise WeightsError(f"a file of {size} bytes is not of this model")
+    with source.file(name, size) as path:
+        if (length := path.stat().st_size) != size:
+            raise WeightsError(f"{name} has {length} bytes, and {size} were published")
+        yield path

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from msgspec.json import encode
+
 from codezero.config import NodeConfig
 from codezero.errors import ChainError, SwarmError, WeightsError
 from codezero.monitor.monitor import RunMonitor
@@ -32,8 +34,8 @@ def share_versions(swarm: HivemindSwarm, folder: Path) -> None:
     from codezero.weights.transfer import FolderSource
     from codezero.weights.versions import read_manifest
 
-    source = FolderSource(folder)
-    swarm.share(source.manifest(), [folder / name for name in read_manifest(source).files()])
+    manifest = read_manifest(FolderSource(folder))
+    swarm.share(encode(manifest), [folder / name for name in manifest.files()])
 
 
 def begin_from_peer(
@@ -45,7 +47,7 @@ def begin_from_peer(
     """
     place, peer = folder.path / FOLLOWED, config.weights.follow
     if config.role == "sampler":  # an adapter has nothing to learn
-        config = replace(config, model=replace(config.model, train="full"))
+        config = _with_model(config, train="full")
     if not place.exists() and not checkpoints_in(folder.checkpoints):
         try:
             swarm.play(chain().coordinator.current_round())
@@ -55,7 +57,7 @@ def begin_from_peer(
             monitor.add_facts(followed=f"nobody: {error}")
     if place.exists():
         monitor.add_facts(followed=(place / ABOUT).read_text())
-    return _with_solver(config, place / MODEL) if (place / MODEL).is_dir() else config
+    return _with_model(config, solver=str(place / MODEL)) if (place / MODEL).is_dir() else config
 
 
 def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: HivemindSwarm, monitor: RunMonitor) -> None:
@@ -63,8 +65,7 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
     from codezero.weights.state import layout_of
     from codezero.weights.versions import catch_up
 
-    whole = replace(config, model=replace(config.model, train="full"))
-    policy = load(whole, config.model.solver, "solver", monitor.busy, for_training=True)
+    policy = load(_with_model(config, train="full"), config.model.solver, "solver", monitor.busy, for_training=True)
     parameters = dict(policy.model.named_parameters())
     swarm.tokenizer_digest = policy.tokenizer_digest
     weights, version = catch_up(source, layout=layout_of(parameters))
@@ -76,7 +77,7 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
         del policy, parameters, weights
         about, kept = f"{source.peer}, version {version.number}", True
         if config.role == "node" and config.evals.every:
-            own, other = _average(config, monitor), _average(_with_solver(config, model), monitor)
+            own, other = _average(config, monitor), _average(_with_model(config, solver=str(model)), monitor)
             kept = other > own
             about += f", executed average@{config.evals.samples} {other:.1%} against {own:.1%} of the own policy: "
             about += "kept" if kept else "put away"
@@ -92,5 +93,5 @@ def _average(config: NodeConfig, monitor: RunMonitor) -> float:
     return float(examine(config, monitor.busy)[f"eval/average_at_{config.evals.samples}"] or 0.0)
 
 
-def _with_solver(config: NodeConfig, path: Path) -> NodeConfig:
-    return replace(config, model=replace(config.model, solver=str(path)))
+def _with_model(config: NodeConfig, **changes: str) -> NodeConfig:
+    return replace(config, model=replace(config.model, **changes))

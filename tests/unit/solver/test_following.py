@@ -10,9 +10,10 @@ from codezero.errors import CheckpointError, SwarmError
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch
 from codezero.solver.following import FollowingLearner
+from codezero.weights import MANIFEST
 from codezero.weights.state import of_tensors
 from codezero.weights.transfer import FolderSource
-from codezero.weights.versions import MANIFEST, Publisher
+from codezero.weights.versions import Publisher
 from codezero.wiring.models import published
 
 NOTHING = Batch(())
@@ -96,3 +97,15 @@ def test_a_checkpoint_holds_the_version_that_was_reached(tmp_path: Path) -> None
     (saved / "learner.json").unlink()
     with pytest.raises(CheckpointError):
         again.load(saved)
+
+
+def test_after_a_checkpoint_is_loaded_the_newest_version_is_reached_again(tmp_path: Path) -> None:
+    trainer, saved = Trainer(tmp_path / "versions"), tmp_path / "saved"
+    saved.mkdir()
+    trainer.step()
+    learner = FollowingLearner(tiny_policy(), FolderSource(tmp_path / "versions"))
+    learner.save(saved)
+    learner.update(NOTHING)
+    learner.load(saved)
+    learner.update(NOTHING)
+    assert content(learner.policy) == content(trainer.policy)

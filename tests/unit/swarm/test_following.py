@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from simulation.memory_transport import signed
 from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 
+from codezero.config import SwarmConfig
 from codezero.swarm import following
-from codezero.swarm.messages import Fetch, Publish
+from codezero.swarm.messages import Fetch, Fetched, Publish
 from codezero.swarm.records import RecordPlace, parse_key, versions_place
-from codezero.swarm.schema import MAX_HEADER, MAX_MANIFEST, VERSIONS, Header, WireRefusal
+from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal
 from codezero.swarm.serving import CHUNK, ChunkRequest
-from codezero.swarm.trust import Limits, PeerTrust
+from codezero.swarm.supervisor import NetworkProcess
+from codezero.swarm.trust import Limits, Offence, PeerTrust
 from codezero.swarm.wire import body_digest, decode_versions, encode_header, encode_versions
+from codezero.weights import MAX_MANIFEST
 
 NAME = "ab" * 32
 MANIFEST = b'{"layout": "...", "versions": []}'
@@ -246,3 +249,30 @@ def test_the_shard_is_known_to_whoever_knows_the_peer() -> None:
     digest = hashlib.sha256(f"{ROUND}|peer".encode()).digest()
     place = versions_place(SWARM, ROUND, "peer")
     assert (place.shards, place.shard) == (1024, int.from_bytes(digest[:4], "big") % 1024)
+
+
+def test_nothing_is_pulled_from_a_peer_in_quarantine(tmp_path: Path) -> None:
+    holder, follower = peers(Clock())
+    share(holder, tmp_path)
+    for _ in range(2):
+        follower.trust.blame(holder.id, Offence.FORGED)
+    for name, size in (("", MAX_MANIFEST), (NAME, 7)):
+        assert "quarantined" in fetch(follower, holder.id, tmp_path / "x", name=name, size=size)
+
+
+def test_an_allowance_that_is_used_up_costs_no_reading(tmp_path: Path) -> None:
+    clock = Clock()
+    holder, follower = peers(clock)
+    share(holder, tmp_path)
+    server = holder.exchange.server
+    server._trust = PeerTrust(lambda _: True, clock, Limits(requests_burst=2.0))
+    request = msgspec.msgpack.encode(ChunkRequest(bytes.fromhex(NAME), 0))
+    assert [server.answer(follower.id, request) for _ in range(3)] == [b"weights", b"weights", b""]
+    server.files[bytes.fromhex(NAME)] = None  # pyright: ignore
+    assert server.answer(follower.id, request) == b""
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_kept() -> None:
+    process = NetworkProcess(SwarmConfig(), Path())
+    process._on_message(Fetched("late", ""))
+    assert not process._fetched

@@ -23,6 +23,7 @@ from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.messages import Message, Publish
 from codezero.swarm.wire import decode_body
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
+from codezero.weights import MANIFEST, MAX_MANIFEST
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -66,6 +67,11 @@ def test_proposals_travel_and_come_back_newest_first(nodes: Nodes) -> None:
     assert (offers[0].proposer, offers[0].reference) == (nodes.bob.peer_id, None)
 
 
+def manifest_of(source: SwarmSource) -> bytes:
+    with source.file(MANIFEST, MAX_MANIFEST) as path:
+        return path.read_bytes()
+
+
 def test_versions_travel_when_their_follower_asks(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,20 +81,20 @@ def test_versions_travel_when_their_follower_asks(
     source = SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append, patience=60.0)
     nodes.bob.play(10)
     with pytest.raises(WeightsError, match="announces no versions"):
-        SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append).manifest()
+        manifest_of(SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append))
     for manifest in (b"{1}", b"{2}"):
         nodes.alice.share(manifest, [path])
         nodes.alice.play(10)
-        eventually(lambda expected=manifest: source.manifest() == expected)
+        eventually(lambda expected=manifest: manifest_of(source) == expected)
     with source.file(path.name, 3 << 20) as copy:
         assert copy.read_bytes() == path.read_bytes()
     assert not copy.exists() and "3.1 MB" in lines[-1]
     nodes.alice.play(11)  # in each round again
     nodes.bob.play(14)
-    assert eventually(source.manifest) == b"{2}"
+    assert eventually(lambda: manifest_of(source)) == b"{2}"
     monkeypatch.setattr(nodes.bob, "tokenizer_digest", "cd" * 32)
     with pytest.raises(WeightsError, match="another tokenizer"):
-        SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append).manifest()
+        manifest_of(SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append))
 
 
 def test_a_peer_that_jumps_three_rounds_is_heard(nodes: Nodes) -> None:

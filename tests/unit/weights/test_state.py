@@ -1,3 +1,4 @@
+import struct
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,10 @@ def test_a_file_that_is_none_says_so(tmp_path: Path) -> None:
 def test_an_anchor_loads_as_safetensors_do(tmp_path: Path) -> None:
     write_anchor(of_tensors(TENSORS), tmp_path / "model.safetensors")
     assert load_file(tmp_path / "model.safetensors")["a"].dtype == torch.bfloat16
+
+
+def test_a_type_that_cannot_be_converted_is_refused(tmp_path: Path) -> None:
+    header = b'{"w":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}'
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(2))
+    with pytest.raises(WeightsError, match="cannot be read"):
+        read_weights(tmp_path / "x.safetensors", Layout({"w": (4,)}))

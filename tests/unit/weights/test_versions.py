@@ -3,7 +3,9 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import httpx2
 import msgspec
 import pytest
 import torch
@@ -12,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import WeightsError
-from codezero.weights import versions
+from codezero.weights import MANIFEST, versions
 from codezero.weights.state import Weights, of_tensors
 from codezero.weights.transfer import FolderSource, HttpSource, routes
-from codezero.weights.versions import MANIFEST, Publisher, VersionList, VersionSource, catch_up, read_manifest
+from codezero.weights.versions import Publisher, VersionList, VersionSource, catch_up, read_manifest
 
 
 class Model:
@@ -136,7 +138,7 @@ def test_a_server_that_sends_more_or_less_than_it_says_is_cut_off(tmp_path: Path
     with served(tmp_path) as url:
         for size in (version.anchor - 1, version.anchor + 1):
             for source in (HttpSource(url), FolderSource(tmp_path)):
-                with pytest.raises(WeightsError), source.file(versions.anchor_file(version), size):
+                with pytest.raises(WeightsError), versions._fetched(source, versions.anchor_file(version), size, None):
                     pass
 
 
@@ -196,15 +198,30 @@ def test_versions_of_another_model_are_refused(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_manifest_of_a_stranger_raises_anything_else(content: bytes) -> None:
-    class Stranger(FolderSource):
-        def manifest(self) -> bytes:
-            return content
-
-    with pytest.raises(WeightsError):
-        read_manifest(Stranger(Path()))
+    with TemporaryDirectory() as folder, pytest.raises(WeightsError):
+        (Path(folder) / MANIFEST).write_bytes(content)
+        read_manifest(FolderSource(Path(folder)))
 
 
 def test_what_was_published_is_read_as_it_was(tmp_path: Path) -> None:
     published(tmp_path, 4, anchors=(2,))
     manifest = read_manifest(FolderSource(tmp_path))
     assert msgspec.json.decode(msgspec.json.encode(manifest), type=VersionList) == manifest
+
+
+@pytest.mark.parametrize(("check_every", "stride"), [(1000, 1), (1, 2)])
+def test_the_list_stays_readable_whatever_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_every: int, stride: int
+) -> None:
+    monkeypatch.setattr(versions, "MAX_VERSIONS", 40)
+    model, publisher = Model(), Publisher(tmp_path, keep=2, check_every=check_every)
+    for number in range(1, 60):
+        publisher.publish(number * stride + 1, model.step())
+    assert len(read_manifest(FolderSource(tmp_path)).versions) <= 40
+    assert same(catch_up(FolderSource(tmp_path))[0], model)
+
+
+def test_a_token_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with served(tmp_path, "secret") as url:
+        answer = httpx2.get(f"{url}/{MANIFEST}", headers={b"Authorization": b"Bearer \xff"}, trust_env=False)
+        assert answer.status_code == 401
