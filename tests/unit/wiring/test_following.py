@@ -11,9 +11,10 @@ from builders.api_server import monitor
 from codezero.config import NodeConfig
 from codezero.errors import ChainError, SwarmError, WeightsError
 from codezero.settings import compose
+from codezero.weights import MANIFEST
 from codezero.weights.state import of_tensors, read_weights
 from codezero.weights.transfer import FolderSource
-from codezero.weights.versions import MANIFEST, Publisher
+from codezero.weights.versions import Publisher
 from codezero.wiring import following
 from codezero.wiring.following import begin_from_peer, share_versions
 from codezero.wiring.models import load, published
