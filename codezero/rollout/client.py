@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from msgspec.structs import replace
 
 from codezero.errors import EndpointError, RolloutError
 from codezero.models.generation import Drawn
-from codezero.rollout.wire import parse_answer, requests
+from codezero.rollout.wire import GenerateRequest, Sampling, parse_answer, requests
 from codezero.system.signals import Backoff
 from codezero.types import Metrics
 from codezero.weights.versions import PolicyVersion
@@ -46,15 +47,15 @@ class RolloutServer:
     token: str = ""
     """Borne by requests to it; empty: none."""
     restarts: int = 0
-    given: tuple[str, int] | None = None
-    """The address and what number it took there; None: unfit."""
+    given: tuple[str, PolicyVersion] | None = None
+    """The address and what it took there; None: unfit."""
     active: int = 0
     """Attempts under way."""
     losses: int = 0
     pause: Backoff = field(default_factory=lambda: Backoff(1.0, 300.0))
 
     @property
-    def number(self) -> int | None:
+    def version(self) -> PolicyVersion | None:
         return self.given[1] if self.given and self.given[0] == self.address else None
 
 
@@ -62,9 +63,13 @@ class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="rollout", daemon=True)
+        self._loop, self._closing = asyncio.new_event_loop(), asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="rollout", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._closing.wait())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """To be called from other threads; what interrupts them cancels the work."""
@@ -76,17 +81,8 @@ class LoopThread:
 
     def close(self) -> None:
         """What still runs is cancelled."""
-        self.run(_cancel_others())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 class RolloutServers:
@@ -124,7 +120,7 @@ class RolloutServers:
                 asked.append((prompt, places))
             places.append(place)
         params = requests(len(asked), repeats, max_new_tokens, temperature, seed, self._stop_ids)
-        params = [each | {"n": repeats * len(places)} for each, (_, places) in zip(params, asked, strict=True)]
+        params = [replace(each, n=repeats * len(places)) for each, (_, places) in zip(params, asked, strict=True)]
         groups: list[Sequence[Drawn]] = [()] * len(prompts)
         drawn = self._thread.run(self._draw([prompt for prompt, _ in asked], params))
         for (_, places), draws in zip(asked, drawn, strict=True):
@@ -140,22 +136,27 @@ class RolloutServers:
 
     def metrics(self) -> Metrics:
         return {
-            "rollout/servers_fit": sum(server.number is not None for server in self._servers),
+            "rollout/servers_fit": sum(server.version is not None for server in self._servers),
             "rollout/restarts": sum(server.restarts for server in self._servers),
             "rollout/failed_requests": self._failed,
             "rollout/push_seconds": self._push_seconds,
         }
 
     def close(self) -> None:
-        self._thread.run(self._session.close())
+        self._thread.run(self._end())
         self._thread.close()
 
     async def _open(self) -> aiohttp.ClientSession:
         self._tasks = [asyncio.create_task(self._keep_up(server)) for server in self._servers]
-        timeout, connector = aiohttp.ClientTimeout(total=None), aiohttp.TCPConnector(limit=0)
-        return aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False)
+        options: dict[str, Any] = {"connector": aiohttp.TCPConnector(limit=0), "cookie_jar": aiohttp.DummyCookieJar()}
+        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False, **options)
 
-    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[dict[str, Any]]) -> list[list[Drawn]]:
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self._session.close()
+
+    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling]) -> list[list[Drawn]]:
         groups = [asyncio.create_task(self._group(*each)) for each in zip(prompts, params, strict=True)]
         try:
             return await asyncio.gather(*groups)
@@ -163,9 +164,8 @@ class RolloutServers:
             for group in groups:
                 group.cancel()
 
-    async def _group(self, prompt: Sequence[int], params: dict[str, Any]) -> list[Drawn]:
-        body = {"model": "policy", "token_ids": prompt, "sampling_params": params}
-        count, most = params["n"], params["max_tokens"]
+    async def _group(self, prompt: Sequence[int], params: Sampling) -> list[Drawn]:
+        body, count, most = GenerateRequest("policy", list(prompt), params), params.n, params.max_tokens
         for _ in range(TRIES):
             server, number = await self._free_server(count)
             losses = server.losses
@@ -188,11 +188,11 @@ class RolloutServers:
         """One with room for these attempts, counted from here on, and its version. Raises RolloutError."""
         deadline = time.monotonic() + self._patience
         while True:
-            fit = sorted((each for each in self._servers if each.number is not None), key=lambda each: each.active)
-            for server in fit:
-                if server.number is not None and (server.active + attempts <= self._max_requests or not server.active):
+            fit = [(server, server.version.number) for server in self._servers if server.version is not None]
+            for server, number in sorted(fit, key=lambda each: each[0].active):
+                if server.active + attempts <= self._max_requests or not server.active:
                     server.active += attempts
-                    return server, server.number
+                    return server, number
             deadline = time.monotonic() + self._patience if fit else deadline
             if time.monotonic() > deadline:
                 raise RolloutError(f"no rollout server was fit for {self._patience:g} s: {self._reason}")
@@ -208,13 +208,13 @@ class RolloutServers:
     async def _follow(self, version: PolicyVersion) -> None:
         self._newest, self._whole = version, max(version.anchor, self._whole)
         self._pushed.add(version.number)
-        while any((s.given or not s.losses) and s.address and s.number != version.number for s in self._servers):
+        while any((s.given or not s.losses) and s.address and s.version != version for s in self._servers):
             await asyncio.sleep(POLL_SECONDS)
 
     async def _keep_up(self, server: RolloutServer) -> None:
         while True:
             newest = self._newest
-            if newest and server.address and server.number != newest.number and (server.given or not server.pause.left):
+            if newest and server.address and server.version != newest and (server.given or not server.pause.left):
                 await self._push(server, newest)
             await asyncio.sleep(POLL_SECONDS)
 
@@ -230,7 +230,7 @@ class RolloutServers:
                 await self._post(server, "resume")
                 if f'"{version.number}"'.encode() not in await self._post(server, "weight_info"):
                     raise EndpointError(f"does not say that it has version {version.number}")
-            server.given = address, version.number
+            server.given = address, version
         except FAULTS as error:
             self._lose(server, losses, error)
             for route in ("finish_weight_update", "resume"):  # without a label: it keeps its own

@@ -20,6 +20,7 @@ from codezero.errors import WeightsError
 from codezero.models import hide_devices
 from codezero.models.generation import Drawn, OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
+from codezero.rollout.wire import Count, GenerateRequest
 from codezero.system.signals import end_with_parent
 from codezero.weights import TOKEN
 from codezero.weights.state import Layout
@@ -28,8 +29,6 @@ from codezero.weights.versions import Hex, HostCopy, VersionSource
 
 UNFIT = ""
 """In place of a version, while the weights are of none."""
-Count = Annotated[int, Meta(ge=1)]
-Tokens = list[Annotated[int, Meta(ge=0)]]
 T = TypeVar("T")
 
 
@@ -43,27 +42,6 @@ class LittleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int
     rows: Count
     context: Count
-
-
-class _Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `wire.requests` writes."""
-
-    n: Count
-    max_tokens: Count
-    temperature: Annotated[float, Meta(gt=0, le=2)]
-    seed: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    stop_token_ids: Annotated[Tokens, Meta(max_length=64)]
-    logprobs: Literal[0]
-    top_p: Annotated[float, Meta(ge=1, le=1)] = 1.0
-    top_k: Literal[0] = 0
-    ignore_eos: bool = True
-    detokenize: bool = False
-
-
-class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    model: Literal["policy"]
-    token_ids: Annotated[Tokens, Meta(min_length=1)]
-    sampling_params: _Sampling
 
 
 class _Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,17 +25,8 @@ HOST = "127.0.0.1"
 POLL_SECONDS, START_SECONDS, HUNG_SECONDS = 0.5, 1800.0, 60.0
 """Between two looks at a server; without an answer before its first one, and after."""
 MAX_ANSWER = 256 << 20
-ROUTES = {
-    "GET": ("health", "weight_info"),
-    "POST": (
-        "inference/v1/generate",
-        "pause",
-        "resume",
-        "start_weight_update",
-        "update_weights",
-        "finish_weight_update",
-    ),
-}
+UPDATE = ("pause", "start_weight_update", "update_weights", "finish_weight_update", "resume")
+ROUTES = {"GET": ("health", "weight_info"), "POST": ("inference/v1/generate", *UPDATE)}
 
 
 class ServerProcess:
@@ -54,13 +45,16 @@ class ServerProcess:
     def _supervise(self) -> None:
         pause = Backoff(1.0, 60.0)
         while not self._stop:
-            with socket.create_server((HOST, 0)) as free:
-                port = free.getsockname()[1]
-            with set_aside(self._log).open("a+b") as log:
-                with Child(self._command(port), env=self._env, stdout=log, stderr=log) as child:
-                    self._watch(child, port, pause)
-                self.server.address = ""
-                self.problem = f"a rollout server {how_it_ended(child.returncode, log)}; see {self._log}"
+            try:
+                with socket.create_server((HOST, 0)) as free:
+                    port = free.getsockname()[1]
+                with set_aside(self._log).open("a+b") as log:
+                    with Child(self._command(port), env=self._env, stdout=log, stderr=log) as child:
+                        self._watch(child, port, pause)
+                    self.server.address = ""
+                    self.problem = f"a rollout server {how_it_ended(child.returncode, log)}; see {self._log}"
+            except OSError as error:
+                self.problem = f"a rollout server cannot be started: {error}"
             self.server.restarts += not self._stop
             self._stop.wait(pause.failed())
 
@@ -83,7 +77,7 @@ def _answers(port: int) -> bool:
 
 
 def wait_until_up(processes: Sequence[ServerProcess], say: Callable[[str], None]) -> None:
-    """Raises RolloutError when one ends before it ever served."""
+    """Raises RolloutError when one ends before all have served."""
     up = -1
     while up < len(processes):
         if problem := next((each.problem for each in processes if each.problem), ""):
@@ -137,12 +131,8 @@ def serving(app: web.Application, listen: str, setting: str, token: str) -> Gene
     runner = web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0)
     with listener, contextlib.closing(thread):
         thread.run(runner.setup())
-        thread.run(_start(runner, listener))
+        thread.run(web.SockSite(runner, listener).start())
         try:
             yield listener.getsockname()[1]
         finally:
             thread.run(runner.cleanup())
-
-
-async def _start(runner: web.AppRunner, listener: socket.socket) -> None:
-    await web.SockSite(runner, listener).start()

@@ -2,9 +2,9 @@
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,27 +12,40 @@ from msgspec import Meta
 from codezero.errors import EndpointError
 from codezero.models.generation import Drawn
 
+Count = Annotated[int, Meta(ge=1)]
+Tokens = list[Annotated[int, Meta(ge=0)]]
+
+
+class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `vllm.SamplingParams`."""
+
+    n: Count
+    max_tokens: Count
+    temperature: Annotated[float, Meta(gt=0, le=2)]
+    seed: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    stop_token_ids: Annotated[Tokens, Meta(max_length=64)]
+    logprobs: Literal[0] = 0
+    """Of the chosen token, and no others."""
+    top_p: Annotated[float, Meta(ge=1, le=1)] = 1.0
+    top_k: Literal[0] = 0
+    ignore_eos: bool = True
+    """What the engine takes for EOS; ours are listed."""
+    detokenize: bool = False
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: Literal["policy"]
+    token_ids: Annotated[Tokens, Meta(min_length=1)]
+    sampling_params: Sampling
+
 
 def requests(
     prompts: int, repeats: int, max_new_tokens: int, temperature: float, seed: int, stop_ids: Sequence[int]
-) -> list[dict[str, Any]]:
-    """One request for each prompt, as arguments of `vllm.SamplingParams`.
-
-    vLLM gives the draws of one prompt the seeds s, s + 1, ...; so s is far from those of other prompts.
-    """
-    same = {
-        "n": repeats,
-        "max_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_p": 1.0,
-        "top_k": 0,
-        "logprobs": 0,  # of the chosen token, and no others
-        "ignore_eos": True,  # what the engine takes for EOS; ours are listed
-        "stop_token_ids": list(stop_ids),
-        "detokenize": False,
-    }
-    seeds = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
-    return [same | {"seed": int.from_bytes(digest)} for digest in seeds]
+) -> list[Sampling]:
+    """One for each prompt. vLLM gives its draws the seeds s, s + 1, ...; so s is far from those of other prompts."""
+    digests = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
+    seeds = [int.from_bytes(digest) for digest in digests]
+    return [Sampling(repeats, max_new_tokens, temperature, seed, list(stop_ids)) for seed in seeds]
 
 
 class _LogProb(msgspec.Struct, frozen=True):
@@ -47,7 +60,7 @@ class _Span(msgspec.Struct, frozen=True):
 
 class _Choice(msgspec.Struct, frozen=True):
     index: int
-    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
+    token_ids: Annotated[Tokens, Meta(min_length=1)]
     logprobs: dict[Literal["content"], list[_LogProb]]
     weight_versions: Annotated[list[_Span], Meta(min_length=1)]
 
@@ -56,18 +69,19 @@ class _Answer(msgspec.Struct, frozen=True):
     choices: list[_Choice]
 
 
-def parse_answer(body: bytes, params: Mapping[str, Any], vocabulary: int, versions: Collection[int]) -> list[Drawn]:
+def parse_answer(body: bytes, params: Sampling, vocabulary: int, versions: Collection[int]) -> list[Drawn]:
     """The attempts in an answer to sampling parameters; `versions` may have drawn them. Raises EndpointError."""
     try:
         choices = sorted(msgspec.json.decode(body, type=_Answer).choices, key=lambda choice: choice.index)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EndpointError(f"sent an answer that breaks its schema ({error})") from error
-    if [choice.index for choice in choices] != list(range(params["n"])):
-        raise EndpointError(f"sent {len(choices)} attempts, and {params['n']} were asked for")
-    return [_drawn(choice, params["max_tokens"], params["stop_token_ids"], vocabulary, versions) for choice in choices]
+    if [choice.index for choice in choices] != list(range(params.n)):
+        raise EndpointError(f"sent {len(choices)} attempts, and {params.n} were asked for")
+    return [_drawn(choice, params, vocabulary, versions) for choice in choices]
 
 
-def _drawn(choice: _Choice, most: int, stops: Sequence[int], vocabulary: int, versions: Collection[int]) -> Drawn:
+def _drawn(choice: _Choice, params: Sampling, vocabulary: int, versions: Collection[int]) -> Drawn:
+    most, stops = params.max_tokens, params.stop_token_ids
     ids, logprobs = choice.token_ids, [token.logprob for token in choice.logprobs.get("content", [])]
     if max(ids) >= vocabulary or len(ids) != len(logprobs) or not all(map(math.isfinite, logprobs)):
         raise EndpointError("sent tokens that the model has not, or no log-probability for each")

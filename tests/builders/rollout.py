@@ -47,7 +47,7 @@ class VersionedPolicy:
         return [
             draw._replace(version=self.number)
             for prompt, params in zip(PROMPTS, asked, strict=True)
-            for draw in loop.draw([prompt], repeats, most, 1.0, params["seed"])
+            for draw in loop.draw([prompt], repeats, most, 1.0, params.seed)
         ]
 
 

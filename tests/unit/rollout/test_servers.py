@@ -24,10 +24,11 @@ from codezero.rollout import servers as servers_module
 from codezero.rollout.client import RolloutServer, RolloutServers
 from codezero.rollout.servers import ServerProcess, serving
 from codezero.rollout.wire import requests
+from codezero.weights import MANIFEST
 from codezero.weights.delta import encode, state_of
 from codezero.weights.state import of_tensors
 from codezero.weights.transfer import FolderSource
-from codezero.weights.versions import MANIFEST, PolicyVersion, VersionList, delta_file, read_manifest
+from codezero.weights.versions import PolicyVersion, VersionList, delta_file, read_manifest
 
 Parts = tuple[VersionedPolicy, list[ServerProcess]]
 
@@ -177,11 +178,26 @@ def test_a_server_that_lies_about_its_version_is_left_out(parts: Parts, claim: s
             client.follow(version)
             assert client.metrics()["rollout/servers_fit"] == 2
             assert nearly(draw(client), policy.draw())
-            assert liar.number is None and client.metrics()["rollout/failed_requests"]
+            assert liar.version is None and client.metrics()["rollout/failed_requests"]
         liar = RolloutServer(liar.address)
         with client_of(policy, [liar], patience=0.3) as client, pytest.raises(RolloutError, match="names versions"):
             client.follow(version)
             draw(client)
+
+
+def test_cookies_of_a_server_are_not_kept(parts: Parts) -> None:
+    version = parts[0].publish()
+
+    async def bake(_: web.Request) -> web.Response:
+        headers = {"Set-Cookie": f"{time.monotonic_ns()}=x; Domain=localhost"}
+        return web.json_response({"weight_version": str(version.number)}, headers=headers)
+
+    app = web.Application()
+    app.router.add_route("*", "/{route:.*}", bake)
+    with serving(app, "127.0.0.1:0", "test", "") as port:
+        with client_of(parts[0], [RolloutServer(f"http://localhost:{port}")]) as client:
+            client.follow(version)
+            assert client.metrics()["rollout/servers_fit"] == 1 and not list(client._session.cookie_jar)
 
 
 def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client: RolloutServers) -> None:
@@ -243,6 +259,23 @@ def test_nothing_is_drawn_before_a_version(tmp_path: Path) -> None:
 def test_a_server_that_does_not_start_is_named(tmp_path: Path) -> None:
     process = ServerProcess(lambda _: ["false"], os.environ, tmp_path / "log")
     with pytest.raises(RolloutError, match=r"a rollout server ended with code 1; see .*log"):
+        try:
+            servers_module.wait_until_up([process], lambda _: None)
+        finally:
+            process.close()
+
+
+def test_another_version_of_the_same_number_is_pushed_too(parts: Parts, client: RolloutServers) -> None:
+    policy, _ = parts
+    client.follow(policy.publish())
+    policy.number -= 1  # the trainer went back to a checkpoint
+    client.follow(policy.publish())
+    assert nearly(draw(client), policy.draw())
+
+
+def test_a_server_that_cannot_be_started_is_named_and_nothing_hangs(tmp_path: Path) -> None:
+    process = ServerProcess(lambda _: ["true"], os.environ, tmp_path / "nowhere" / "log")
+    with pytest.raises(RolloutError, match="nowhere"):
         try:
             servers_module.wait_until_up([process], lambda _: None)
         finally:

@@ -27,7 +27,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 PARAMS = requests(1, 2, 4, 1.0, 5, [0, 1])[0]
-GOOD = {"model": "policy", "token_ids": [5, 6], "sampling_params": PARAMS}
+GOOD = {"model": "policy", "token_ids": [5, 6], "sampling_params": msgspec.to_builtins(PARAMS)}
 
 
 @pytest.fixture(scope="module")
