@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, say, value
 from codezero.weights import TOKEN
@@ -24,18 +24,17 @@ prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), w
 
 
 def add(commands: Commands) -> None:
-    keys = {
-        "--model": ("model.solver={}", "NAME", "the node's model.solver"),
-        "--count": ("rollout.start={}", "N", "servers to start, one a card (default 1)"),
-        "--engine": ("rollout.engine={}", "ENGINE", "little or vllm (default little)"),
-        "--cards": ("rollout.cards=[{}]", "CARDS", "of each server, for example 0,1"),
-    }
+    def setting(key: str, metavar: str, help: str) -> dict[str, Any]:
+        return value(key.format, metavar, help, dest="ports", action="append")
+
     takes = {
-        name: value(setting.format, metavar, help, dest="ports", action="append")
-        for name, (setting, metavar, help) in keys.items()
+        "--model": setting("model.solver={}", "NAME", "the node's model.solver"),
+        "--count": setting("rollout.start={}", "N", "servers to start, one a card (default 1)"),
+        "--engine": setting("rollout.engine={}", "ENGINE", "little or vllm (default little)"),
+        "--cards": setting("rollout.cards=[{}]", "CARDS", "of each server, for example 0,1"),
+        "--weights": value(str, "SOURCE", "where the node serves versions: its weights.listen", required=True),
+        "--listen": value(str, "HOST:PORT", "where the node reaches the servers", required=True),
     }
-    takes["--weights"] = value(str, "SOURCE", "where the node serves versions: its weights.listen", required=True)
-    takes["--listen"] = value(str, "HOST:PORT", "where the node reaches the servers", required=True)
     commands.add("rollout-host", serve, "decode for a node on another machine", takes, epilog=EPILOG)
 
 

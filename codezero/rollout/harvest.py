@@ -42,10 +42,8 @@ class Ahead(StateFile[_Held], file="harvest.json", schema=_Held, optional=True):
         servers: Callable[[], Metrics],
     ) -> None:
         """version: of the policy, now. servers: their metrics."""
-        groups, batch = (
-            max(1, config.rollout.in_flight // config.solver.group_size),
-            config.solver.problems_per_iteration,
-        )
+        groups = max(1, config.rollout.in_flight // config.solver.group_size)
+        batch = config.solver.problems_per_iteration
         self.problems, self.solver, self.evaluator, self.nested = problems, solver, evaluator, (problems,)
         self._version, self._servers, self._max_staleness = version, servers, config.rollout.max_staleness
         self._most = min(batch + groups, batch * (self._max_staleness + 1))

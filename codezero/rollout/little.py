@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import torch
@@ -18,12 +18,12 @@ from msgspec import Meta
 
 from codezero.errors import WeightsError
 from codezero.models import hide_devices
-from codezero.models.generation import Drawn, OwnLoop
+from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
 from codezero.rollout.wire import Count, GenerateRequest
 from codezero.system.signals import end_with_parent
 from codezero.weights import TOKEN
-from codezero.weights.state import Layout
+from codezero.weights.state import layout_of
 from codezero.weights.transfer import open_source
 from codezero.weights.versions import Hex, HostCopy, VersionSource
 
@@ -49,6 +49,10 @@ class _Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: Hex
 
 
+class _Update(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    update_info: _Target
+
+
 class LittleServer:
     """Its model begins as it was loaded, in no version."""
 
@@ -56,7 +60,7 @@ class LittleServer:
         self._loop, self._settings, self._version = OwnLoop(loaded), settings, "default"
         self._weights = dict(loaded.model.named_parameters())
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])  # pyright: ignore
-        self._copy = HostCopy(source, Layout({name: tuple(weight.shape) for name, weight in self._weights.items()}))
+        self._copy = HostCopy(source, layout_of(self._weights))
         self._thread, self._turn, self._running = ThreadPoolExecutor(1), asyncio.Lock(), asyncio.Event()
         self._running.set()
 
@@ -77,9 +81,7 @@ class LittleServer:
         return await self._answer(request)
 
     async def _update(self, request: web.Request) -> web.Response:
-        target = (await _read(request, dict[Literal["update_info"], _Target])).get("update_info")
-        if target is None:
-            raise web.HTTPBadRequest(text="the request has no update_info")
+        target = (await _read(request, _Update)).update_info
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._follow, target)
         except WeightsError as error:
@@ -113,7 +115,15 @@ class LittleServer:
         params = wanted.sampling_params
         self._loop.stops = torch.tensor(params.stop_token_ids, dtype=torch.long, device=self._loop.stops.device)
         drawn = self._loop.draw([wanted.token_ids], params.n, params.max_tokens, params.temperature, params.seed)
-        return [_choice(index, draw, self._version) for index, draw in enumerate(drawn)]
+        return [
+            {
+                "index": index,
+                "token_ids": draw.ids,
+                "logprobs": {"content": [{"logprob": logprob} for logprob in draw.logprobs]},
+                "weight_versions": [{"version": self._version, "start": 0, "end": len(draw.ids)}],
+            }
+            for index, draw in enumerate(drawn)
+        ]
 
 
 async def _read(request: web.Request, schema: type[T]) -> T:
@@ -121,12 +131,6 @@ async def _read(request: web.Request, schema: type[T]) -> T:
         return msgspec.json.decode(await request.read(), type=schema)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"the request breaks its schema: {error}") from error
-
-
-def _choice(index: int, draw: Drawn, version: str) -> dict[str, Any]:
-    content = [{"token_id": token, "logprob": logprob} for token, logprob in zip(draw.ids, draw.logprobs, strict=True)]
-    spans = [{"version": version, "start": 0, "end": len(draw.ids)}]
-    return {"index": index, "token_ids": draw.ids, "logprobs": {"content": content}, "weight_versions": spans}
 
 
 def main() -> None:

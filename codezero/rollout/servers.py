@@ -1,7 +1,6 @@
 """Rollout servers as child processes on loopback, and the one door through which another machine reaches them."""
 
 import contextlib
-import functools
 import http.client
 import socket
 import threading
@@ -25,8 +24,8 @@ HOST = "127.0.0.1"
 POLL_SECONDS, START_SECONDS, HUNG_SECONDS = 0.5, 1800.0, 60.0
 """Between two looks at a server; without an answer before its first one, and after."""
 MAX_ANSWER = 256 << 20
-UPDATE = ("pause", "start_weight_update", "update_weights", "finish_weight_update", "resume")
-ROUTES = {"GET": ("health", "weight_info"), "POST": ("inference/v1/generate", *UPDATE)}
+GET = "health|weight_info"
+POST = "inference/v1/generate|pause|start_weight_update|update_weights|finish_weight_update|resume"
 
 
 class ServerProcess:
@@ -92,9 +91,9 @@ def build_door(servers: Sequence[RolloutServer], token: str, max_body: int) -> w
     """/N/ROUTE leads to that route of server N, for who bears the token; nothing else of the servers is reachable."""
     app = web.Application(client_max_size=max_body)
 
-    async def pass_on(route: str, request: web.Request) -> web.Response:
+    async def pass_on(request: web.Request) -> web.Response:
         check_bearer(request, token)
-        number, body = int(request.match_info["server"]), await request.read()
+        number, route, body = int(request.match_info["server"]), request.match_info["route"], await request.read()
         if number >= len(servers) or not servers[number].address:
             raise web.HTTPServiceUnavailable(text="there is no such server, or it is down")
         url = f"{servers[number].address}/{route}" + ("?mode=keep" if route == "pause" else "")
@@ -108,9 +107,8 @@ def build_door(servers: Sequence[RolloutServer], token: str, max_body: int) -> w
         except (aiohttp.ClientError, EndpointError) as error:
             raise web.HTTPBadGateway(text=f"the server failed: {type(error).__name__}") from error
 
-    for method, names in ROUTES.items():
-        for name in names:
-            app.router.add_route(method, f"/{{server:[0-9]{{1,3}}}}/{name}", functools.partial(pass_on, name))
+    for method, names in (("GET", GET), ("POST", POST)):
+        app.router.add_route(method, f"/{{server:[0-9]{{1,3}}}}/{{route:{names}}}", pass_on)
     return app
 
 

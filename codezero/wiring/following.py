@@ -75,14 +75,13 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
         policy.model.save_pretrained(model)
         policy.tokenizer.save_pretrained(model)
         del policy, parameters, weights
-        about, kept = f"{source.peer}, version {version.number}", True
+        about = f"{source.peer}, version {version.number}"
         if config.role == "node" and config.evals.every:
             own, other = _average(config, monitor), _average(_with_model(config, solver=str(model)), monitor)
-            kept = other > own
             about += f", executed average@{config.evals.samples} {other:.1%} against {own:.1%} of the own policy: "
-            about += "kept" if kept else "put away"
-        if not kept:
-            shutil.rmtree(model)
+            about += "kept" if other > own else "put away"
+            if other <= own:
+                shutil.rmtree(model)
         (fresh / ABOUT).write_text(about)
         fresh.rename(place)
     logger.warning("followed %s", about)

@@ -22,7 +22,7 @@ from codezero.models.generation import Drawn, OwnLoop
 from codezero.rollout import client as client_module
 from codezero.rollout import servers as servers_module
 from codezero.rollout.client import RolloutServer, RolloutServers
-from codezero.rollout.servers import ServerProcess, serving
+from codezero.rollout.servers import ServerProcess, build_door, serving
 from codezero.rollout.wire import requests
 from codezero.weights import MANIFEST
 from codezero.weights.delta import encode, state_of
@@ -194,10 +194,11 @@ def test_cookies_of_a_server_are_not_kept(parts: Parts) -> None:
 
     app = web.Application()
     app.router.add_route("*", "/{route:.*}", bake)
-    with serving(app, "127.0.0.1:0", "test", "") as port:
-        with client_of(parts[0], [RolloutServer(f"http://localhost:{port}")]) as client:
-            client.follow(version)
-            assert client.metrics()["rollout/servers_fit"] == 1 and not list(client._session.cookie_jar)
+    server = RolloutServer()
+    with serving(app, "127.0.0.1:0", "test", "") as port, client_of(parts[0], [server]) as client:
+        server.address = f"http://localhost:{port}"
+        client.follow(version)
+        assert client.metrics()["rollout/servers_fit"] == 1 and not list(client._session.cookie_jar)
 
 
 def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client: RolloutServers) -> None:
@@ -280,3 +281,24 @@ def test_a_server_that_cannot_be_started_is_named_and_nothing_hangs(tmp_path: Pa
             servers_module.wait_until_up([process], lambda _: None)
         finally:
             process.close()
+
+
+def test_the_door_leads_to_the_named_routes_of_servers_that_are_up_and_to_nothing_else() -> None:
+    async def name(request: web.Request) -> web.Response:
+        return web.json_response(request.path_qs)
+
+    inner = web.Application()
+    inner.router.add_route("*", "/{route:.*}", name)
+    with serving(inner, "127.0.0.1:0", "test", "") as port:
+        servers = [RolloutServer(f"http://127.0.0.1:{port}"), RolloutServer()]
+        with serving(build_door(servers, "", 100), "127.0.0.1:0", "test", "") as port:
+            door = f"http://127.0.0.1:{port}"
+            assert ask(f"{door}/0", "health") == (200, "/health")
+            assert ask(f"{door}/0", "pause", {}) == (200, "/pause?mode=keep")
+            assert ask(f"{door}/0", "inference/v1/generate", {}) == (200, "/inference/v1/generate")
+            assert {ask(f"{door}/{number}", "health")[0] for number in (1, 2)} == {503}
+            for route in ("collective_rpc", "healthy", "0/health", "inference%2fv1%2fgenerate/x"):
+                assert ask(f"{door}/0", route)[0] == 404
+            assert ask(f"{door}/0", "resume", " " * 200)[0] == 413
+        with serving(build_door(servers, "secret", 100), "127.0.0.1:0", "test", "secret") as port:
+            assert ask(f"http://127.0.0.1:{port}/0", "health")[0] == 401
