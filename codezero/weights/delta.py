@@ -1,21 +1,19 @@
 """What changed between two states of a model, bit for bit: the gaps between the places, and the steps of their bits.
 
-A blob is MAGIC, the length of the header (4 bytes, little-endian), the header (msgpack: `DeltaHeader`), the streams of
-each CHUNK of weights, and the sha256 of all before it, which names the state that the delta leads to; it names the
-state it begins at. A gap is of 24 bits; a step is the difference of the bits, wrapped to 16, in zigzag, so almost all
-are 1 or 2. Of both each byte is a stream of its own, deflated with runs alone: so each has its own Huffman code, the
-high bytes cost next to nothing, and the whole is within a tenth of the entropy of places and steps.
+A blob is MAGIC, a `Delta` in msgpack, which names the state that it begins at, and the sha256 of all before it, which
+names the state that it leads to. A gap is of 24 bits; a step is the difference of the bits, wrapped to 16, in zigzag, so
+almost all are 1 or 2. Of both each byte is a stream of its own, deflated with runs alone: so each has its own Huffman
+code, the high bytes cost next to nothing, and the whole is within a tenth of the entropy of places and steps.
 
 Why so small: a bfloat16 weight changes when its float32 master crosses a rounding boundary, so at the rates of GRPO
 one in a hundred or fewer do in an update. 10 to 13 bits a changed weight, where a place and a value take 48.
 """
 
 import hashlib
-import struct
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, pairwise, repeat
+from itertools import repeat
 from typing import Annotated
 
 import msgspec
@@ -26,35 +24,35 @@ from numpy.typing import NDArray
 from codezero.errors import WeightsError, WrongBaseError
 from codezero.weights.state import Bits, Weights, all_finite
 
-MAGIC = b"czd1"
+MAGIC = b"czd2"
 CHUNK = 1 << 24
 """Weights whose streams are packed and unpacked in one thread; a gap within has 24 bits."""
-MAX_HEADER = 1 << 20
+MAX_CHUNKS = 1 << 16
 DIGEST = 32
 _GAP_BYTES, _STEP_BYTES = 3, 2
-_Sizes = Annotated[tuple[Annotated[int, Meta(ge=0, le=2 * CHUNK)], ...], Meta(min_length=5, max_length=5)]
+
+_Streams = Annotated[tuple[Annotated[bytes, Meta(max_length=2 * CHUNK)], ...], Meta(min_length=5, max_length=5)]
 
 
-class _Chunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class DeltaChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """count: changed weights. streams: of the gaps, from the lowest byte on, then of the steps."""
+
     count: Annotated[int, Meta(ge=0, le=CHUNK)]
-    """Changed weights."""
-    sizes: _Sizes
-    """Bytes of the streams: of the gaps, low to high, then of the steps."""
+    streams: _Streams
 
 
-class DeltaHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Delta(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """base: the state it begins at, as bytes."""
 
     base: Annotated[bytes, Meta(min_length=DIGEST, max_length=DIGEST)]
-    chunks: list[_Chunk]
+    chunks: Annotated[list[DeltaChunk], Meta(max_length=MAX_CHUNKS)]
 
 
 def encode(base: Weights, bits: Bits) -> bytes:
     """The delta from `base` to other bits of its layout."""
     with ThreadPoolExecutor() as pool:  # numpy and zlib let other threads run
-        packed = list(pool.map(_pack, repeat(base.bits), repeat(bits), _parts(len(bits))))
-    header = msgspec.msgpack.encode(DeltaHeader(bytes.fromhex(base.state), [chunk for chunk, _ in packed]))
-    blob = b"".join((MAGIC, struct.pack("<I", len(header)), header, *(body for _, body in packed)))
+        chunks = list(pool.map(_pack, repeat(base.bits), repeat(bits), _parts(len(bits))))
+    blob = MAGIC + msgspec.msgpack.encode(Delta(bytes.fromhex(base.state), chunks))
     return blob + hashlib.sha256(blob).digest()
 
 
@@ -63,20 +61,17 @@ def state_of(blob: bytes) -> str:
     return blob[-DIGEST:].hex()
 
 
-def read_header(blob: bytes) -> tuple[DeltaHeader, int]:
-    """The header of a blob and where its streams begin. Raises WeightsError: also when any bit was changed."""
-    if blob[: len(MAGIC)] != MAGIC or len(blob) < len(MAGIC) + 4 + DIGEST:
+def read_delta(blob: bytes) -> Delta:
+    """Raises WeightsError: also when any bit was changed."""
+    content = memoryview(blob)[:-DIGEST]
+    if content[: len(MAGIC)] != MAGIC:
         raise WeightsError("this is no delta of weights")
-    if hashlib.sha256(memoryview(blob)[:-DIGEST]).digest() != blob[-DIGEST:]:
+    if hashlib.sha256(content).digest() != blob[-DIGEST:]:
         raise WeightsError("the delta was cut or changed on its way; fetch it again")
-    (length,) = struct.unpack_from("<I", blob, len(MAGIC))
-    begin = len(MAGIC) + 4 + length
-    if length > MAX_HEADER or begin > len(blob) - DIGEST:
-        raise WeightsError("the delta's header is longer than it may be")
     try:
-        return msgspec.msgpack.decode(blob[len(MAGIC) + 4 : begin], type=DeltaHeader), begin
+        return msgspec.msgpack.decode(content[len(MAGIC) :], type=Delta)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise WeightsError(f"the delta's header breaks its schema: {error}") from error
+        raise WeightsError(f"the delta breaks its schema: {error}") from error
 
 
 def apply(weights: Weights, blob: bytes) -> None:
@@ -84,19 +79,14 @@ def apply(weights: Weights, blob: bytes) -> None:
 
     Raises WrongBaseError when it begins elsewhere, WeightsError when it is broken; the weights are untouched then.
     """
-    header, begin = read_header(blob)
-    if header.base.hex() != weights.state:
-        raise WrongBaseError(
-            f"the delta begins at {header.base.hex()[:12]}, and these weights are {weights.state[:12]}"
-        )
+    delta = read_delta(blob)
+    if delta.base.hex() != weights.state:
+        raise WrongBaseError(f"the delta begins at {delta.base.hex()[:12]}, and these weights are {weights.state[:12]}")
     parts = _parts(len(weights.bits))
-    ends = list(accumulate((sum(chunk.sizes) for chunk in header.chunks), initial=begin))
-    if len(parts) != len(header.chunks) or ends[-1] != len(blob) - DIGEST:
-        raise WeightsError("the delta holds more or less than its header says")
-
-    streams = [memoryview(blob)[start:end] for start, end in pairwise(ends)]
+    if len(parts) != len(delta.chunks):
+        raise WeightsError("the delta is of more or fewer weights")
     with ThreadPoolExecutor() as pool:
-        changes = list(pool.map(_unpack, repeat(weights.bits), parts, header.chunks, streams))
+        changes = list(pool.map(_unpack, repeat(weights.bits), parts, delta.chunks))
     for places, bits in changes:
         weights.bits[places] = bits
     weights.state = state_of(blob)
@@ -106,7 +96,7 @@ def _parts(size: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK)]
 
 
-def _pack(before: Bits, after: Bits, part: slice) -> tuple[_Chunk, bytes]:
+def _pack(before: Bits, after: Bits, part: slice) -> DeltaChunk:
     old, new = before[part], after[part]
     places = np.flatnonzero(old != new)
     gaps = np.diff(places, prepend=-1) - 1
@@ -118,24 +108,23 @@ def _pack(before: Bits, after: Bits, part: slice) -> tuple[_Chunk, bytes]:
     for plane in bytes_of:
         deflate = zlib.compressobj(6, zlib.DEFLATED, -15, 9, zlib.Z_RLE)
         streams.append(deflate.compress(plane.astype(np.uint8).tobytes()) + deflate.flush())
-    return _Chunk(len(places), tuple(map(len, streams))), b"".join(streams)
+    return DeltaChunk(len(places), tuple(streams))
 
 
-def _inflated(packed: memoryview, length: int) -> NDArray[np.uint8]:
+def _inflated(packed: bytes, length: int) -> NDArray[np.uint8]:
     inflate = zlib.decompressobj(-15)
     try:
         plane = inflate.decompress(packed, length + 1)
     except zlib.error as error:
         raise WeightsError(f"the delta cannot be unpacked: {error}") from error
     if len(plane) != length or not inflate.eof or inflate.unused_data:
-        raise WeightsError("a stream of the delta holds more or less than its header says")
+        raise WeightsError("a stream of the delta holds more or less than its count says")
     return np.frombuffer(plane, np.uint8)
 
 
-def _unpack(bits: Bits, part: slice, chunk: _Chunk, packed: memoryview) -> tuple[NDArray[np.intp], Bits]:
+def _unpack(bits: Bits, part: slice, chunk: DeltaChunk) -> tuple[NDArray[np.intp], Bits]:
     """The places that change, in the whole array, and what stands there afterwards."""
-    ends = accumulate(chunk.sizes, initial=0)
-    planes = [_inflated(packed[start:end], chunk.count) for start, end in pairwise(ends)]
+    planes = [_inflated(stream, chunk.count) for stream in chunk.streams]
     zigzag = _joined(planes[_GAP_BYTES:])
     places = np.cumsum(_joined(planes[:_GAP_BYTES]) + 1, dtype=np.intp) - 1
     if places.size and places[-1] >= part.stop - part.start:

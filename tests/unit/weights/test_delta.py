@@ -1,5 +1,4 @@
 import random
-import struct
 import zlib
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -69,18 +68,17 @@ def sealed(blob: bytes) -> bytes:
     return blob + sha256(blob).digest()
 
 
-def rebuilt(base: object, chunks: object, body: bytes = b"") -> bytes:
-    header = msgspec.msgpack.encode([base, chunks])
-    return sealed(delta.MAGIC + struct.pack("<I", len(header)) + header + body)
+def rebuilt(base: object, chunks: object) -> bytes:
+    return sealed(delta.MAGIC + msgspec.msgpack.encode([base, chunks]))
 
 
 def changed(blob: bytes, gaps: Sequence[int], steps: Sequence[int], *, count: int | None = None) -> bytes:
-    """A delta of these gaps and zigzag steps; `count`: what its header says."""
+    """A delta of these gaps and zigzag steps; `count`: how many it says that there are."""
     planes = [bytes(gap >> 8 * byte & 255 for gap in gaps) for byte in range(3)]
     planes += [bytes(step >> 8 * byte & 255 for step in steps) for byte in range(2)]
     streams = [zlib.compress(plane, wbits=-15) for plane in planes]
-    chunk = [len(gaps) if count is None else count, [len(stream) for stream in streams]]
-    return rebuilt(delta.read_header(blob)[0].base, [chunk], b"".join(streams))
+    chunk = [len(gaps) if count is None else count, streams]
+    return rebuilt(delta.read_delta(blob).base, [chunk])
 
 
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
@@ -90,18 +88,19 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda blob: blob[:-9],
     "cut and sealed again": lambda blob: sealed(blob[: -delta.DIGEST - 9]),
     "more behind": lambda blob: sealed(blob[: -delta.DIGEST] + b"more"),
-    "another base": lambda blob: rebuilt(bytes(32), [[0, [0] * 5]]),
-    "a short base": lambda blob: rebuilt(bytes(31), [[0, [0] * 5]]),
-    "a header without end": lambda blob: sealed(delta.MAGIC + b"\xff\xff\xff\xff" + blob[8:-32]),
-    "a nested header": lambda blob: sealed(delta.MAGIC + struct.pack("<I", 2000) + b"\x91" * 2000),
+    "another base": lambda blob: rebuilt(bytes(32), [[0, [b""] * 5]]),
+    "a short base": lambda blob: rebuilt(bytes(31), [[0, [b""] * 5]]),
+    "a stream beyond the end": lambda blob: sealed(delta.MAGIC + b"\x92\xc6\xff\xff\xff\xff" + blob[8:-32]),
+    "nested": lambda blob: sealed(delta.MAGIC + b"\x91" * 2000),
+    "too many chunks": lambda blob: rebuilt(delta.read_delta(blob).base, [[0, [b""] * 5]] * (delta.MAX_CHUNKS + 1)),
     "a count too many": lambda blob: changed(blob, [5], [2], count=2),
     "a count too few": lambda blob: changed(blob, [5, 5], [2, 2], count=1),
     "a step too few": lambda blob: changed(blob, [5, 5], [2]),
     "a place beyond the end": lambda blob: changed(blob, [1000], [2]),
     "a place far beyond": lambda blob: changed(blob, [0xFFFFFF] * 1000, [2] * 1000),
     "a bomb": lambda blob: changed(blob, bytes(3_000_000), bytes(3_000_000), count=9),
-    "a stream that does not end": lambda blob: rebuilt(delta.read_header(blob)[0].base, [[0, [1] * 5]], b"\x01" * 5),
-    "two chunks for one": lambda blob: rebuilt(delta.read_header(blob)[0].base, [[0, [0] * 5]] * 2),
+    "a stream that does not end": lambda blob: rebuilt(delta.read_delta(blob).base, [[0, [b"\x01"] * 5]]),
+    "two chunks for one": lambda blob: rebuilt(delta.read_delta(blob).base, [[0, [b""] * 5]] * 2),
     "infinity": lambda blob: changed(blob, [0], [2]),
 }  # fmt: skip
 
