@@ -1,9 +1,9 @@
 """What changed between two states of a model, bit for bit: the gaps between the places, and the steps of their bits.
 
 A blob is MAGIC, a `Delta` in msgpack, which names the state that it begins at, and the sha256 of all before it, which
-names the state that it leads to. A gap is of 24 bits; a step is the difference of the bits, wrapped to 16, in zigzag, so
-almost all are 1 or 2. Of both each byte is a stream of its own, deflated with runs alone: so each has its own Huffman
-code, the high bytes cost next to nothing, and the whole is within a tenth of the entropy of places and steps.
+names the state that it leads to. A gap is of 24 bits; a step is the difference of the bits, wrapped to 16, in zigzag,
+so almost all are 1 or 2. Of both each byte is a stream of its own, deflated with runs alone: so each has its own
+Huffman code, the high bytes cost next to nothing, and the whole is within a tenth of the entropy of places and steps.
 
 Why so small: a bfloat16 weight changes when its float32 master crosses a rounding boundary, so at the rates of GRPO
 one in a hundred or fewer do in an update. 10 to 13 bits a changed weight, where a place and a value take 48.

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 ANCHOR_EVERY, MAX_VERSIONS = 10, 4_000
 MAX_TABLE = 16 << 20
-"""Bytes of names and shapes in an anchor, or of a delta's header."""
+"""Bytes of an anchor, or of a delta, beside what its weights take."""
 Hex = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Size = Annotated[int, Meta(ge=0, le=1 << 40)]
 
