@@ -64,7 +64,7 @@ def state_of(blob: bytes) -> str:
 def read_delta(blob: bytes) -> Delta:
     """Raises WeightsError: also when any bit was changed."""
     content = memoryview(blob)[:-DIGEST]
-    if content[: len(MAGIC)] != MAGIC:
+    if not blob.startswith(MAGIC):
         raise WeightsError("this is no delta of weights")
     if hashlib.sha256(content).digest() != blob[-DIGEST:]:
         raise WeightsError("the delta was cut or changed on its way; fetch it again")
