@@ -139,12 +139,12 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 248,
-    "lines": 38_767,
-    "lines of code": 26_945,
+    "lines": 38_689,
+    "lines of code": 26_885,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 62,
+    "modules with one importer": 61,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,

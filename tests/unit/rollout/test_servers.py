@@ -109,8 +109,8 @@ def test_prompts_that_are_the_same_share_requests_within_the_servers_bound(
     places = [0, 1, *[0] * 8]
     drawn = client.draw([PROMPTS[place] for place in places], 1, 12, 1.0, 5)
     loop, own = OwnLoop(policy.loaded), requests(3, 1, 12, 1.0, 5, policy.loaded.stop_ids)
-    first = loop.draw([PROMPTS[0]], 8, 12, 1.0, own[0]["seed"]) + loop.draw([PROMPTS[0]], 1, 12, 1.0, own[2]["seed"])
-    second = loop.draw([PROMPTS[1]], 1, 12, 1.0, own[1]["seed"])
+    first = loop.draw([PROMPTS[0]], 8, 12, 1.0, own[0].seed) + loop.draw([PROMPTS[0]], 1, 12, 1.0, own[2].seed)
+    second = loop.draw([PROMPTS[1]], 1, 12, 1.0, own[1].seed)
     assert nearly(drawn, [each._replace(version=policy.number) for each in (first[0], *second, *first[1:])])
 
 
