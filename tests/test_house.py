@@ -139,7 +139,7 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 248,
-    "lines": 38_689,
+    "lines": 38_691,
     "lines of code": 26_885,
     "files in the root": 11,
     "rows of imports": 13,

@@ -61,7 +61,7 @@ def begin_from_peer(
 
 
 def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: HivemindSwarm, monitor: RunMonitor) -> None:
-    """Pull, compare, and keep the better. Raises SwarmError and WeightsError: nothing was kept."""
+    """Pull, compare, and keep what is better by its interval. Raises SwarmError and WeightsError: nothing was kept."""
     from codezero.weights.state import layout_of
     from codezero.weights.versions import catch_up
 
@@ -77,19 +77,21 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
         del policy, parameters, weights
         about = f"{source.peer}, version {version.number}"
         if config.role == "node" and config.evals.every:
-            own, other = _average(config, monitor), _average(_with_model(config, solver=str(model)), monitor)
+            own, _ = _average(config, monitor)
+            other, low = _average(_with_model(config, solver=str(model)), monitor)
             about += f", executed average@{config.evals.samples} {other:.1%} against {own:.1%} of the own policy: "
-            about += "kept" if other > own else "put away"
-            if other <= own:
+            about += "kept" if low > own else "put away"
+            if low <= own:
                 shutil.rmtree(model)
         (fresh / ABOUT).write_text(about)
         fresh.rename(place)
     logger.warning("followed %s", about)
 
 
-def _average(config: NodeConfig, monitor: RunMonitor) -> float:
-    """0 where no attempt could be decided."""
-    return float(examine(config, monitor.busy)[f"eval/average_at_{config.evals.samples}"] or 0.0)
+def _average(config: NodeConfig, monitor: RunMonitor) -> tuple[float, float]:
+    """And the lower end of its 95 % interval; 0 where no attempt could be decided."""
+    figures = examine(config, monitor.busy)
+    return float(figures[f"eval/average_at_{config.evals.samples}"] or 0.0), float(figures["eval/ci_low"] or 0.0)
 
 
 def _with_model(config: NodeConfig, **changes: str) -> NodeConfig:
