@@ -140,7 +140,7 @@ def test_a_status_for_machines_draws_nothing() -> None:
 BUDGETS = {
     "files": 248,
     "lines": 38_691,
-    "lines of code": 26_885,
+    "lines of code": 26_887,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
