@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self, TypeVar
 
@@ -54,7 +54,7 @@ class Execution:
     provisional: bool = False
     """A FAIL that CPython need not see: the code raised something, or hit a limit, in an interpreter that is slower and
     knows less. A sandbox behind this one decides; without one it stands."""
-    printed: str = ""
+    printed: str = field(default="", compare=False)
     """What a program wrote where something else was wanted, cut as the reason is."""
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 FEW = ["monitor.view=off", "evals.every=0", "chain.kind=clock"]
 
 
+@pytest.mark.slow
 def test_coder_and_verifier_learn_and_go_on_after_a_kill(tmp_path: Path) -> None:
     recipe = ["recipe=nano-codegen-verifier", "solver.problems_per_iteration=4", *FEW]
     with subprocess.Popen(command(tmp_path, *recipe), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as node:

@@ -61,7 +61,9 @@ def newest_checkpoint(folder: Path) -> Path:
 def wait_for_iteration(folder: Path, process: subprocess.Popen[Any], iteration: int) -> None:
     deadline = time.monotonic() + 150
     while time.monotonic() < deadline:
-        assert process.poll() is None, "the node ended early"
+        if process.poll() is not None:
+            errors = process.stderr.read() if process.stderr else b""
+            raise AssertionError(f"the node ended early with {process.returncode}: {errors}")
         metrics = folder / "run" / "metrics.jsonl"
         if metrics.is_file() and metrics.read_text().count("\n") > iteration:
             return
