@@ -33,7 +33,7 @@ from codezero.weights.state import Weights, of_tensors
 from codezero.weights.transfer import FolderSource
 from codezero.weights.versions import Publisher, catch_up
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
-from codezero.wiring.models import build_sampler, load_policy
+from codezero.wiring.models import build_learner, build_sampler, load_policy
 from codezero.wiring.solver import build_solver
 
 FIRST = 10
@@ -62,7 +62,8 @@ def play(rate: float, versions: int, overrides: Sequence[str]) -> list[Row]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         policy = load_policy(config, quiet)
-        solver = build_solver(config, policy, build_sampler(config, policy, quiet, stack), "QmNobody")
+        learner, sampler = build_learner(config, policy), build_sampler(config, policy, quiet, stack)
+        solver = build_solver(config, learner, sampler, "QmNobody")
         evaluator = build_evaluator(config, EMBEDDED, stack, quiet)
         stream = MixedStream(DataConfig(), seed=1, peer_id="", batch=16)
         publisher = Publisher(folder, keep=1, check_every=10)

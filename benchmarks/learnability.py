@@ -34,7 +34,7 @@ from codezero.protocols import Evaluator, Proposer, Solver
 from codezero.settings import compose
 from codezero.stats import mean_interval
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
-from codezero.wiring.models import build_sampler, load_policy
+from codezero.wiring.models import build_learner, build_sampler, load_policy
 from codezero.wiring.node import holding
 from codezero.wiring.proposer import build_trained
 from codezero.wiring.solver import build_solver
@@ -119,9 +119,9 @@ def play(level: str, arm: str, seed: int, iterations: int, overrides: Sequence[s
 def parts(config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Solver, Evaluator, Proposer]:
     policy = load_policy(config, quiet)
     sampler = build_sampler(config, policy, quiet, stack)
-    solver = build_solver(config, policy, sampler, PEER)
+    solver = build_solver(config, build_learner(config, policy), sampler, PEER)
     evaluator = build_evaluator(config, EMBEDDED, stack, quiet)
-    return solver, evaluator, build_trained(config, PEER, Screen(holding(config, policy)), quiet)[0]
+    return solver, evaluator, build_trained(config, PEER, Screen(holding(config, lambda: policy)), quiet)[0]
 
 
 def quiet(what: str) -> None:

@@ -48,6 +48,11 @@ class TrainingRow:
         if self.weights and len(self.weights) != len(self.completion_ids):
             raise ValueError("a row has one weight for each completion token, or none")
 
+    @classmethod
+    def unscored(cls, prompt: Sequence[int], completion: Sequence[int]) -> "TrainingRow":
+        """Whose log-probabilities are asked for: 0 in place of them, and nothing to push."""
+        return cls(tuple(prompt), tuple(completion), (0.0,) * len(completion), 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -128,10 +128,7 @@ class TrlLearner:
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
     ) -> list[tuple[float, ...]]:
         """Nats of each completion's tokens under the present policy at the training temperature, in order."""
-        rows = [
-            TrainingRow(tuple(prompt), tuple(completion), (0.0,) * len(completion), 0.0)
-            for prompt, completion in zip(prompts, completions, strict=True)
-        ]
+        rows = [TrainingRow.unscored(*pair) for pair in zip(prompts, completions, strict=True)]
         scores: dict[int, tuple[float, ...]] = {id(row): () for row in rows}
         live = [row for row in rows if row.completion_ids]
 

@@ -52,10 +52,7 @@ class ShardedLearner(TrlLearner):
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
     ) -> list[tuple[float, ...]]:
         """See `TrlLearner.logprobs`; every rank receives all."""
-        rows = [
-            TrainingRow(tuple(prompt), tuple(completion), (0.0,) * len(completion), 0.0)
-            for prompt, completion in zip(prompts, completions, strict=True)
-        ]
+        rows = [TrainingRow.unscored(*pair) for pair in zip(prompts, completions, strict=True)]
         scores = {id(row): torch.zeros(len(row.completion_ids)) for row in rows}
         live = [row for row in rows if row.completion_ids]
 

@@ -58,14 +58,14 @@ class Updater:
 
     def mismatch(self, pairs: Sequence[Pair]) -> Metrics:
         """Of sampler and learner; None where the update had no row of the present policy. Logs when an alarm begins."""
-        found, before = measure(pairs, masks=self.engine), self._alarm
-        self._alarm = found.alarm() if found.rows else before
+        mismatch, before = measure(pairs, masks=self.engine), self._alarm
+        self._alarm = mismatch.alarm() if mismatch.rows else before
         if self._alarm and self._alarm != before:
-            logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, found.mean)
+            logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, mismatch.mean)
         elif before and not self._alarm:
             logger.warning("sampler and learner agree again")
-        measured = dataclasses.asdict(found) | {"alarm": self._alarm or None}
-        return {f"mismatch_{name}": value for name, value in measured.items()}
+        figures = dataclasses.asdict(mismatch) | {"alarm": self._alarm or None}
+        return {f"mismatch_{name}": value for name, value in figures.items()}
 
     def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
         """The rows' log-probabilities under the present policy."""

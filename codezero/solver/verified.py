@@ -59,15 +59,12 @@ class Trajectory:
     """A first attempt, the cases written for it, and what came of them. None: not known."""
 
     prompt: str
-    completion: Completion
-    """The verifier's."""
+    check: Verification
     tests: tuple[str, ...] | str
     """The cases; or why they cannot be used."""
     first: bool | None
     final: bool | None
     """Do the first attempt and the last pass the true tests?"""
-    again: bool
-    """Was there a second?"""
     valid: bool | None
     """Does the reference pass the cases?"""
     caught: float | None
@@ -199,8 +196,8 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
     def _learn(self, local: Sequence[ScoredGroup]) -> Metrics:
         with self._lock:
             trajectories = [self._trajectories(scored) for scored in local]
-        rows = [row for some in trajectories for row in self._rows(some)]
-        agreed, stale, pairs = self.updater.told_apart(rows)
+        rows = [self._rows(some) for some in trajectories]
+        agreed, stale, pairs = self.updater.told_apart([row for some in rows for row in some])
         update = self.updater.learner.update(Batch((*agreed, *stale)))
         every = [each for some in trajectories for each in some]
         valid = [each.caught for each in every if each.valid]
@@ -210,10 +207,10 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
             "readable": mean(isinstance(each.tests, tuple) for each in every),
             "valid": mean(each.valid for each in every if each.valid is not None),
             "caught": mean(share for share in valid if share is not None),
-            "sent_back": mean(each.again for each in every if each.first),
-            "let_through": mean(not each.again for each in every if each.first is False),
+            "sent_back": mean(bool(each.check.feedback) for each in every if each.first),
+            "let_through": mean(not each.check.feedback for each in every if each.first is False),
             "reward": mean(each.reward for each in every if each.reward is not None),
-            "spread": mean(bool(self._rows(some)) for some in trajectories),
+            "spread": mean(map(bool, rows)),
             "rows": update.rows,
             "loss": update.loss,
             "grad_norm": update.grad_norm,
@@ -240,14 +237,11 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
             caught: float | None = None
             if isinstance(tests, tuple):
                 valid = TRUTH[executed[reference, tests].outcome] if problem.reference else False
-                caught = mean(executed[one, tests].outcome is Outcome.FAIL for one in wrong)
+                caught = mean(executed[other, tests].outcome is Outcome.FAIL for other in wrong)
             final = next(again) if check.feedback else passed
             reward = _reward(self.config.reward, valid, final, caught)
             prompt = self._prompt(attempt)
-            again_too = bool(check.feedback)
-            trajectories.append(
-                Trajectory(prompt, check.completion, tests, passed, final, again_too, valid, caught, reward)
-            )
+            trajectories.append(Trajectory(prompt, check, tests, passed, final, valid, caught, reward))
         return trajectories
 
     def _rows(self, trajectories: Sequence[Trajectory]) -> list[TrainingRow]:
@@ -261,10 +255,10 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         return [
             TrainingRow(
                 tuple(prompt),
-                each.completion.token_ids,
-                each.completion.logprobs,
+                each.check.completion.token_ids,
+                each.check.completion.logprobs,
                 weight,
-                fresh=each.completion.version in (None, learner.updates),
+                fresh=each.check.completion.version in (None, learner.updates),
             )
             for prompt, each, weight in zip(prompts, trajectories, weights.tolist(), strict=True)
             if each.reward is not None
