@@ -96,7 +96,9 @@ def publish(node: Node, count: int, number: int, judge: "Remembering") -> list[A
 
 
 def look(number: int, nodes: Sequence[Node]) -> Any:
-    each = [round(node.exam.sit()["eval/average_at_8"], 4) for node in nodes]
+    for node in nodes:
+        node.exam.begin(number)
+    each = [round(node.exam.results(wait=True)["eval/average_at_8"], 4) for node in nodes]
     return [number, round(sum(each) / len(each), 4), each]
 
 

@@ -90,12 +90,20 @@ class Node(Iterating):
         return row, judged
 
     def measure(self, iteration: int, reason: str) -> Metrics:
-        """The exam when it is due, and at a limit, where it closes the curve."""
-        if self.exam.due(iteration) or (reason in LIMITS and self.exam.due(0)):
-            self.monitor.busy("attempting and executing the held-out problems")
-            with self.tolerate((EvaluatorError, SandboxError, RolloutError), "no exam this time"):
-                return self.exam.sit()
-        return {}
+        """Figures of the exam that has ended. One begins when it is due; training waits for the first and the last."""
+        figures, last, failures = Metrics(), reason in LIMITS, (EvaluatorError, SandboxError, RolloutError)
+        with self.tolerate(failures, "no exam this time"):
+            figures = self.exam.results(wait=last)
+        if not (self.exam.due(iteration) or (last and self.exam.due(0))):
+            return figures
+        if figures and last:  # of an exam that began before: a row of its own
+            self.write(self.monitor.observe, iteration, {"iteration": iteration} | figures, [])
+            figures = Metrics()
+        self.monitor.busy("attempting and executing the held-out problems")
+        with self.tolerate(failures, "no exam this time"):
+            self.exam.begin(iteration)
+            figures = figures or self.exam.results(wait=last or iteration == 0)
+        return figures
 
     @property
     def parts(self) -> Mapping[str, Persistent]:

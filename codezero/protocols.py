@@ -196,8 +196,14 @@ class Exam(Protocol):
 
     def due(self, iteration: int) -> bool: ...
 
-    def sit(self) -> Metrics:
-        """Attempt the held-out set, execute the attempts, and return `eval/...`."""
+    def begin(self, iteration: int) -> None:
+        """Attempt the held-out set and execute the attempts, beside training where others decode.
+
+        An exam that is still under way goes on instead.
+        """
+
+    def results(self, *, wait: bool) -> Metrics:
+        """`eval/...` of an exam that has ended, once; empty where none has. wait: for the one that is under way."""
         ...
 
 

@@ -6,6 +6,7 @@ execution could not be decided is left out and shown, never counted as wrong.
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,17 @@ LEVELS = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True, slots=True)
+class Executed:
+    """Attempts at an exam, and what executing them said."""
+
+    attempts: list[list[Completion]]
+    """[tasks, samples]"""
+    passed: list[list[bool | None]]
+    """[tasks, samples]; None: undecided."""
+    control: Metrics
+
+
+@dataclass(slots=True)
 class HeldOutExam:
     """Implements `protocols.Exam` on fixed tasks with fixed sampling noise, so that exams compare.
 
@@ -40,9 +52,16 @@ class HeldOutExam:
     control: Sequence[EvalTask]
     sampler: GroupSampler
     sandbox: Sandbox
-    evaluator: Evaluator
+    """Nobody else's: a thread of this may be using it."""
+    evaluator: Evaluator | None
+    """The judge that is held against execution; None: there is none."""
     block: str = "best"
     """How an answer is read; see `answer.BLOCKS`."""
+    pool: Executor | None = None
+    """Attempts and executes beside training, for a `sampler` of any thread; None: training waits."""
+    _begun: tuple[int, float] | None = None
+    """The iteration, and the time in seconds."""
+    _under_way: Future[Executed] | None = None
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -56,28 +75,53 @@ class HeldOutExam:
         every = self.settings.every
         return every > 0 and (iteration % every == 0 or iteration in (every // 5, 2 * (every // 5)))
 
-    def sit(self) -> Metrics:
-        """Attempt, execute, judge; returns `eval/...` and `judge/...`. Raises SandboxError and EvaluatorError."""
-        began = time.monotonic()
-        attempts, grader = self._attempt(self.tasks), SandboxGrader(self.sandbox, self.block)
+    def begin(self, iteration: int) -> None:
+        """See `protocols.Exam`."""
+        if self._begun is None:
+            self._begun = iteration, time.monotonic()
+            self._under_way = self.pool.submit(self._execute) if self.pool else None
+
+    def results(self, *, wait: bool) -> Metrics:
+        """`eval/...` and `judge/...`; see `protocols.Exam`. Raises SandboxError, RolloutError and EvaluatorError."""
+        begun, under_way = self._begun, self._under_way
+        if begun is None or (under_way and not (wait or under_way.done())):
+            return {}
+        self._begun = self._under_way = None
+        executed = under_way.result() if under_way else self._execute()
+        compared = self._judged(executed)
+        drew = {draw.version for row in executed.attempts for draw in row}
+        return (
+            executed_metrics(executed.passed, self.tasks, self.settings)
+            | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
+            | executed.control
+            | (judge_metrics(compared) if self.evaluator else {})
+            | {"eval/seconds": time.monotonic() - begun[1]}
+        )
+
+    def _execute(self) -> Executed:
+        grader, attempts, control = SandboxGrader(self.sandbox, self.block), self._attempt(self.tasks), Metrics()
         passed = [[grade.passed for grade in row] for row in grader.grade(self.tasks, attempts)]
+        if self.control:
+            grades = grader.grade(self.control, self._attempt(self.control))
+            control["eval/control"] = mean(grade.passed for row in grades for grade in row if grade.passed is not None)
+        return Executed(attempts, passed, control)
+
+    def _judged(self, executed: Executed) -> list[tuple[float, bool]]:
+        """What the judge believes of each attempt that both could decide, and whether it passed."""
+        if self.evaluator is None:
+            return []
         groups = [
             judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
-            for task, tried in zip(self.tasks, attempts, strict=True)
+            for task, tried in zip(self.tasks, executed.attempts, strict=True)
         ]
         compared = [
             (verdict.correctness, truth)
-            for scored, truths in zip(self.evaluator.score(groups), passed, strict=True)
+            for scored, truths in zip(self.evaluator.score(groups), executed.passed, strict=True)
             for verdict, truth in zip(scored.verdicts, truths, strict=True)
             if verdict.trainable and truth is not None
         ]
         self.evaluator.witness(compared)
-        measured = executed_metrics(passed, self.tasks, self.settings) | {"eval/set": self.name}
-        if self.control:
-            grades = grader.grade(self.control, self._attempt(self.control))
-            truths = [grade.passed for row in grades for grade in row if grade.passed is not None]
-            measured["eval/control"] = mean(truths)
-        return measured | judge_metrics(compared) | {"eval/seconds": time.monotonic() - began}
+        return compared
 
     def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
         """[tasks, samples]"""

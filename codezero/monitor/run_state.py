@@ -239,9 +239,9 @@ def read_exam(row: Metrics) -> ExamView | None:
     key = next((key for key in row if AVERAGE_KEY.fullmatch(key) and number(row, key) is not None), None)
     if key is None:
         return None
-    samples = int(key.rpartition("_")[2])
+    samples, begun = int(key.rpartition("_")[2]), whole(row, "eval/iteration")
     return ExamView(
-        iteration=int(number(row, "iteration") or 0),
+        iteration=whole(row, "iteration") or 0 if begun is None else begun,  # one beside training ends in a later row
         samples=samples,
         average=number(row, key) or 0.0,
         passed=number(row, f"eval/pass_at_{samples}"),

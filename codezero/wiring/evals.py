@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,7 +209,8 @@ def examine(config: NodeConfig, say: Say) -> "Metrics":
         evaluator = build_evaluator(config, build_canaries(config, withheld, stack, say), stack, say)
         exam = build_exam(config, asked, sampler, evaluator, stack)
         say("attempting and executing the held-out problems")
-        return exam.sit()
+        exam.begin(0)
+        return exam.results(wait=True)
 
 
 def build_exam_tasks(config: NodeConfig, withheld: Novelty, say: Say) -> ExamTasks:
@@ -259,13 +261,26 @@ def build_exam(
 ) -> "Exam":
     """Embedded tasks are executed by Monty, which decides them all; those of other sets by both tiers."""
     from codezero.evals.exam import HeldOutExam
-    from codezero.evaluator.executed import HybridEvaluator
+    from codezero.evaluator.executed import ExecutedEvaluator, HybridEvaluator
+    from codezero.rollout.client import RolloutServers
     from codezero.sandbox.monty import MontySandbox
 
     real = bool(asked.control) or config.evals.sources != [HELD_OUT]
     sandbox = build_sandbox(config, stack) if real else stack.enter_context(MontySandbox())
-    evals, solver = config.evals, config.solver
-    if isinstance(evaluator, HybridEvaluator):
-        evaluator = evaluator.frozen  # what was executed says nothing of the judge
-    block = config.answer.block
-    return HeldOutExam(evals, solver, asked.name, asked.tasks, asked.control, sampler, sandbox, evaluator, block)
+    pool = None
+    if isinstance(sampler.backend, RolloutServers):
+        pool = ThreadPoolExecutor(1, thread_name_prefix="exam")
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+    judge = evaluator.frozen if isinstance(evaluator, HybridEvaluator) else evaluator
+    return HeldOutExam(
+        config.evals,
+        config.solver,
+        asked.name,
+        asked.tasks,
+        asked.control,
+        sampler,
+        sandbox,
+        evaluator=None if isinstance(judge, ExecutedEvaluator) else judge,  # execution says nothing of itself
+        block=config.answer.block,
+        pool=pool,
+    )

@@ -38,6 +38,8 @@ class Parts:
         self.judged: list[list[str]] = []
         """Peer ids of the groups that the monitor was shown in each iteration."""
         self.saved: list[int] = []
+        self.exam: dict[str, Any] = {}
+        """Figures of the one that is under way."""
 
     def note(self, call: str) -> None:
         self.calls.append(call)
@@ -119,9 +121,13 @@ class Parts:
     def due(self, iteration: int) -> bool:
         return iteration % 2 == 0
 
-    def sit(self) -> dict[str, Any]:
+    def begin(self, iteration: int) -> None:
         self.note("exam")
-        return {"eval/average_at_8": 0.5}
+        self.exam = self.exam or {"eval/average_at_8": 0.5, "eval/iteration": iteration}
+
+    def results(self, *, wait: bool) -> dict[str, Any]:
+        figures, self.exam = self.exam, {}
+        return figures
 
     def metrics(self) -> dict[str, Any]:
         return {}
@@ -199,6 +205,21 @@ def test_exams_are_sat_when_due_and_at_the_end() -> None:
     assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [0, 2, 4, 5]
 
 
+def test_an_exam_that_goes_on_beside_training_is_told_when_it_has_ended() -> None:
+    class Slow(Parts):
+        def results(self, *, wait: bool) -> dict[str, Any]:
+            """Three iterations later, or when it is waited for."""
+            begun = self.exam.get("eval/iteration", 0)
+            return super().results(wait=wait) if wait or (self.rows and len(self.rows) >= begun + 3) else {}
+
+    parts = Slow()
+    make_node(parts, max_iterations=9).run()
+    told = [(row["iteration"], row["eval/iteration"]) for row in parts.rows if "eval/iteration" in row]
+    assert told[0] == (0, 0) and told[-1] == (9, 9)
+    assert all(row >= begun for row, begun in told) and any(row > begun for row, begun in told)
+    assert [row["iteration"] for row in parts.rows] == sorted(row["iteration"] for row in parts.rows)
+
+
 def test_an_exam_that_is_never_due_is_not_sat_at_the_end() -> None:
     class Never(Parts):
         def due(self, iteration: int) -> bool:
@@ -251,7 +272,7 @@ def test_a_silent_judge_is_not_a_wrong_answer() -> None:
 
 def test_a_broken_sandbox_costs_the_exam_only() -> None:
     class Broken(Parts):
-        def sit(self) -> dict[str, Any]:
+        def begin(self, iteration: int) -> None:
             raise SandboxError("worker gone")
 
     parts = Broken()

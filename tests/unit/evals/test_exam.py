@@ -1,11 +1,15 @@
+import dataclasses
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from codezero.code.parsing import fence
 from codezero.config import EvalsConfig, SolverConfig
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, RolloutError
 from codezero.evals.exam import HeldOutExam
 from codezero.evals.task import EvalTask
 from codezero.sandbox.monty import MontySandbox
@@ -72,6 +76,12 @@ def sandbox() -> Iterator[MontySandbox]:
         yield running
 
 
+@pytest.fixture
+def pool() -> Iterator[Executor]:
+    with ThreadPoolExecutor(1) as running:
+        yield running
+
+
 def exam(
     sandbox: MontySandbox,
     attempts: Sequence[Sequence[str]],
@@ -93,8 +103,13 @@ def exam(
     )
 
 
+def sit(exam: HeldOutExam, iteration: int = 0) -> Metrics:
+    exam.begin(iteration)
+    return exam.results(wait=True)
+
+
 def test_figures_come_from_execution(sandbox: MontySandbox) -> None:
-    measured = exam(sandbox, [[RIGHT, WRONG], [WRONG, WRONG], [RIGHT, RIGHT]]).sit()
+    measured = sit(exam(sandbox, [[RIGHT, WRONG], [WRONG, WRONG], [RIGHT, RIGHT]]))
     assert measured["eval/average_at_2"] == pytest.approx(0.5)
     assert measured["eval/pass_at_2"] == pytest.approx(2 / 3)
     assert measured["eval/ci_low"] <= 0.5 <= measured["eval/ci_high"]  # type: ignore[operator]
@@ -104,34 +119,34 @@ def test_figures_come_from_execution(sandbox: MontySandbox) -> None:
 
 
 def test_the_default_has_the_promised_names(sandbox: MontySandbox) -> None:
-    measured = exam(sandbox, [[RIGHT, *[WRONG] * 7]]).sit()
+    measured = sit(exam(sandbox, [[RIGHT, *[WRONG] * 7]]))
     assert measured["eval/average_at_8"] == pytest.approx(1 / 8)
     assert measured["eval/pass_at_8"] == 1.0
 
 
 def test_what_cannot_be_told_is_left_out_and_shown(sandbox: MontySandbox) -> None:
-    measured = exam(sandbox, [[RIGHT, UNDECIDED], [UNDECIDED, UNDECIDED]]).sit()
+    measured = sit(exam(sandbox, [[RIGHT, UNDECIDED], [UNDECIDED, UNDECIDED]]))
     assert measured["eval/average_at_2"] == 1.0
     assert measured["eval/problems"] == 1
     assert measured["eval/unknown_share"] == 0.75
 
 
 def test_nothing_decided_is_not_measured(sandbox: MontySandbox) -> None:
-    measured = exam(sandbox, [[UNDECIDED, UNDECIDED]]).sit()
+    measured = sit(exam(sandbox, [[UNDECIDED, UNDECIDED]]))
     assert measured["eval/average_at_2"] is None
     assert measured["eval/ci_low"] is None
     assert measured["judge/auroc"] is None
 
 
 def test_no_code_is_a_failed_attempt(sandbox: MontySandbox) -> None:
-    measured = exam(sandbox, [[NO_CODE, RIGHT]]).sit()
+    measured = sit(exam(sandbox, [[NO_CODE, RIGHT]]))
     assert measured["eval/average_at_2"] == 0.5
     assert measured["eval/unknown_share"] == 0.0
 
 
 def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> None:
     judge = ScriptedJudge(believes=(RIGHT, WRONG))
-    measured = exam(sandbox, [[RIGHT, WRONG], [NO_CODE, UNDECIDED]], judge=judge).sit()
+    measured = sit(exam(sandbox, [[RIGHT, WRONG], [NO_CODE, UNDECIDED]], judge=judge))
     assert measured["judge/believed"] == pytest.approx((0.9 + 0.9 + 0.1) / 3)
     assert measured["judge/auroc"] == pytest.approx(0.75)
     assert measured["judge/ece"] == pytest.approx((abs(1.8 - 1) + 0.1) / 3)
@@ -142,7 +157,7 @@ def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> N
 
 def test_a_verdict_that_is_unavailable_says_nothing(sandbox: MontySandbox) -> None:
     judge = ScriptedJudge(believes=(RIGHT,), unavailable=(WRONG,))
-    measured = exam(sandbox, [[RIGHT, WRONG]], judge=judge).sit()
+    measured = sit(exam(sandbox, [[RIGHT, WRONG]], judge=judge))
     assert measured["judge/believed"] == pytest.approx(0.9)
     assert measured["judge/auroc"] is None
     assert measured["judge/false_positive_share"] is None
@@ -150,14 +165,14 @@ def test_a_verdict_that_is_unavailable_says_nothing(sandbox: MontySandbox) -> No
 
 
 def test_the_control_stands_beside_the_set_and_not_in_it(sandbox: MontySandbox) -> None:
-    measured = exam(sandbox, [[RIGHT, WRONG], [RIGHT, RIGHT]], control=[problem(name="control")]).sit()
+    measured = sit(exam(sandbox, [[RIGHT, WRONG], [RIGHT, RIGHT]], control=[problem(name="control")]))
     assert (measured["eval/average_at_2"], measured["eval/control"]) == (0.75, 0.5)
     assert measured["eval/set"] == "a set" and measured["eval/problems"] == 2
 
 
 def test_every_sitting_asks_the_same(sandbox: MontySandbox) -> None:
     sat = exam(sandbox, [[RIGHT, WRONG], [WRONG, RIGHT]])
-    first, second = sat.sit(), sat.sit()
+    first, second = sit(sat), sit(sat)
     del first["eval/seconds"], second["eval/seconds"]
     assert first == second
     sampler = sat.sampler
@@ -169,9 +184,56 @@ def test_every_sitting_asks_the_same(sandbox: MontySandbox) -> None:
 
 def test_references_are_never_shown_to_the_solver(sandbox: MontySandbox) -> None:
     sat = exam(sandbox, [[RIGHT]])
-    sat.sit()
+    sit(sat)
     assert isinstance(sat.sampler, ScriptedSampler)
     assert "return" not in str(sat.sampler.asked)
+
+
+class HeldSampler(ScriptedSampler):
+    """Draws when it may; `version` is that of the policy then."""
+
+    def __init__(self, attempts: Sequence[Sequence[str]], failure: Exception | None = None) -> None:
+        super().__init__(attempts)
+        self.may, self.failure = threading.Event(), failure
+
+    def sample(self, prompts: Sequence[str], **how: Any) -> list[list[Completion]]:
+        assert self.may.wait(60)
+        if self.failure:
+            raise self.failure
+        drawn = super().sample(prompts, **how)
+        return [[dataclasses.replace(draw, version=number % 2) for number, draw in enumerate(row)] for row in drawn]
+
+
+def test_an_exam_on_servers_goes_on_beside_training(sandbox: MontySandbox, pool: Executor) -> None:
+    sampler = HeldSampler([[RIGHT, WRONG, WRONG]])
+    sat = dataclasses.replace(exam(sandbox, sampler.attempts), sampler=sampler, pool=pool)
+    sat.begin(25)
+    assert sat.results(wait=False) == {}
+    sat.begin(50)  # the one under way goes on instead
+    sampler.may.set()
+    measured = sat.results(wait=True)
+    assert (measured["eval/iteration"], measured["eval/versions"]) == (25, 2)
+    assert measured["eval/average_at_3"] == pytest.approx(1 / 3)
+    assert len(sampler.asked) == 1 and sat.results(wait=True) == {}
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_an_exam_that_fails_says_so_once(sandbox: MontySandbox, pool: Executor, beside: bool) -> None:
+    sampler = HeldSampler([[RIGHT]], RolloutError("no server was fit"))
+    sampler.may.set()
+    sat = dataclasses.replace(exam(sandbox, sampler.attempts), sampler=sampler, pool=pool if beside else None)
+    sat.begin(25)
+    with pytest.raises(RolloutError):
+        sat.results(wait=True)
+    assert sat.results(wait=True) == {}
+    sampler.failure = None
+    assert sit(sat, 50)["eval/iteration"] == 50
+
+
+def test_execution_is_not_held_against_itself(sandbox: MontySandbox) -> None:
+    measured = sit(dataclasses.replace(exam(sandbox, [[RIGHT, WRONG]]), evaluator=None))
+    assert measured["eval/average_at_2"] == 0.5
+    assert not [key for key in measured if key.startswith("judge/")]
 
 
 @pytest.mark.parametrize(
