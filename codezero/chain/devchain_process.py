@@ -29,7 +29,7 @@ BUSY = 75
 """Exit code of a chain process that found its directory served by another (EX_TEMPFAIL)."""
 ANSWER_SECONDS = 2.0
 START_SECONDS = 120.0
-"""For a busy machine, or a large chain of version 0.1.0; two seconds are usual."""
+"""For a busy machine; two seconds are usual."""
 CLOSE_SECONDS = 5.0
 POLL_SECONDS = 0.02
 

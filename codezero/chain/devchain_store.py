@@ -14,11 +14,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import rlp
 from eth.abc import ComputationAPI, ReceiptAPI, SignedTransactionAPI
-from eth.db.account import AccountDB
 from eth.db.atomic import AtomicDB
 from eth.db.backends.base import BaseDB
 from eth_hash.auto import keccak
-from eth_typing import Address
 
 from codezero.errors import ChainError
 
@@ -103,7 +101,6 @@ class Store:
     which is left as it is, and sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.state_db = AtomicDB(NodeTable(self._sql))  # type: ignore[arg-type]
         application, version, tables = (
@@ -112,7 +109,7 @@ class Store:
         )
         if tables and application != APPLICATION:
             raise ChainError(f"{path} is not a chain of codezero; give another directory")
-        if tables and version not in (1, VERSION):
+        if tables and version != VERSION:
             raise ChainError(f"{path} was written by another version ({version}); give another directory")
         self.row("PRAGMA journal_mode=WAL")
         self.row("PRAGMA synchronous=FULL")
@@ -120,8 +117,6 @@ class Store:
             self.row("BEGIN IMMEDIATE")
             for statement in () if tables else SCHEMA.split(";"):
                 self.row(statement)
-            if tables and version == 1:
-                self._migrate()
         self.head = self.block(self.row("SELECT max(number) FROM block")[0])
 
     def close(self) -> None:
@@ -191,31 +186,6 @@ class Store:
             row = self.row("SELECT value FROM node WHERE hash=?", key)
             copied = row and self._sql.execute("INSERT OR IGNORE INTO live VALUES(?,?)", (key, row[0])).rowcount
             pending += HASHES.findall(row[0]) if copied else []
-
-    def _migrate(self) -> None:
-        """From version 1, whose state was rows of accounts and slots, and whose state root was no trie's."""
-        self.row(NODES.format("node"))
-        state = AccountDB(self.state_db)
-        accounts = self._sql.execute(
-            "SELECT address, nonce, balance, code, max(block) FROM account LEFT JOIN code ON hash=code_hash "
-            "GROUP BY address HAVING nonce IS NOT NULL"
-        )
-        for raw, nonce, balance, code, _ in accounts.fetchall():
-            state.set_nonce(Address(raw), nonce)
-            state.set_balance(Address(raw), int.from_bytes(balance, "big"))
-            state.set_code(Address(raw), code or b"")
-        slots = self._sql.execute("SELECT address, slot, value, max(block) FROM storage GROUP BY address, slot")
-        for raw, slot, value, _ in slots.fetchall():
-            if value:
-                state.set_storage(Address(raw), int.from_bytes(slot, "big"), int.from_bytes(value, "big"))
-        state.persist()
-        newest = "(SELECT state_root FROM block ORDER BY number DESC LIMIT 1)"  # stays in its header: it gets the trie
-        self.row(
-            f"INSERT INTO node SELECT {newest}, value FROM node WHERE hash=? AND {newest} NOTNULL", state.state_root
-        )
-        for table in ("account", "storage", "code"):
-            self.row(f"DROP TABLE {table}")
-        self.row(f"PRAGMA user_version={VERSION}")
 
 
 def _packed(json: Json) -> bytes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 MAX_RESPONSE = 4096
 
-LOST = """The account's key lies encrypted in runs/login/, and only your passkey, passphrase or wallet opens it. If that
+LOST = """The account's key lies encrypted in runs/login/, and only your passkey or passphrase opens it. If that
 is lost, so is the account with its points. To begin anew as another node, move runs/login/ and swarm.pem away.
 """
 

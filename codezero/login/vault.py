@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
 from msgspec import Meta
 
-from codezero.errors import ConfigError, HttpRefusal, LoginError
+from codezero.errors import HttpRefusal, LoginError
 from codezero.login.store import Folder
 
 OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
@@ -117,10 +117,6 @@ class Unlocked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sealed: Sealed
 
 
-class UnsupportedOwnerError(LoginError, ConfigError):
-    """The owner proves himself in a way that was removed."""
-
-
 class Vault:
     """days: how long a login lasts. clock: seconds since 1970. Raises LoginError over files it cannot use."""
 
@@ -129,12 +125,6 @@ class Vault:
 
     def owner(self) -> Owner | None:
         """None: nobody claimed the node."""
-        if b'"method":"wallet"' in (self._folder.read(OWNER) or b""):  # sealed by an earlier version
-            raise UnsupportedOwnerError(
-                f"{self._folder.path / OWNER}: this node was claimed with a wallet extension, which cannot log in any "
-                f"more; move {self._folder.path} and swarm.pem away and claim it anew, or keep the version it was "
-                "claimed with"
-            )
         return self._folder.load(OWNER, Owner)
 
     def refuse_owned(self) -> None:

@@ -47,20 +47,3 @@ def test_founding_a_swarm_asks_for_a_keystore(
 ) -> None:
     assert main(["swarm", "create", "--no-run", "--out", str(tmp_path / "swarm.toml"), *settings]) == 2
     assert "chain.wallet=FILE" in capsys.readouterr().err and not (tmp_path / "wallet.json").exists()
-
-
-def test_an_owner_with_a_wallet_extension_is_told_what_to_do(
-    tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The file as earlier states of this tree wrote it."""
-    (tmp_path / "login").mkdir(mode=0o700)
-    owner = tmp_path / "login" / "owner.json"
-    owner.touch(mode=0o600)
-    address = "0x" + "1" * 40
-    owner.write_text(
-        f'{{"version":1,"account":"{address}","proof":{{"method":"wallet","address":"{address}",'
-        f'"unlock":"Unlock the key","salt":"{"A" * 43}="}},"sealed":{{"nonce":"{"A" * 16}","text":"{"A" * 64}"}}}}'
-    )
-    assert main(["wallet", "show", *settings]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "wallet extension" in line and f"move {tmp_path / 'login'} and swarm.pem away" in line

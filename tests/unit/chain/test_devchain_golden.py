@@ -1,4 +1,4 @@
-"""A chain that version 0.1.0 wrote, whose state was rows instead of a trie: every answer stays, and it goes on.
+"""A chain that was written once and kept: every answer stays, and it goes on.
 
 `golden/devchain.tar.gz` holds the chain's folder, and in it `answers.json`: requests with what it answered then.
 """
