@@ -1,5 +1,8 @@
 """Every failure that this package names: one tree below CodeZeroError; chain/errors.py has the contract's refusals."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 
 class CodeZeroError(Exception):
     """Base class: catch this to catch anything raised on purpose here."""
@@ -111,3 +114,18 @@ class HttpRefusal(LoginError):
 
 class UnreadableError(CodeZeroError):
     """A file of a run cannot be read, now or for good. The message names it."""
+
+
+@contextmanager
+def translated(
+    kind: type[CodeZeroError], what: str, *causes: type[Exception], mend: str = "", reason: bool = True
+) -> Generator[None]:
+    """Raise `kind` for any of `causes` in the block: what failed, the cause's own words and the mend.
+
+    reason: False where the cause's words say nothing more.
+    """
+    try:
+        yield
+    except causes as error:
+        words = f": {getattr(error, 'strerror', None) or error}" if reason else ""
+        raise kind(f"{what}{words}{mend and f'; {mend}'}") from error

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from codezero.config import NodeConfig
-from codezero.errors import CheckpointError, ConfigError
+from codezero.errors import CheckpointError, ConfigError, translated
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
 from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import clean, percent
@@ -194,11 +194,9 @@ def _locked(path: Path, choices: Mapping[str, Any]) -> RunFolder:
 
 def _lock(path: Path, choices: Mapping[str, Any]) -> RunFolder | None:
     """None when another process holds it."""
-    try:
+    with translated(ConfigError, f"run.directory: {path} cannot be written", OSError, mend="choose another"):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / ".lock").open("w")
-    except OSError as error:
-        raise ConfigError(f"run.directory: {path} cannot be written ({error.strerror}); choose another") from error
     if take_lock(lock):
         return RunFolder(path, lock, choices)
     lock.close()

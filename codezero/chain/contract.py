@@ -24,7 +24,7 @@ from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractErr
 from codezero.chain.provider import Address, ChainClient
 from codezero.chain.rounds import RoundWatch
 from codezero.chain.sender import SECONDS, Sender
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ChainError, ConfigError, translated
 from codezero.system.files import read_private, write_new
 
 logger = logging.getLogger(__name__)
@@ -58,10 +58,9 @@ class Artifact(msgspec.Struct, frozen=True):
 @cache
 def coordinator_artifact() -> Artifact:
     """`contracts/SwarmCoordinator.sol`. Raises ChainError when the installation lacks it."""
-    try:
+    damaged = f"{ARTIFACT} is missing or damaged; install codezero again"
+    with translated(ChainError, damaged, OSError, msgspec.MsgspecError):
         return msgspec.json.decode(ARTIFACT.read_bytes(), type=Artifact)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ChainError(f"{ARTIFACT} is missing or damaged; install codezero again: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +246,9 @@ def founded(folder: Path) -> str:
 
 
 def _read(path: Path) -> Founded:
-    try:
+    damaged = f"{path} is damaged; restore a copy, or move it away to found a new contract"
+    with translated(ChainError, damaged, msgspec.DecodeError, UnicodeDecodeError, reason=False):
         return msgspec.json.decode(read_private(path, MAX_FILE), type=Founded)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ChainError(f"{path} is damaged; restore a copy, or move it away to found a new contract") from error
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from rlp.exceptions import RLPException
 
 from codezero.chain.devchain_store import Head, Mined, Store
 from codezero.chain.errors import ERROR_STRING
-from codezero.errors import ChainError
+from codezero.errors import ChainError, translated
 from codezero.system.files import read_private, write_new
 
 BLOCK_GAS = 30_000_000
@@ -237,10 +237,8 @@ def _key(path: Path) -> PrivateKey:
     mend = "put the faucet's key back, or begin a new chain in another directory"
     if not path.exists():
         raise ChainError(f"{path} is missing: {mend}")
-    try:
+    with translated(ChainError, f"{path} does not hold a key: {mend}", ValueError, ValidationError, reason=False):
         return PrivateKey(bytes.fromhex(read_private(path, 128).decode()))
-    except (ValueError, ValidationError) as error:
-        raise ChainError(f"{path} does not hold a key: {mend}") from error
 
 
 def _header(parent: Head | None, base_fee: int = BASE_FEE) -> Any:

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ChainError, ConfigError, translated
 from codezero.system.files import read_json, set_aside, take_lock
 
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
@@ -70,11 +70,9 @@ class Lock:
     """A lock file; its directory is made where it is missing. `close` gives it back, also twice. Raises ChainError."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        with translated(ChainError, f"cannot open {path}", OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
-        except OSError as error:
-            raise ChainError(f"cannot open {path}: {error.strerror}") from error
         self.close = self._file.close
 
     def take(self, shared: bool = False) -> bool:

@@ -28,7 +28,7 @@ from codezero.chain.devchain import REFUSED, Evm, RpcRefusal
 from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, ChainEndpoint, Lock, check_id
 from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, Methods
 from codezero.chain.devchain_store import Store
-from codezero.errors import ChainError, CodeZeroError, ConfigError
+from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
 from codezero.system.files import write_atomic
 from codezero.system.signals import Stop
 
@@ -211,15 +211,13 @@ def serve(
             where = f" at {last.url} (process {last.pid})" if last is not None else ""
             reason = f"the chain in {path} is already served{where}; use that one, or give another directory"
             raise ChainBusyError(reason)
-        try:
-            with closing(Store(path / DATABASE)) as store:
-                new = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
-                store.row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
-                stored = int(store.row("SELECT value FROM meta WHERE key='chain_id'")[0])
-                server = RpcServer(path, store, check_id(path, stored, chain_id))
-                asyncio.run(server.run(port, announce, stop, while_used))
-        except (sqlite3.Error, OSError) as error:
-            raise ChainError(f"the chain in {path / DATABASE} failed: {error}") from error
+        failed = translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError)
+        with failed, closing(Store(path / DATABASE)) as store:
+            new = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
+            store.row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
+            stored = int(store.row("SELECT value FROM meta WHERE key='chain_id'")[0])
+            server = RpcServer(path, store, check_id(path, stored, chain_id))
+            asyncio.run(server.run(port, announce, stop, while_used))
     return stop.received
 
 

@@ -12,7 +12,7 @@ from eth_utils.exceptions import ValidationError
 from msgspec import Meta
 
 from codezero.chain.errors import printable
-from codezero.errors import ConfigError, InviteError
+from codezero.errors import ConfigError, InviteError, translated
 from codezero.system.files import read_bounded
 
 VERSION = 1
@@ -83,10 +83,9 @@ def check_signature(invitation: Invitation) -> None:
     """Raises InviteError."""
     if not invitation.signature:
         raise InviteError("the invitation is not signed; ask the founder for the file again")
-    try:
+    none = "the invitation's signature is none; ask the founder for the file again"
+    with translated(InviteError, none, BadSignature, ValidationError, ValueError, TypeError, reason=False):
         signer = str(Account.recover_message(encode_defunct(text=invitation.message), signature=invitation.signature))
-    except (BadSignature, ValidationError, ValueError, TypeError) as error:
-        raise InviteError("the invitation's signature is none; ask the founder for the file again") from error
     if signer.lower() != invitation.founder.lower():
         raise InviteError(
             f"the invitation was changed after {invitation.founder} signed it, or another account signed it; ask the "
@@ -97,11 +96,9 @@ def check_signature(invitation: Invitation) -> None:
 def write_invitation(path: Path, invitation: Invitation) -> None:
     """Raises ConfigError, also where there is a file already: who joined with it would look for another swarm."""
     text = "# An invitation to a codezero swarm. `codezero swarm join FILE` checks it and runs a node.\n"
-    try:
-        with path.open("x") as file:
-            file.write(text + msgspec.toml.encode(invitation).decode())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another name with --out") from error
+    refused = translated(ConfigError, f"{path} cannot be written", OSError, mend="choose another name with --out")
+    with refused, path.open("x") as file:
+        file.write(text + msgspec.toml.encode(invitation).decode())
 
 
 def read_invitation(path: Path) -> Invitation:

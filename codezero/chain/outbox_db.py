@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from codezero.chain.devchain_process import Lock
-from codezero.errors import ChainError
+from codezero.errors import ChainError, translated
 
 Kind = Literal["reward", "vote"]
 State = Literal["pending", "sent", "accepted", "refused"]
@@ -98,11 +98,9 @@ class OutboxStore:
         with ExitStack() as stack:
             if not stack.enter_context(closing(Lock(path.with_name(f"{path.name}.lock")))).take():
                 raise ChainError(f"{path} is used by another process; a run folder belongs to one node at a time")
-            try:
+            with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend="move it away"):
                 self._connection = stack.enter_context(closing(connect(path)))
                 self._claim(owner or {})
-            except sqlite3.Error as error:
-                raise ChainError(f"the outbox {path} cannot be used ({error}); move it away") from error
             self.close = stack.pop_all().close
 
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
@@ -211,17 +209,15 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def read_status(path: Path) -> OutboxStatus:
     """Of any outbox, also one that another process is writing. Raises ChainError when there is none to read."""
-    try:
-        with closing(connect(path, read_only=True)) as connection:
-            run = connection.execute
-            states: dict[State, int] = dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
-            refused = "SELECT reason, count(*) FROM submissions WHERE state='refused' GROUP BY reason"
-            reasons: dict[str, int] = dict(run(refused))
-            (collecting,) = run("SELECT count(*) FROM points").fetchone()
-            problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
-            last: Any = run(f"{SUBMISSIONS} ('accepted', 'refused') ORDER BY round DESC, kind LIMIT 1").fetchone()
-    except sqlite3.Error as error:
-        raise ChainError(f"the outbox {path} cannot be read ({error})") from error
+    unreadable = translated(ChainError, f"the outbox {path} cannot be read", sqlite3.Error)
+    with unreadable, closing(connect(path, read_only=True)) as connection:
+        run = connection.execute
+        states: dict[State, int] = dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
+        refused = "SELECT reason, count(*) FROM submissions WHERE state='refused' GROUP BY reason"
+        reasons: dict[str, int] = dict(run(refused))
+        (collecting,) = run("SELECT count(*) FROM points").fetchone()
+        problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
+        last: Any = run(f"{SUBMISSIONS} ('accepted', 'refused') ORDER BY round DESC, kind LIMIT 1").fetchone()
     return OutboxStatus(
         collecting=collecting,
         pending=states.get("pending", 0) + states.get("sent", 0),

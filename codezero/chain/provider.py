@@ -20,7 +20,7 @@ from web3.types import RPCEndpoint, RPCResponse
 
 from codezero.chain.bounded_http import UNDECODABLE, check_url, post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ChainError, ConfigError, translated
 from codezero.system.signals import backoff
 
 SECONDS = 10.0
@@ -155,10 +155,9 @@ class BoundedProvider(JSONBaseProvider):
     def _request(self, url: str, method: str, params: Any, until: float) -> Any:
         """The result. Raises ContractError, ChainUnreachableError, WrongChainError, RpcError."""
         if url not in self._proven:
-            try:
+            unknown = f"{shown(url)} does not say its chain id"
+            with translated(ChainUnreachableError, unknown, ContractError, RpcError):
                 chain_id = int(self._exchange(url, "eth_chainId", [], until), 16)
-            except (ContractError, RpcError) as error:
-                raise ChainUnreachableError(f"{shown(url)} does not say its chain id ({error})") from error
             if chain_id != self._chain_id:
                 where = f"{shown(url)} serves chain {chain_id}, not {self._chain_id}"
                 raise WrongChainError(f"{where}; correct chain.rpc_urls")

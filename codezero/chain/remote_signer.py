@@ -20,7 +20,7 @@ from rlp.exceptions import RLPException
 
 from codezero.chain.bounded_http import UNDECODABLE, check_url, header_token, post, shown
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ConfigError, WalletError
+from codezero.errors import ConfigError, WalletError, translated
 from codezero.system.files import read_private
 
 SECONDS = 10.0
@@ -62,10 +62,9 @@ class RemoteWallet:
             raise WalletError(f"nobody is logged in at {where}; open it in a browser and log in")
         if status != 200:
             raise ChainUnreachableError(f"the signer {where} answers with HTTP {status}")
-        try:
+        malformed = f"the signer {where} answers in a form that no signer has"
+        with translated(WalletError, malformed, *UNDECODABLE, reason=False):
             answer = msgspec.json.decode(raw, type=_Answer)
-        except UNDECODABLE as error:
-            raise WalletError(f"the signer {where} answers in a form that no signer has") from error
         if to_checksum_address(answer.address) != self.address:
             raise WalletError(
                 f"the signer signs for {answer.address}, not for {self.address}; log in with that account"

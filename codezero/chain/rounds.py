@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ChainError
+from codezero.errors import ChainError, translated
 from codezero.protocols import Coordinator, Outbox
 from codezero.system.files import write_atomic
 from codezero.system.state import KnownRound
@@ -194,11 +194,9 @@ class Registry:
 
 def write_members(path: Path, members: list[str]) -> None:
     """One a line, all or nothing. Raises ChainError."""
-    try:
+    with translated(ChainError, f"{path} cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "".join(f"{member}\n" for member in members))
-    except OSError as error:
-        raise ChainError(f"{path} cannot be written: {error.strerror}") from error
 
 
 class ClockCoordinator:

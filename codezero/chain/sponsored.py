@@ -28,7 +28,7 @@ from codezero.chain.provider import FINAL, ChainClient, RpcFailure, read_answer
 from codezero.chain.sender import Sender, TransactionState
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ChainError, ConfigError, translated
 from codezero.system.files import read_private
 
 POLICY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -190,7 +190,6 @@ def _signed(kind: str, data: msgspec.Struct, chain_id: int, signature: bytes) ->
 
 
 def _parsed(signed: SignedTransaction) -> _Recorded:
-    try:
+    damaged = f"the record of operation {signed.hash} is damaged; restore a copy of the outbox"
+    with translated(ChainError, damaged, *UNDECODABLE, reason=False):
         return msgspec.json.decode(signed.raw, type=_Recorded)
-    except UNDECODABLE as error:
-        raise ChainError(f"the record of operation {signed.hash} is damaged; restore a copy of the outbox") from error

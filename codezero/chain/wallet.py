@@ -19,7 +19,7 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from msgspec import Meta
 
-from codezero.errors import WalletError
+from codezero.errors import WalletError, translated
 from codezero.system.files import read_private, write_new
 
 MAX_KEYSTORE = 16 << 10
@@ -79,10 +79,9 @@ class KeystoreWallet:
         return self._account.address
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        try:
+        # the cause's words may hold a field, and none is secret
+        with translated(WalletError, "the transaction cannot be signed", TypeError, ValueError):
             return bytes(self._account.sign_transaction(dict(fields)).raw_transaction)
-        except (TypeError, ValueError) as error:  # its text may hold a field, and none is secret
-            raise WalletError(f"the transaction cannot be signed: {error}") from error
 
     def key(self) -> bytes:
         """[32] bytes, for who keeps it from now on."""
@@ -121,14 +120,11 @@ class KeystoreWallet:
     def open(cls, path: Path, passphrase: str) -> "KeystoreWallet":
         """Raises WalletError for a file that is missing, open to others, malformed, or of another passphrase."""
         raw = read_private(path, MAX_KEYSTORE)
-        try:
+        malformed = f"{path} is no keystore of version 3 with scrypt; restore a copy"
+        with translated(WalletError, malformed, msgspec.DecodeError, UnicodeDecodeError, reason=False):
             keystore = msgspec.to_builtins(msgspec.json.decode(raw, type=_Keystore))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise WalletError(f"{path} is no keystore of version 3 with scrypt; restore a copy") from error
-        try:
+        with translated(WalletError, f"{path} does not open with this passphrase", ValueError, reason=False):
             return cls.of_key(bytes(Account.decrypt(keystore, passphrase)))
-        except ValueError as error:
-            raise WalletError(f"{path} does not open with this passphrase") from error
 
     @classmethod
     def ephemeral(cls, path: Path) -> "KeystoreWallet":
@@ -234,10 +230,8 @@ class _Keystore(msgspec.Struct, frozen=True):
 def _prompted(text: str) -> str:
     if not (sys.stdin and sys.stdin.isatty()):
         raise WalletError("nobody is there to answer a prompt; name a file or an environment variable instead")
-    try:
+    with translated(WalletError, "the prompt was closed without an answer", EOFError, reason=False):
         return getpass.getpass(text)
-    except EOFError as error:
-        raise WalletError("the prompt was closed without an answer") from error
 
 
 def _first_line(raw: bytes, source: str) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value, words
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, translated
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
 lcb_v5 (AReaL's form of it), codeforces (DeepCoder's). The published ones are read from files of this machine, as their
@@ -73,10 +73,8 @@ def evaluate_policy(options: argparse.Namespace) -> int:
         shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in exam.items()}
         return answer(options, exam, "\n".join(f"{key:28} {value}" for key, value in shown.items()))
     samples = config.evals.samples if options.samples is None else options.samples
-    try:
+    with translated(ConfigError, f"--k={options.k} is no list of whole numbers, as 1,8 is", ValueError, reason=False):
         ks = [int(part) for part in (options.k or f"1,{samples}").split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--k={options.k} is no list of whole numbers, as 1,8 is") from error
     request = EvalRequest(
         set=name,
         files=tuple(options.file),

@@ -44,19 +44,17 @@ def verify(options: argparse.Namespace) -> int:
 
 def apply(options: argparse.Namespace) -> int:
     """Other files stay; the weights are bfloat16 afterwards. Raises WeightsError: the model is as it was."""
-    from codezero.errors import WeightsError
+    from codezero.errors import WeightsError, translated
     from codezero.weights.state import read_weights, write_anchor
     from codezero.weights.versions import catch_up
 
     layout = read_weights(options.model).layout
     say("fetching the newest version")
     weights, version = catch_up(_source(options), layout=layout)
-    try:
+    with translated(WeightsError, f"{options.model} cannot be written", OSError):
         write_anchor(weights, options.model / "model.safetensors")
         for path in {*options.model.glob("model-*.safetensors"), *options.model.glob("*.safetensors.index.json")}:
             path.unlink()
-    except OSError as error:
-        raise WeightsError(f"{options.model} cannot be written: {error.strerror}") from error
     result: dict[str, object] = {"version": version.number, "model": os.fspath(options.model)}
     return answer(options, result, "{model} is version {version}".format(**result))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from codezero.chain.outbox_db import OutboxStatus, connect
 from codezero.chain.outbox_db import read_status as read_outbox
-from codezero.errors import ChainError, SwarmError, UnreadableError
+from codezero.errors import ChainError, SwarmError, UnreadableError, translated
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
 from codezero.monitor.run_state import CURVES, Fold, History
@@ -45,10 +45,8 @@ class RunFiles:
 
     def view(self, key: str) -> RunView:
         """As the page shows it. key: the run's name in the API. Raises UnreadableError."""
-        try:
+        with translated(UnreadableError, f"{self.folder / FILE_NAME} cannot be read", OSError):
             fold = self.fold = self._history.read()
-        except OSError as error:
-            raise UnreadableError(f"{self.folder / FILE_NAME} cannot be read: {error.strerror}") from error
         self.network = None
         with contextlib.suppress(SwarmError):
             self.network = read_network(self.folder / FOLDER)

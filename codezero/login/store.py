@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from codezero.errors import LoginError
+from codezero.errors import LoginError, translated
 from codezero.system.files import flush, read_private, take_lock, write_atomic, write_new
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _named_errors(f"login.directory={path} cannot be used"):
+        with translated(LoginError, f"login.directory={path} cannot be used", OSError):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
 
@@ -74,7 +74,7 @@ class Folder:
     def locked(self) -> Generator[None]:
         """Alone among all processes, each of which only reads and writes small files. Not to be nested."""
         path, deadline = self.path / LOCK, time.monotonic() + LOCK_SECONDS
-        with _named_errors(f"{path} cannot be opened"):
+        with translated(LoginError, f"{path} cannot be opened", OSError):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor):
             while not take_lock(descriptor):
@@ -86,14 +86,6 @@ class Folder:
     @contextlib.contextmanager
     def _changing(self, name: str, done: str) -> Generator[None]:
         """What happens in the block is on the disk afterwards."""
-        with _named_errors(f"{self.path / name} cannot be {done}"):
+        with translated(LoginError, f"{self.path / name} cannot be {done}", OSError):
             yield
             flush(self.path)
-
-
-@contextlib.contextmanager
-def _named_errors(what: str) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise LoginError(f"{what}: {error.strerror}") from error

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from codezero.config.learning import measured_level
-from codezero.errors import UnreadableError
+from codezero.errors import UnreadableError, translated
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name
 from codezero.types import Completion, ScoredGroup, Status, Verdict
@@ -237,10 +237,8 @@ def _read(path: Path, kind: type[Kept], query: str, *values: int | str) -> list[
     """What the query finds, with its ids; nothing where there is no file. Raises UnreadableError."""
     if not path.is_file():
         return []
-    try:
+    with translated(UnreadableError, f"{path} cannot be read", sqlite3.Error, msgspec.MsgspecError):
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
             rows = connection.execute(query, values).fetchall()
         return [(number, msgspec.json.decode(encoded, type=kind)) for number, encoded in rows]
-    except (sqlite3.Error, msgspec.MsgspecError) as error:
-        raise UnreadableError(f"{path} cannot be read: {error}") from error

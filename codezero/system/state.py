@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from codezero.errors import CheckpointError
+from codezero.errors import CheckpointError, translated
 
 T = TypeVar("T")
 
@@ -54,11 +54,9 @@ class StateFile(Generic[T]):
     def load(self, folder: Path) -> None:
         """Raises CheckpointError."""
         path = folder / self._file
-        try:
+        with translated(CheckpointError, f"{path} cannot be read", OSError, ValueError):
             content = b"{}" if self._optional and not path.exists() else path.read_bytes()
             self.restore(msgspec.json.decode(content, type=self._schema))
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
         for part in self.nested:
             part.load(folder)
 
