@@ -37,10 +37,9 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.A
 SIGNS = {"ge": "at least", "gt": "more than", "le": "at most"}
 
 
-def _repository(name: str) -> str:
+def _repository(name: str) -> None:
     if name and not REPOSITORY.fullmatch(name):
         raise ValueError(f"={name} is no repository of the hub; write OWNER/NAME")
-    return name
 
 
 @dataclass(kw_only=True)

@@ -13,21 +13,19 @@ EXAMS = ("synthetic", "mbpp_test")
 """Sets of the exam that have a name; nothing is learned from them."""
 
 
-def _questions(names: list[str]) -> list[str]:
+def _questions(names: list[str]) -> None:
     unknown = [name for name in names if name not in QUESTIONS]
     if unknown or not names:
         what = f" has the unknown {unknown[0]}" if unknown else " is empty"
         raise ValueError(f"{what}; choose some of: {', '.join(QUESTIONS)}")
-    return names
 
 
-def _exam_sources(sources: list[str]) -> list[str]:
+def _exam_sources(sources: list[str]) -> None:
     for name in sources:
         if name not in EXAMS and "/" not in name and not name.endswith((".jsonl", ".parquet", ".gz")):
             raise ValueError(f" has the unknown {name}; choose some of: {', '.join(EXAMS)}, or a path with a / in it")
     if not 0 < len(set(sources)) == len(sources) <= MAX_SOURCES:
         raise ValueError(f": {len(sources)} sources, not 1 to {MAX_SOURCES} different ones")
-    return sources
 
 
 @dataclass(kw_only=True)

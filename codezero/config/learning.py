@@ -27,30 +27,33 @@ def measured_level(success: float) -> int:
 
 @dataclass(frozen=True)
 class Checked:
-    """What pydantic's AfterValidator is, for a schema that is read without loading pydantic."""
+    """A check on top of the type, for a schema that is read without loading pydantic."""
 
-    check: Callable[[Any], Any]
-    """Returns the value, or raises ValueError that says what is wrong."""
+    check: Callable[[Any], object]
+    """Raises ValueError that says what is wrong, to be read after the setting's key."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core.core_schema import no_info_after_validator_function
 
-        return no_info_after_validator_function(self.check, handler(source))
+        def checked(value: object) -> object:
+            self.check(value)
+            return value
+
+        return no_info_after_validator_function(checked, handler(source))
 
 
 def one_of(*choices: str) -> Checked:
     """A text that is one of these. Not a Literal, which OmegaConf knows only from 2.4 on."""
 
-    def check(value: str) -> str:
+    def check(value: str) -> None:
         if value not in choices:
             raise ValueError(f"={value} is unknown; choose one of: {', '.join(choices)}")
-        return value
 
     return Checked(check)
 
 
 def source_weights(sources: Sequence[str]) -> dict[str, float]:
-    """`NAME` or `NAME:WEIGHT` -> weight by name. Raises ValueError that says what is wrong with which."""
+    """`NAME` or `NAME:WEIGHT` -> weight by name. Raises ValueError as `Checked` wants it."""
     weights: dict[str, float] = {}
     for text in sources:
         name, colon, given = text.rpartition(":")
@@ -60,29 +63,20 @@ def source_weights(sources: Sequence[str]) -> dict[str, float]:
             name, weight = text, 1.0  # a path may hold a colon
         name = name if colon and name else text
         if name.partition("@")[0] not in DATA_SETS and "/" not in name and not name.endswith((".jsonl", ".parquet")):
-            raise ValueError(f"{name} is unknown; choose some of: {', '.join(DATA_SETS)}, or a path with a / in it")
+            raise ValueError(f": {name} is unknown; choose some of: {', '.join(DATA_SETS)}, or a path with a / in it")
         if not 0 < weight < float("inf"):
-            raise ValueError(f"{text} has no weight above 0")
+            raise ValueError(f": {text} has no weight above 0")
         if name in weights:
-            raise ValueError(f"{name} is named twice")
+            raise ValueError(f": {name} is named twice")
         weights[name] = weight
     if not 0 < len(weights) <= MAX_SOURCES:
-        raise ValueError(f"{len(weights)} sources, not 1 to {MAX_SOURCES}")
+        raise ValueError(f": {len(weights)} sources, not 1 to {MAX_SOURCES}")
     return weights
 
 
-def _sources(sources: list[str]) -> list[str]:
-    try:
-        source_weights(sources)
-    except ValueError as error:
-        raise ValueError(f": {error}") from error
-    return sources
-
-
-def _betas(betas: list[float]) -> list[float]:
+def _betas(betas: list[float]) -> None:
     if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise ValueError(f"={betas} must be two numbers from 0 to below 1, for example [0.9,0.999]")
-    return betas
 
 
 @dataclass(kw_only=True)
@@ -231,7 +225,7 @@ class DataConfig:
 
     proposer_share: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """Share of an iteration's problems taken from proposers when there are enough."""
-    sources: Annotated[list[str], Checked(_sources)] = field(default_factory=lambda: ["synthetic"])
+    sources: Annotated[list[str], Checked(source_weights)] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
     mbpp_sanitized, code_contests, deepcoder, or a path to a JSONL or Parquet file with rows in the form of these sets,
     or to a folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic ones stand in."""

@@ -16,11 +16,10 @@ COLDEST = 0.01
 """vLLM silently raises lower temperatures to this one."""
 
 
-def _addresses(addresses: list[str]) -> list[str]:
+def _addresses(addresses: list[str]) -> None:
     for address in addresses:
         if not address.startswith(("http://", "https://")) or "@" in address:
             raise ValueError(f" has {address}, which is no address; write http://HOST:PORT")
-    return addresses
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
@@ -31,16 +30,14 @@ def host_and_port(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _listen(listen: str) -> str:
+def _listen(listen: str) -> None:
     if listen:
         host_and_port(listen)
-    return listen
 
 
-def _peer(peer: str) -> str:
+def _peer(peer: str) -> None:
     if peer and not re.fullmatch("[1-9A-HJ-NP-Za-km-z]{32,64}", peer):
         raise ValueError(f"={peer} is no peer id, as `codezero identity show` prints it")
-    return peer
 
 
 @dataclass(kw_only=True)
