@@ -166,18 +166,20 @@ A {recipe.layers}-layer, {HIDDEN}-wide Qwen2-architecture model with a byte-leve
 """
 
 
+def _sampled(
+    model: LoadedModel, prompts: Sequence[str], group_size: int, max_new_tokens: int, temperature: float = 1.0
+) -> list[list[Completion]]:
+    return Sampler(model).sample(
+        prompts, group_size=group_size, max_new_tokens=max_new_tokens, temperature=temperature, generator_seed=SEED
+    )
+
+
 def attempt_held_out(
     solver: LoadedModel, temperature: float = 1.0, samples: int = SAMPLES
 ) -> list[tuple[EvalTask, Completion, Grade]]:
     """`samples` executed attempts at each of PROBLEMS held-out problems, those of one problem beside each other."""
     tasks = [task_of(problem, lambda problem: problem.question) for problem in held_out(PROBLEMS, SEED)]
-    groups = Sampler(solver).sample(
-        [task.prompt for task in tasks],
-        group_size=samples,
-        max_new_tokens=ANSWER_TOKENS,
-        temperature=temperature,
-        generator_seed=SEED,
-    )
+    groups = _sampled(solver, [task.prompt for task in tasks], samples, ANSWER_TOKENS, temperature)
     with MontySandbox() as sandbox:
         grades = SandboxGrader(sandbox).grade(tasks, groups)
     attempts = zip(chain.from_iterable(groups), chain.from_iterable(grades), strict=True)
@@ -224,13 +226,7 @@ def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[
 def proposer_quality(proposer: LoadedModel) -> Quality:
     """Shares of PROPOSALS texts for each level that are well formed, ask for the level, and for a held-out program."""
     levels = [level for level in LEVELS for _ in range(PROPOSALS)]
-    groups = Sampler(proposer).sample(
-        [proposal_prompt(level) for level in levels],
-        group_size=1,
-        max_new_tokens=PROPOSAL_TOKENS,
-        temperature=1.0,
-        generator_seed=SEED,
-    )
+    groups = _sampled(proposer, [proposal_prompt(level) for level in levels], 1, PROPOSAL_TOKENS)
     proposed = [_proposed(group[0].text, level) for group, level in zip(groups, levels, strict=True)]
     specs = [parsed[1] if question and (parsed := parse_question(question)) else None for question in proposed]
     return {
@@ -243,13 +239,7 @@ def proposer_quality(proposer: LoadedModel) -> Quality:
 def tests_quality(verifier: LoadedModel) -> Quality:
     """Of SAMPLES pairs of cases for each held-out problem: shares that can be read, and that the reference passes."""
     problems = held_out(PROBLEMS, SEED)
-    groups = Sampler(verifier).sample(
-        [problem.question for problem in problems],
-        group_size=SAMPLES,
-        max_new_tokens=PROPOSAL_TOKENS,
-        temperature=1.0,
-        generator_seed=SEED,
-    )
+    groups = _sampled(verifier, [problem.question for problem in problems], SAMPLES, PROPOSAL_TOKENS)
     pairs = [
         (problem, _cases(problem, text.text)) for problem, group in zip(problems, groups, strict=True) for text in group
     ]

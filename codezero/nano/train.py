@@ -23,6 +23,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
@@ -219,14 +220,10 @@ def rate(step: int, steps: int) -> float:
 
 def answer_loss(model: Qwen2ForCausalLM, prompts: list[list[int]], answers: list[list[int]]) -> Tensor:
     """Mean cross entropy over the answers' tokens. Rows are right-padded; causal attention needs no mask."""
-    longest = max(len(p) + len(a) for p, a in zip(prompts, answers, strict=True))
-    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
-    labels = torch.full((len(prompts), longest), -1)
-    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        end = len(prompt) + len(answer)
-        ids[row, :end] = torch.tensor(prompt + answer)
-        labels[row, len(prompt) : end] = torch.tensor(answer)
-    target = labels[:, 1:]
+    rows = list(zip(prompts, answers, strict=True))
+    ids = pad_sequence([torch.tensor(prompt + answer) for prompt, answer in rows], batch_first=True)
+    labels = [torch.tensor([-1] * len(prompt) + answer) for prompt, answer in rows]
+    target = pad_sequence(labels, batch_first=True, padding_value=-1)[:, 1:]
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     return cross_entropy(model.lm_head(hidden[target >= 0]), target[target >= 0])
 
@@ -252,7 +249,7 @@ def batches_of(
 
 def _optimizers(model: Qwen2ForCausalLM) -> list[Any]:
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    rest = [p for name, p in model.named_parameters() if not (p.ndim == 2 and "embed" not in name)]
+    rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
     return [
         torch.optim.Muon(matrices, lr=MUON_RATE, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(rest, lr=ADAMW_RATE, weight_decay=0.0, betas=(0.9, 0.98)),
