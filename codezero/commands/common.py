@@ -26,9 +26,13 @@ def value(type: Callable[[str], object], metavar: str, help: str, **more: Any) -
     return {"type": type, "metavar": metavar, "help": help, **more}
 
 
+def setting(form: str, metavar: str, help: str) -> dict[str, Any]:
+    """form: KEY={}. `cli.parse` moves it to the overrides."""
+    return value(form.format, metavar, help, dest="ports", action="append")
+
+
 def port(key: str) -> dict[str, Any]:
-    """For the setting `key`; `cli.parse` moves it to the overrides."""
-    return value((key + "={}").format, "PORT", f"the same as {key}=PORT", dest="ports", action="append")
+    return setting(key + "={}", "PORT", f"the same as {key}=PORT")
 
 
 def words(metavar: str, help: str) -> dict[str, Any]:

@@ -1,15 +1,32 @@
-"""Commands over published weights: `weights info|verify|apply`, of a folder or an address. Nothing is executed."""
+"""Commands of training apart from sampling.
+
+`weights info|verify|apply` look at published weights, of a folder or an address, and execute nothing. `rollout-host`
+starts servers on this machine that decode for a node on another one.
+"""
 
 import argparse
+import contextlib
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import Commands, answer, say, value
+from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, say, setting, value
 from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
+    from codezero.rollout.client import RolloutServer
     from codezero.weights.versions import VersionSource
+
+MAX_BODY = 16 << 20
+EPILOG = f"""On the node's machine A, and then here on B:
+  export {TOKEN}=SECRET       the same on both; without one only loopback is listened at
+  A$ codezero run weights.listen=A:18430 rollout.servers=[http://B:18431/0,http://B:18431/1]
+  B$ codezero rollout-host --model NAME --count 2 --weights http://A:18430 --listen B:18431
+The addresses that this prints are those for rollout.servers. Either side may be started first and again. Traffic is
+not encrypted: between sites use a tunnel. Settings that count here: model.*, rollout.*, and of the solver how long
+prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), which have to be those of the node.
+"""
 
 
 def add(commands: Commands) -> None:
@@ -19,6 +36,15 @@ def add(commands: Commands) -> None:
     group.add("info", info, "list the versions: how large, and from where they can be reached", source, settings="")
     group.add("verify", verify, "follow every delta from the oldest anchor, compare each content", source, settings="")
     group.add("apply", apply, "bring a model directory to the newest version", source | model, settings="")
+    takes = {
+        "--model": setting("model.solver={}", "NAME", "the node's model.solver"),
+        "--count": setting("rollout.start={}", "N", "servers to start, one a card (default 1)"),
+        "--engine": setting("rollout.engine={}", "ENGINE", "little or vllm (default little)"),
+        "--cards": setting("rollout.cards=[{}]", "CARDS", "of each server, for example 0,1"),
+        "--weights": value(str, "SOURCE", "where the node serves versions: its weights.listen", required=True),
+        "--listen": value(str, "HOST:PORT", "where the node reaches the servers", required=True),
+    }
+    commands.add("rollout-host", serve, "decode for a node on another machine", takes, epilog=EPILOG)
 
 
 def info(options: argparse.Namespace) -> int:
@@ -63,3 +89,24 @@ def _source(options: argparse.Namespace) -> "VersionSource":
     from codezero.weights.transfer import open_source
 
     return open_source(options.source, os.environ.get(TOKEN, ""))
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Until SIGINT or SIGTERM. Raises ConfigError and RolloutError."""
+    config = composed(options, "rollout.start=1")
+    from codezero.rollout.servers import build_door, serving
+    from codezero.system.signals import Stop
+    from codezero.wiring.rollout import start_servers
+
+    token, stop, servers = os.environ.get(TOKEN, ""), Stop(), list["RolloutServer"]()
+    with contextlib.ExitStack() as stack:
+        door = build_door(servers, token, MAX_BODY)
+        port = stack.enter_context(serving(door, options.listen, "--listen", token))
+        servers += start_servers(config, options.weights, say, stack)
+        host = options.listen.rpartition(":")[0]
+        addresses = [f"http://{host}:{port}/{number}" for number in range(len(servers))]
+        answer(options, {"servers": addresses}, f"rollout.servers=[{','.join(addresses)}]")
+        with stop.on_signals():
+            while not stop.wait(1.0):
+                pass
+    return INTERRUPTED if stop.received is signal.SIGINT else DONE

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from codezero.errors import CodeZeroError, DiskFullError, WalletError
+from codezero.errors import CodeZeroError, DiskFullError, WalletError, translated
 
 Schema = TypeVar("Schema")
 LEAST = 4 << 20
@@ -104,10 +104,8 @@ def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
 
 def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletError) -> bytes:
     """At most `limit` bytes of a regular file that nobody else may read. Raises `refusal`."""
-    try:
+    with translated(refusal, str(path), OSError, ValueError):
         return read_bounded(path, limit, private=True)
-    except (OSError, ValueError) as error:
-        raise refusal(f"{path}: {getattr(error, 'strerror', error)}") from error
 
 
 def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
