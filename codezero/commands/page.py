@@ -1,17 +1,14 @@
 """Commands of the page: `dashboard`, `login`, `logout`."""
 
 import argparse
-import contextlib
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, FAILED, LOGIN_PORT, OVERRIDES, Commands, answer, composed, say, value, words
-from codezero.errors import ConfigError, LoginError
+from codezero.errors import ChainError, ConfigError, LoginError, translated
 
 if TYPE_CHECKING:
-    from codezero.config import LoginConfig, NodeConfig
     from codezero.login.store import Folder
 
 POLL_SECONDS = 0.5
@@ -59,54 +56,45 @@ def dashboard(options: argparse.Namespace) -> int:
 
 
 def login(options: argparse.Namespace) -> int:
-    account = _wait_for_login(composed(options), options.overrides, options.minutes)
-    return answer(options, {"address": account}, f"logged in; this node's account is {account}")
+    """Print the account once the node can sign for it; at once where a login still lasts.
 
-
-def _wait_for_login(config: "NodeConfig", overrides: Sequence[str], minutes: float) -> str:
-    """The account, once the node can sign for it; at once where a login still lasts.
-
-    Raises LoginError when the page cannot be served, or nobody has logged in after `minutes`.
+    Raises LoginError when the page cannot be served, or nobody has logged in after the minutes.
     """
     from codezero.login.page_process import PageProcess, PageReady, invitation
     from codezero.login.store import Folder
     from codezero.login.vault import Vault
 
+    config, minutes = composed(options), options.minutes
     folder = Folder(Path(config.login.directory))
     vault = Vault(folder, config.login.days, time.time)
-    if account := vault.signer():
-        return account
-    with PageProcess(config, overrides) as page:
-        ready = page.ready()
-        if ready.problem:
-            raise LoginError(ready.problem)
-        if ready.standby and vault.owner() is None:
-            ready = PageReady(url=ready.url, code=_new_code(config.login, folder))
-        say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")
-        until = time.monotonic() + 60 * minutes
-        while time.monotonic() < until:
-            if account := vault.signer():
-                return account
-            time.sleep(POLL_SECONDS)
-    raise LoginError(f"nobody has logged in within {minutes:g} minutes; open {ready.url} and try again")
+    if not (account := vault.signer()):
+        with PageProcess(config, options.overrides) as page:
+            ready = page.ready()
+            if ready.problem:
+                raise LoginError(ready.problem)
+            if ready.standby and vault.owner() is None:
+                ready = PageReady(url=ready.url, code=_new_code(ready.url, folder))
+            say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")
+            until = time.monotonic() + 60 * minutes
+            while not (account := vault.signer()):
+                if time.monotonic() >= until:
+                    late = f"nobody has logged in within {minutes:g} minutes; open {ready.url} and try again"
+                    raise LoginError(late)
+                time.sleep(POLL_SECONDS)
+    return answer(options, {"address": account}, f"logged in; this node's account is {account}")
 
 
-def _new_code(config: "LoginConfig", folder: "Folder") -> str:
+def _new_code(url: str, folder: "Folder") -> str:
     """Of the process that serves the page: the code it began with may have scrolled away. Raises LoginError."""
-    import http.client
-
     import msgspec
 
+    from codezero.chain.bounded_http import UNDECODABLE, post
     from codezero.login.login import TOKEN, NewCode
 
-    token = (folder.read(TOKEN) or b"").decode("ascii", "replace").strip()
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-    try:
-        with contextlib.closing(http.client.HTTPConnection("localhost", config.port, timeout=10)) as connection:
-            connection.request("POST", "/api/claim/code", b"{}", headers)
-            return msgspec.json.decode(connection.getresponse().read(MAX_RESPONSE), type=NewCode).code
-    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
-        raise LoginError(f"the page at http://localhost:{config.port} gives no code: {error}") from error
+    bearer = {"Authorization": f"Bearer {(folder.read(TOKEN) or b'').decode('ascii', 'replace').strip()}"}
+    with translated(LoginError, f"the page at {url} gives no code", ChainError, *UNDECODABLE):
+        _, raw = post(f"{url}/api/claim/code", b"{}", 10.0, bearer, MAX_RESPONSE)
+        return msgspec.json.decode(raw, type=NewCode).code
 
 
 def logout(options: argparse.Namespace) -> int:
