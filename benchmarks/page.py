@@ -33,13 +33,13 @@ KEYS = 70
 READERS = {
     "page": "followed = History(folder); followed.read()",
     "status": "followed = History(folder, budget=1 << 20); followed.read()",
-    "whole": "rows = read_metrics(folder / FILE_NAME, max_bytes=(folder / FILE_NAME).stat().st_size)",
+    "whole": "rows = [parse(line) for line in Tail(folder / FILE_NAME).poll()[1]]",
 }
 APART = """
 import json, re, sys, time
 from pathlib import Path
 from codezero.monitor.run_state import History
-from codezero.monitor.metrics_file import FILE_NAME, read_metrics
+from codezero.monitor.metrics_file import FILE_NAME, Tail, parse
 folder = Path(sys.argv[1])
 most = lambda: 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before, began, followed = most(), time.perf_counter(), None

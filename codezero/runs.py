@@ -14,13 +14,14 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ConfigError, translated
-from codezero.monitor.metrics_file import FILE_NAME, LABEL, read_metrics
-from codezero.monitor.run_state import read_exam
+from codezero.monitor.metrics_file import LABEL
+from codezero.monitor.run_state import History
 from codezero.monitor.text import clean, percent
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
@@ -28,6 +29,8 @@ from codezero.system.files import read_json, take_lock, write_atomic
 
 ORIGIN = "forked_from"
 """In the label of a run that began with another's checkpoint."""
+CHOICES = ("role", "seed", "model.solver", "evaluator.model", "swarm.name")
+"""Settings that stay the same for the whole run."""
 CHECKPOINTS = "checkpoints"
 AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
 """The name of a run that nobody named, as `_dated` makes it."""
@@ -161,14 +164,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _choices(config: NodeConfig) -> dict[str, Any]:
-    """What stays the same for the whole run."""
-    return {
-        "role": config.role,
-        "seed": config.seed,
-        "model.solver": config.model.solver,
-        "evaluator.model": config.evaluator.model,
-        "swarm.name": config.swarm.name,
-    }
+    return {key: attrgetter(key)(config) for key in CHOICES}
 
 
 def _read_label(path: Path) -> dict[str, Any] | None:
@@ -223,7 +219,7 @@ def _start_line(folder: RunFolder) -> str:
             break
     if not iteration:
         return f"new run {folder.path.name}"
-    exams = map(read_exam, read_metrics(folder.path / FILE_NAME, max_bytes=MAX_BYTES))
-    measured = [exam for exam in exams if exam is not None and exam.iteration <= iteration]
+    exams = History(folder.path, budget=MAX_BYTES).read().exams
+    measured = [exam for exam in exams if exam.iteration <= iteration]
     last = f", {clean(measured[-1].label, 40)} {percent(measured[-1].average)}" if measured else ""
     return f"goes on with {folder.path.name} at iteration {iteration}{last}"

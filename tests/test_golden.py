@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from builders.monitor import read_metrics
 
 from codezero.cli import main
 from codezero.inspection.run_files import RunFiles
-from codezero.monitor.metrics_file import FILE_NAME, read_metrics
+from codezero.monitor.metrics_file import FILE_NAME
 
 GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = [

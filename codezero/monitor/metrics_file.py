@@ -89,15 +89,6 @@ class MetricsFile:
         self._stream.close()
 
 
-def read_metrics(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Metrics]:
-    """The rows, oldest first; of a file over `max_bytes` its beginning and its end. No file, no rows.
-
-    Lines that are torn, overlong or no row are passed over: another process may be writing the last one.
-    """
-    _, lines = Tail(path, budget=max_bytes).poll()
-    return [row for line in lines if (row := parse(line)) is not None]
-
-
 def number(row: Metrics, key: str) -> float | None:
     """A measured number that can be reckoned with; None for anything else."""
     value = row.get(key)

@@ -14,12 +14,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from codezero.errors import CodeZeroError, HttpRefusal
-from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, read_metrics, whole
+from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, whole
 from codezero.monitor.rollouts_db import read_page, read_rollout
+from codezero.monitor.run_state import History
 from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
 from codezero.monitor.text import readable_name
 from codezero.system.pidfile import read_process
-from codezero.types import Metrics
 
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 """What a run is called in the API: its path below the base, with ~ between the parts."""
@@ -145,13 +145,13 @@ class RunReader:
 
 
 def _line(key: str, folder: Path) -> RunLine:
-    node, rows = read_process(folder / NODE_FILE), list[Metrics]()
+    node, history = read_process(folder / NODE_FILE), History(folder, budget=1 << 16)  # half of it from the end
     with contextlib.suppress(OSError):
-        rows = read_metrics(folder / FILE_NAME, max_bytes=1 << 16)  # half of it from the end, for the last row
+        history.read()
     return RunLine(
         run=key,
         name=readable_name(node.peer_id) if node.peer_id else "unknown",
         running=node.alive,
-        iteration=whole(rows[-1], "iteration") if rows else None,
+        iteration=whole(history.fold.last, "iteration"),
         updated=touched(folder) or None,
     )

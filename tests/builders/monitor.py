@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
+from codezero.monitor.metrics_file import Tail, parse
 from codezero.monitor.run_state import Fold
 from codezero.monitor.summaries import RunState
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
@@ -10,6 +12,11 @@ from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGro
 PEER = "12D3KooWQx7vT3mPZk9rN4fJ8sYbH2cLwEaUdRgVoX5iMtF6qB1n"
 GOOD = "Sure:\n```python\ndef total(numbers):\n    # add them up\n    return sum(numbers)\n```"
 BAD = "```python\ndef total(numbers):\n    for n in numbers:\n        return n\n```"
+
+
+def read_metrics(path: Path, budget: int | None = None) -> list[Metrics]:
+    """The rows, oldest first; of a file over `budget` bytes its beginning and its end."""
+    return [row for line in Tail(path, budget=budget).poll()[1] if (row := parse(line)) is not None]
 
 
 def exam_row(iteration: int, average: float, *, n: int = 8, reach: float = 0.03) -> Metrics:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.monitor import read_metrics
 
 from codezero.chain.invitation import read_invitation
 from codezero.cli import main
-from codezero.monitor.metrics_file import read_metrics
 from codezero.swarm.identity import Identity
 
 pytestmark = pytest.mark.timeout(600)

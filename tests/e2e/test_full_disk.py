@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from codezero.errors import DiskFullError
-from codezero.monitor.metrics_file import MetricsFile, read_metrics
+from codezero.monitor.metrics_file import MetricsFile, Tail, parse
 from codezero.system.files import full
 from codezero.solver.checkpoint import CheckpointStore
 
@@ -74,7 +74,7 @@ assert rows > 3 and found.count(b"\\n") == rows and found.endswith(b"\\n"), "a r
 ballast.truncate(0)
 store.save(2, {"part": Part()})
 metrics.append({"iteration": rows})
-assert [one["iteration"] for one in read_metrics(disk / "metrics.jsonl")] == list(range(rows + 1))
+assert [parse(line)["iteration"] for line in Tail(disk / "metrics.jsonl").poll()[1]] == list(range(rows + 1))
 assert [one.name for one in sorted((disk / "checkpoints").iterdir())] == ["00000001", "00000002"]
 print("all of it")
 """

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.monitor import read_metrics
 
 from codezero.chain.outbox_db import read_status
 from codezero.errors import ChainError
-from codezero.monitor.metrics_file import read_metrics
 from codezero.ops.fleet import ADDRESSES
 from codezero.swarm.identity import Identity
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.monitor import PEER, after, exam_row, group, row, rows_of
+from builders.monitor import PEER, after, exam_row, group, read_metrics, row, rows_of
 from fakes.terminal import read_terminal
 from rich.console import Console
 
 from codezero.monitor.logs import quiet_libraries, setup_logging
-from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, read_metrics
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.rollouts_db import read_page
 from codezero.monitor.summaries import PlainView, plain_line

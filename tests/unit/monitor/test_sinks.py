@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders.monitor import read_metrics
 
 from codezero.config import MonitorConfig
 from codezero.errors import ConfigError
-from codezero.monitor.metrics_file import read_metrics
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sinks import (
     MOST_WAITING,

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders.monitor import read_metrics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codezero.monitor.metrics_file import FILE_NAME, KEYS, MAX_TEXT, MetricsFile, number, read_metrics
+from codezero.monitor.metrics_file import FILE_NAME, KEYS, MAX_TEXT, MetricsFile, number
 from codezero.types import Metrics
 
 values = st.none() | st.floats() | st.integers(-(10**15), 10**15) | st.text(max_size=30)
@@ -111,7 +112,7 @@ def test_a_killed_writer_loses_nothing_it_had_appended(tmp_path: Path) -> None:
 def test_a_long_file_is_read_at_both_ends_within_its_bound(tmp_path: Path) -> None:
     path = written(tmp_path, *({"iteration": iteration} for iteration in range(2_000)))
     read = iterations(path)
-    some = [row["iteration"] for row in read_metrics(path, max_bytes=20_000)]
+    some = [row["iteration"] for row in read_metrics(path, budget=20_000)]
     assert some[0] == 0 and some[-1] == 1_999
     assert len(some) < 100 and some == sorted(set(some))  # type: ignore[type-var]
     assert read == list(range(2_000))
