@@ -193,7 +193,6 @@ def _packed(json: Json) -> bytes:
 
 
 def _mined_json(header: Any, mined: Mined) -> tuple[Json, Json]:
-    """The transaction and its receipt."""
     tx, failed = mined.tx, mined.done.is_error
     kind, price, tx_hash = _json(tx.type_id or 0), _json(mined.price), _json(keccak(tx.encode()))
     place = {"blockHash": _json(header.hash), "blockNumber": _json(header.block_number), "transactionIndex": "0x0"}

@@ -256,7 +256,6 @@ class LateChain:
                     raise
 
     def _parts(self) -> ChainParts | None:
-        """None while they are not there."""
         if self._started is None or not self._started.done():
             return None
         try:

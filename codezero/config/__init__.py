@@ -246,7 +246,12 @@ def _adapter() -> "TypeAdapter[NodeConfig]":
 
 def contradictions(config: NodeConfig) -> Iterator[str]:
     """What is at odds with other settings, a line each."""
-    yield from _of_endpoints(config)
+    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
+        url = settings.url
+        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
+            yield f"{section}.url must hold no password; its key comes from an environment variable"
+        if settings.kind != "local" and settings.model != "off" and not url.startswith(("http://", "https://")):
+            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
     yield from of_training(config)
     reward, run = config.reward, config.run
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
@@ -260,15 +265,6 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
             "is neither the chain's nor the login's (run.directory says where the folder lies)"
         )
     yield from _of_proposing(config)
-
-
-def _of_endpoints(config: NodeConfig) -> Iterator[str]:
-    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
-        url = settings.url
-        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
-            yield f"{section}.url must hold no password; its key comes from an environment variable"
-        if settings.kind != "local" and settings.model != "off" and not url.startswith(("http://", "https://")):
-            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
 
 
 def _of_proposing(config: NodeConfig) -> Iterator[str]:

@@ -137,7 +137,6 @@ class Login:
         return await self._admit(owner, key, "logged in")
 
     async def _admit(self, owner: Owner, key: bytes, done: str) -> str:
-        """A session's token."""
         self.vault.unlock(key)
         logger.info("%s with a %s; the account is %s", done, owner.proof.method, owner.account)
         await asyncio.to_thread(self._forget_plain, owner)

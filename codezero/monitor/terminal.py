@@ -60,13 +60,9 @@ def render(state: RunState, *, height: int = 24, now: float | None = None, line:
     names = (f"{name} {clean(value.rpartition('/')[2], 40)}" for name, value in models)
     note = Text(" · ".join(names), style="dim") if state.facts else None
     run = framed(body, Text("codezero", style="bold cyan"), "cyan", note)
-    return Group(run, _problem(state.problem, code_rows), _foot(state, line))
-
-
-def _foot(state: RunState, line: str) -> Text:
-    """The last message, the present work, or how to leave."""
     busy, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
-    return Text(f" {line or busy}", "bold yellow" if line else style, no_wrap=True, overflow="ellipsis")
+    foot = Text(f" {line or busy}", "bold yellow" if line else style, no_wrap=True, overflow="ellipsis")
+    return Group(run, _problem(state.problem, code_rows), foot)
 
 
 def _head(state: RunState, now: float | None) -> RenderableType:

@@ -143,7 +143,6 @@ def newest_output(node: FleetNode) -> tuple[float, str]:
 
 
 def _watch(nodes: Sequence[FleetNode], view: str, stop: Stop) -> None:
-    """Show the fleet until every node has ended or a signal came."""
     folders = [node.folder for node in nodes]
     with contextlib.closing(SwarmView(view)) as shown:
         while not stop:
