@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from codezero.config import NodeConfig, check_bounds, contradictions
 from codezero.config.learning import ModelConfig
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, translated
 
 MAIN = "node.yaml"
 LOCAL = Path("configs", "local.yaml")
@@ -89,7 +89,7 @@ def own_overrides(overrides: Sequence[str]) -> list[str]:
     if path is None or (path == LOCAL and not path.exists()):
         return []
     own, values = list[str](), _flat(_read_yaml(path))
-    try:
+    with translated(ConfigError, str(path), ConfigError):
         for key, value in values.items():
             _check_key(f"{key}=")
             if value is None and not any(known.startswith(f"{key}.") for known in keys()):  # a section may be empty
@@ -98,8 +98,6 @@ def own_overrides(overrides: Sequence[str]) -> list[str]:
                 raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
             if value is not None and key not in typed:
                 own.append(f"{key}={_right_hand_side(cast(object, value))}")
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
     return own
 
 
@@ -131,15 +129,12 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
     try:
         with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
             composed = hydra.compose("node", overrides=list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error, overrides)) from error
-    raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
-    for key in published:
-        if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
-            raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
-    try:
+        raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
+        for key in published:
+            if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
+                raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
         config = cast(NodeConfig, OmegaConf.to_object(composed))
-    except OmegaConfBaseException as error:
+    except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_one_line(error, overrides)) from error
     if not set(map(_key, overrides)) <= set(keys(unbounded=True)):
         check_bounds(config)
