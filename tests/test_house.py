@@ -138,13 +138,13 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 248,
-    "lines": 38_757,
-    "lines of code": 26_933,
+    "files": 247,
+    "lines": 38_612,
+    "lines of code": 26_805,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 61,
+    "modules with one importer": 60,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
