@@ -82,8 +82,6 @@ def stated_parameters(question: str, entry: str) -> tuple[str, ...] | None:
 
 
 class _Undress(ast.NodeTransformer):
-    """Takes off what does not change behaviour."""
-
     def __init__(self, tree: ast.Module) -> None:
         known: Known = {}
         for node in ast.walk(tree):

@@ -156,5 +156,4 @@ def _imports(nodes: Sequence[ast.AST]) -> Iterator[str]:
 
 
 def _module_names(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that modules are imported under."""
     return names_imported(*(node for node in nodes if isinstance(node, ast.Import)))

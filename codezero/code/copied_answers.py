@@ -30,8 +30,6 @@ _LONG = 5
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One test in normal spelling."""
-
     given: tuple[str, ...]
     inputs: frozenset[str]
     """Spellings of which any may key a table."""
@@ -184,7 +182,6 @@ def _domains(nodes: Sequence[ast.AST], known: set[str]) -> Iterator[ast.AST]:
 
 
 def _plain(node: ast.AST) -> str:
-    """A literal without its brackets and quotes."""
     spelling = literal(node) or ""
     return _tokens(spelling) or spelling
 

@@ -142,7 +142,6 @@ def writes(tree: ast.Module) -> bool:
 
 
 def is_stub_program(tree: ast.Module) -> bool:
-    """Nothing but constants printed."""
     acting = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass)]
     calls = [node.value for node in acting if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     plain = all(isinstance(call.func, ast.Name | ast.Attribute) and all(map(_is_constant, call.args)) for call in calls)

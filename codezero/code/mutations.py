@@ -89,7 +89,6 @@ Slip = tuple[ast.AST, Mapping[str, object]] | ast.AST | list[ast.stmt]
 
 
 def _apply(source: str, index: int, number: int) -> str:
-    """`source` with slip `number` of node `index`."""
     tree = parse_quietly(source)
     node = list(ast.walk(tree))[index]
     slip = list(_slips(node))[number]

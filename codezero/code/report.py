@@ -24,8 +24,6 @@ from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, na
 
 @dataclass(frozen=True, slots=True)
 class StaticRequest:
-    """One completion and the problem it answers."""
-
     completion_text: str
     tests: tuple[str, ...]
     entry_point: str
@@ -119,7 +117,6 @@ def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticRe
 
 
 def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None) -> dict[str, Any]:
-    """For a problem whose tests call a function."""
     function = entry_point.find_entry(tree, request.entry_point)
     toplevel = tuple(type(node).__name__ for node in tree.body if _acts(node))
     if function is None:
@@ -138,7 +135,6 @@ def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequenc
 
 
 def _program_findings(reduced: ast.Module, cases: Sequence[Example]) -> dict[str, Any]:
-    """For a problem whose program reads stdin and writes stdout."""
     writes = entry_point.writes(reduced)
     return {
         "stdio": True,

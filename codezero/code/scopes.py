@@ -31,8 +31,6 @@ _NAMED = {"ExceptHandler": "name", "MatchAs": "name", "MatchStar": "name", "Matc
 
 @dataclass(eq=False)
 class Binding:
-    """A name in the scope that binds it."""
-
     old: str
     series: Series
     new: str = ""
@@ -74,8 +72,6 @@ class Scope:
 
 @dataclass
 class Use:
-    """One place where an identifier is written."""
-
     node: ast.AST
     attribute: str
     name: str

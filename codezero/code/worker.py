@@ -44,7 +44,7 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 512) -> None:
         """`seconds` of CPU time for one completion; `memory_mib` of address space for a child."""
-        self._workers = [_Worker(seconds, memory_mib) for _ in range(WORKERS)]
+        self.workers = [_Worker(seconds, memory_mib) for _ in range(WORKERS)]
         self._cache: dict[bytes, StaticReport] = {}
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
@@ -54,7 +54,7 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
         new = [request for request in requests if _key(request) not in self._cache]
         shares = [new[first::WORKERS] for first in range(WORKERS)]
         with ThreadPoolExecutor(WORKERS) as pool:
-            answers = dict(chain.from_iterable(pool.map(_Worker.check_all, self._workers, shares)))
+            answers = dict(chain.from_iterable(pool.map(_Worker.check_all, self.workers, shares)))
         known = {request: answers.get(request) or self._cache[_key(request)] for request in requests}
         for request, report in answers.items():
             if len(self._cache) == CACHED_REPORTS:
@@ -65,23 +65,14 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
-        return [self._workers[0].transplant(item) for item in items]
+        return [self.workers[0].transplant(item) for item in items]
 
     def close(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             worker.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the first child; None while there is none."""
-        return self._workers[0].pid
-
-    @property
-    def deaths(self) -> int:
-        return sum(worker.deaths for worker in self._workers)
 
 
 def _encoded(item: StaticRequest) -> bytes | StaticReport:

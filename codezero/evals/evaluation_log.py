@@ -47,16 +47,12 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampledBatch(msgspec.Struct, frozen=True):
-    """The attempts at a batch of tasks."""
-
     tasks: list[str]
     attempts: list[list[Completion]]
     """[tasks, samples] Without token ids and log-probs."""
 
 
 class GradedBatch(msgspec.Struct, frozen=True):
-    """What became of them."""
-
     tasks: list[str]
     passed: list[list[bool | None]]
     """[tasks, samples] None: could not be told."""

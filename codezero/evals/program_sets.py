@@ -102,8 +102,6 @@ _LEVELS = {"easy": 1, "medium": 3, "hard": 5}
 
 
 class LiveCodeBenchRow(msgspec.Struct, frozen=True):
-    """What is read of a row."""
-
     question_title: _Name
     question_content: _Text
     platform: _Name
@@ -116,8 +114,6 @@ class LiveCodeBenchRow(msgspec.Struct, frozen=True):
 
 
 class CodeforcesRow(msgspec.Struct, frozen=True):
-    """What is read of a row."""
-
     problem: Annotated[str, Meta(min_length=1, max_length=1 << 20)]
     tests: str
 
@@ -132,8 +128,6 @@ class _InputOutput(msgspec.Struct, frozen=True):
 
 
 class LcbV5Row(msgspec.Struct, frozen=True):
-    """What is read of a row."""
-
     input_output: str | _InputOutput
     question: _Text | None = None
     prompt: _Text | None = None

@@ -5,7 +5,6 @@ one row at a time is held. What is wrong is said in one line that names the file
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 
 import gzip
 import hashlib
@@ -54,6 +53,9 @@ def digest_files(files: Sequence[Path]) -> str:
 
 def read_rows(files: Sequence[Path], fields: Collection[str]) -> Iterator[tuple[str, Row]]:
     """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError."""
+    import pyarrow
+
+    unreadable = (OSError, EOFError, ValueError, zlib.error, pyarrow.ArrowException)
     count = 0
     for path in files:
         rows = _parquet(path, fields) if path.name.endswith(".parquet") else _lines(path, fields)
@@ -64,20 +66,18 @@ def read_rows(files: Sequence[Path], fields: Collection[str]) -> Iterator[tuple[
                 if count > MAX_ROWS:
                     raise ProblemError(f"more than {MAX_ROWS} rows")
                 yield f"{path}, row {number}", row
-        except ProblemError as error:
-            raise ProblemError(f"{path}, row {number + 1}: {error}") from error
+        except unreadable as error:
+            why = str(error) if isinstance(error, ProblemError) else f"cannot be read: {_first_line(error)}"
+            raise ProblemError(f"{path}, row {number + 1}: {why}") from error
 
 
 def _lines(path: Path, fields: Collection[str]) -> Iterator[Row]:
-    try:
-        with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
-            for line in iter(lambda: file.readline(MAX_ROW + 1), b""):
-                if len(line) > MAX_ROW:
-                    raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-                if line.strip():
-                    yield _decode(line, fields)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ProblemError(f"cannot be read: {_first_line(error)}") from error
+    with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
+        for line in iter(lambda: file.readline(MAX_ROW + 1), b""):
+            if len(line) > MAX_ROW:
+                raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+            if line.strip():
+                yield _decode(line, fields)
 
 
 def _decode(line: bytes, fields: Collection[str]) -> Row:
@@ -89,24 +89,18 @@ def _decode(line: bytes, fields: Collection[str]) -> Row:
 
 
 def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:
-    import pyarrow
     from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(path) as file:
-            metadata: Any = file.metadata
-            for group in range(metadata.num_row_groups):
-                if metadata.row_group(group).total_byte_size > MAX_GROUP:
-                    raise ProblemError(f"row group {group} says it has more than {MAX_GROUP >> 30} GiB")
-            there = [name for name in fields if name in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=1, columns=there):
-                if batch.nbytes > MAX_ROW:
-                    raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-                yield from cast("list[Row]", batch.to_pylist())
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        if isinstance(error, ProblemError):
-            raise
-        raise ProblemError(f"cannot be read: {_first_line(error)}") from error
+    with parquet.ParquetFile(path) as file:
+        metadata: Any = file.metadata
+        for group in range(metadata.num_row_groups):
+            if metadata.row_group(group).total_byte_size > MAX_GROUP:
+                raise ProblemError(f"row group {group} says it has more than {MAX_GROUP >> 30} GiB")
+        there = [name for name in fields if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=1, columns=there):
+            if batch.nbytes > MAX_ROW:
+                raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+            yield from cast("list[Row]", batch.to_pylist())
 
 
 def _first_line(error: BaseException) -> str:

@@ -36,8 +36,6 @@ HELD_OUT = "synthetic"
 
 
 class HumanEvalRow(msgspec.Struct, frozen=True):
-    """What is read of a row."""
-
     task_id: _Name
     prompt: _Text
     entry_point: _Name
@@ -131,8 +129,6 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSet:
-    """A set in the form its authors gave it."""
-
     row: type[Any]
     read: Callable[[Any], EvalTask | None]
     """None: the row is of another split. Raises ProblemError."""

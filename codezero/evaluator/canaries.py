@@ -34,8 +34,6 @@ class CanaryKind(StrEnum):
     REFERENCE = "reference"
     MUTANT = "mutant"
     """Known to fail."""
-    SUSPECT = "suspect"
-    """Very probably wrong: what older checkpoints hold."""
     ATTACK = "attack"
     """Wrong, and dressed up to please."""
     TRANSPLANT = "transplant"

@@ -60,8 +60,6 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCanary:
-    """A canary as the judge sees it."""
-
     problem: str
     """Id; canaries of one problem stay in one fold."""
     program: Program | None

@@ -16,23 +16,8 @@ import torch
 
 from codezero.code.parsing import fence
 from codezero.errors import ConfigError, EvaluatorError
-from codezero.evaluator.judge_prompts import (
-    CONTENT_FREE,
-    FLOOR,
-    LEAST_MASS,
-    LIKELIHOOD,
-    OUTPUT_MATCH,
-    PER_TEST,
-    SCORES,
-    YES_MARGIN,
-    YES_NO,
-    YES_NO_WORDS,
-    FollowUp,
-    alone,
-    follow_ups,
-    mean_of_all,
-    per_test_scores,
-)
+from codezero.evaluator import judge_prompts as prompts
+from codezero.evaluator.judge_prompts import SCORES, FollowUp
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.likelihood import PrefixReader
@@ -56,7 +41,7 @@ class LikelihoodJudge:
         self,
         loaded: LoadedModel,
         *,
-        questions: Collection[str] = (LIKELIHOOD, YES_NO),
+        questions: Collection[str] = (prompts.LIKELIHOOD, prompts.YES_NO),
         batch_rows: int = 128,
         share_prefix: bool = True,
     ) -> None:
@@ -64,7 +49,7 @@ class LikelihoodJudge:
         if unknown := sorted(set(questions) - set(SCORES)):
             raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
         self._yes_no = _single_tokens(loaded)
-        mute = {YES_NO, PER_TEST} & set(questions) if not self._yes_no else set[str]()
+        mute = {prompts.YES_NO, prompts.PER_TEST} & set(questions) if not self._yes_no else set[str]()
         self.unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
         """Why a question that was wanted is not asked; empty when all are."""
         self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
@@ -100,17 +85,17 @@ class LikelihoodJudge:
         needed = {question for question in self._questions if wanted & set(SCORES[question])}
         if not needed:
             return [Reading((None,) * len(self.names))] * len(programs)
-        questions = list(dict.fromkeys(program.question for program in programs)) if YES_NO in needed else []
-        empty = [Program(question, code) for question in questions for code in CONTENT_FREE]
-        sheets = [follow_ups(program, needed) for program in programs]
-        sheets += [follow_ups(program, {YES_NO}) for program in empty]
-        replies = self._ask([*programs, *empty], sheets, LIKELIHOOD in needed)
+        questions = list(dict.fromkeys(program.question for program in programs)) if prompts.YES_NO in needed else []
+        empty = [Program(question, code) for question in questions for code in prompts.CONTENT_FREE]
+        sheets = [prompts.follow_ups(program, needed) for program in programs]
+        sheets += [prompts.follow_ups(program, {prompts.YES_NO}) for program in empty]
+        replies = self._ask([*programs, *empty], sheets, prompts.LIKELIHOOD in needed)
         biases = [
-            None if reply is None else mean_of_all(self._next_token_margins(reply[1][YES_NO]))
+            None if reply is None else prompts.mean_of_all(self._next_token_margins(reply[1][prompts.YES_NO]))
             for reply in replies[len(programs) :]
         ]
-        each = len(CONTENT_FREE)
-        priors = {question: mean_of_all(biases[at * each :][:each]) for at, question in enumerate(questions)}
+        each = len(prompts.CONTENT_FREE)
+        priors = {question: prompts.mean_of_all(biases[at * each :][:each]) for at, question in enumerate(questions)}
         return [
             self._reading(reply, priors.get(program.question))
             for program, reply in zip(programs, replies, strict=False)
@@ -159,9 +144,10 @@ class LikelihoodJudge:
             turns = self._conversation.follow_ups([follow_up.ask for follow_up in distinct])
             asks = {item: Ask((*turn, *begun[item]), answer[item]) for item, turn in zip(distinct, turns, strict=True)}
             return [[((), asks[item]) for item in sheet] for sheet in sheets]
-        texts = [alone(program, item.ask) for program, sheet in zip(programs, sheets, strict=True) for item in sheet]
-        prompts = iter(encode_prompts(self._tokenizer, texts))
-        return [[(tuple(next(prompts)), Ask(begun[item], answer[item])) for item in sheet] for sheet in sheets]
+        pairs = zip(programs, sheets, strict=True)
+        texts = [prompts.alone(program, item.ask) for program, sheet in pairs for item in sheet]
+        own = iter(encode_prompts(self._tokenizer, texts))
+        return [[(tuple(next(own)), Ask(begun[item], answer[item])) for item in sheet] for sheet in sheets]
 
     def _ids(self, texts: Sequence[str]) -> list[Ids]:
         return [tuple(ids) for ids in encode_completions(self._tokenizer, texts)]
@@ -180,17 +166,18 @@ class LikelihoodJudge:
         scores: dict[str, float | None] = {}
         code, answers = reply
         if code is not None:
-            gaps = code.gap.clamp(min=FLOOR)
+            gaps = code.gap.clamp(min=prompts.FLOOR)
             if not bool(torch.isfinite(code.gap).all()):
                 return Reading(None, "the judge's scores are not finite")
-            scores |= zip(SCORES[LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
-        if YES_NO in answers:
-            margin = mean_of_all(self._next_token_margins(answers[YES_NO]))
-            scores[YES_MARGIN] = None if margin is None or prior is None else margin - prior
-        if PER_TEST in answers:
-            scores |= zip(SCORES[PER_TEST], per_test_scores(self._next_token_margins(answers[PER_TEST])), strict=True)
-        if OUTPUT_MATCH in answers:
-            scores |= zip(SCORES[OUTPUT_MATCH], _output_scores(answers[OUTPUT_MATCH]), strict=True)
+            scores |= zip(SCORES[prompts.LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
+        if prompts.YES_NO in answers:
+            margin = prompts.mean_of_all(self._next_token_margins(answers[prompts.YES_NO]))
+            scores[prompts.YES_MARGIN] = None if margin is None or prior is None else margin - prior
+        if prompts.PER_TEST in answers:
+            margins = self._next_token_margins(answers[prompts.PER_TEST])
+            scores |= zip(SCORES[prompts.PER_TEST], prompts.per_test_scores(margins), strict=True)
+        if prompts.OUTPUT_MATCH in answers:
+            scores |= zip(SCORES[prompts.OUTPUT_MATCH], _output_scores(answers[prompts.OUTPUT_MATCH]), strict=True)
         return Reading(tuple(scores.get(name) for name in self.names))
 
     def _next_token_margins(self, answers: Sequence[AskScores | None]) -> list[float | None]:
@@ -199,7 +186,7 @@ class LikelihoodJudge:
         if not known:
             return [None] * len(answers)
         yes, no = torch.stack(known).unflatten(-1, (2, -1)).logsumexp(-1).unbind(-1)
-        says = (yes - no).isfinite() & (yes.exp() + no.exp() >= LEAST_MASS)
+        says = (yes - no).isfinite() & (yes.exp() + no.exp() >= prompts.LEAST_MASS)
         margins = iter(zip((yes - no).tolist(), says.tolist(), strict=True))
         both = (None if answer is None else next(margins) for answer in answers)
         return [None if pair is None or not pair[1] else pair[0] for pair in both]
@@ -216,6 +203,6 @@ def _output_scores(answers: Sequence[AskScores | None]) -> tuple[float | None, f
 
 def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
     """(yes, no) ids of every spelling that is one token in both."""
-    ids = encode_completions(loaded.tokenizer, [word for pair in YES_NO_WORDS for word in pair])
+    ids = encode_completions(loaded.tokenizer, [word for pair in prompts.YES_NO_WORDS for word in pair])
     pairs = zip(ids[::2], ids[1::2], strict=True)
     return [(yes[0], no[0]) for yes, no in pairs if len(yes) == len(no) == 1 and yes != no]

@@ -123,7 +123,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         body = {"model": self._model, "messages": _messages(turns), **settings}
         return EndpointRequest("/v1/chat/completions", msgspec.json.encode(body), chat_margin)
 
-    def _echo(self, program: Program) -> Request | None:
+    def _echo(self, program: Program) -> Request:
         """The likelihood of the program's own tokens behind the question and the opening fence."""
         opening, _, code = fence(plain(program.code)).partition("\n")
         settings = {"max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
@@ -153,8 +153,8 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         scores: dict[str, float | None] = {}
         if prompts.YES_MARGIN in wanted:
             scores[prompts.YES_MARGIN] = margin(prompts.ABOUT_ALL)
-        if wanted & {*GAPS} and self._echoes and (echo := self._echo(program)) is not None:
-            gaps = answer(echo)
+        if wanted & {*GAPS} and self._echoes:
+            gaps = answer(self._echo(program))
             scores |= zip(GAPS, gaps, strict=True) if isinstance(gaps, tuple) else {}
         if wanted & {*TESTS}:
             margins = [margin(prompts.about_test(example, program.stdio)) for example in prompts.asked_about(program)]
@@ -200,9 +200,6 @@ class OllamaJudge(OpenAIJudge):
         options = {"num_predict": 1, "temperature": 0}
         body = {"model": self._model, "messages": _messages(turns), "options": options, **settings}
         return EndpointRequest("/api/chat", msgspec.json.encode(body), ollama_margin)
-
-    def _echo(self, program: Program) -> Request | None:
-        return None
 
 
 def endpoint_judge(settings: EvaluatorConfig) -> OpenAIJudge:

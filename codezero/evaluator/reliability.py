@@ -182,7 +182,6 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         self.memory.canaries = evidence.newest([*self.memory.canaries, *canaries], self._settings.canaries)
 
     def _prepare(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
-        """Draw the canaries that the next attempts are mixed with."""
         count = self._settings.canaries_per_iteration
         believed = [
             (attempt.problem, attempt.program.code)

@@ -1,7 +1,5 @@
 """The identity of a model by its content: the same digest for the same files, wherever they are."""
 
-# pyright: reportUnknownVariableType=false
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +52,7 @@ def same_place(name: str) -> str:
 def _folder(name: str) -> Path:
     if Path(name).is_dir():
         return Path(name)
-    from huggingface_hub import snapshot_download  # slow to import
+    from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType] - slow to import
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:

@@ -29,8 +29,6 @@ Part = tuple[list[int], int]
 
 
 class Drawn(NamedTuple):
-    """One completion."""
-
     ids: list[int]
     """EOS included."""
     logprobs: list[float]

@@ -154,7 +154,6 @@ def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device
 
 
 def first_line(error: Exception) -> str:
-    """Of a library's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
 
 

@@ -62,8 +62,6 @@ NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What the memory of a decoder depends on."""
-
     parameters: int
     layers: int
     hidden: int
@@ -90,8 +88,6 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How the policy learns."""
-
     adapter: int
     """Numbers in the adapter; 0: all weights are trained."""
     leash: bool
@@ -119,8 +115,6 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a node does with one of its models."""
-
     name: str
     """solver, proposer or judge, whose `texts` are the rows of one batch."""
     shape: ModelShape

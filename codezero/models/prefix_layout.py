@@ -1,9 +1,7 @@
-"""The parts of prefix reading (`prefix_cache.py`): its rows and asks, their layout in a batch, and their scores.
+"""The parts of prefix reading (`likelihood.py`): its rows and asks, their layout in a batch, and their scores.
 
 Legend for shapes: B rows of a batch, T columns, V vocabulary, C choices.
 """
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,8 +33,6 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class PrefixRow:
-    """One text and what is asked after it."""
-
     head: Ids
     """At least one token. Rows with equal heads share them."""
     body: Ids
@@ -55,8 +51,6 @@ class AskScores:
 
 @dataclass(frozen=True, slots=True)
 class RowScores:
-    """The model's scores of a row."""
-
     body: TokenScores | None
     """Of the body and of the end after it; None when not asked for."""
     asks: tuple[AskScores, ...]

@@ -50,8 +50,6 @@ def remember(recent: dict[str, None], identifier: str) -> bool:
 
 
 class NoveltyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint keeps."""
-
     tests: Annotated[list[Key], Meta(max_length=REMEMBERED)] = []
     signatures: Annotated[bytes, Meta(max_length=REMEMBERED * PERMUTATIONS * _SIGNATURE.itemsize)] = b""
     """One after the other, in the order of `tests`."""

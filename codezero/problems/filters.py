@@ -161,7 +161,6 @@ def _asserts(tree: ast.Module, entry: str) -> bool:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Every name that the module gives a value to."""
     nodes = list(ast.walk(tree))
     defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}

@@ -9,8 +9,6 @@ the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFF
 import contextlib
 import functools
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -28,8 +26,6 @@ SUFFIXES = (".jsonl", ".parquet")
 
 
 class HubSet(NamedTuple):
-    """Where a data set lies on the hub."""
-
     repository: str
     files: str
     """A glob pattern."""
@@ -137,13 +133,11 @@ def _parquet(file: str, start: int) -> Iterator[Row]:
 
 def _answers(endpoint: str) -> bool:
     """Does it answer anything at all, be it a refusal? Proxies are those of the environment."""
+    import httpx2
+
     try:
-        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=PROBE_SECONDS):
-            return True
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code < 500
-    except (OSError, ValueError):
+        return httpx2.head(endpoint, timeout=PROBE_SECONDS).status_code < 500
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
         return False
 
 

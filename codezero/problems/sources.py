@@ -39,8 +39,6 @@ _T = TypeVar("_T")
 
 
 class SourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint keeps of one data set."""
-
     epoch: _Count = 0
     shard: _Count = 0
     block: _Count = 0

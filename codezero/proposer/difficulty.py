@@ -182,11 +182,9 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         self.memory.failures[level - 1] += weight * (1 - success)
 
     def _beta(self, level: int) -> tuple[float, float]:
-        """Parameters of the belief about a level."""
         return self.memory.successes[level - 1], self.memory.failures[level - 1]
 
     def _seen(self, level: int) -> float:
-        """Observations that are remembered of a level."""
         return sum(self._beta(level)) - 2
 
     def _move(self) -> None:

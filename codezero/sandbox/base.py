@@ -32,8 +32,6 @@ def same_output(wanted: str, printed: str) -> bool:
 
 
 class Outcome(StrEnum):
-    """What execution showed."""
-
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"
@@ -46,8 +44,6 @@ TRUTH: dict[Outcome, bool | None] = {Outcome.PASS: True, Outcome.FAIL: False, Ou
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The outcome of one program against its tests."""
-
     outcome: Outcome
     reason: str = ""
     """Why not PASS, in a phrase of at most 200 printable characters."""
@@ -62,12 +58,10 @@ ALL_HOLD = Execution(Outcome.PASS)
 
 
 def failed(reason: str, *, provisional: bool = False) -> Execution:
-    """The code is at fault."""
     return Execution(Outcome.FAIL, _phrase(reason), provisional)
 
 
 def unknown(reason: str) -> Execution:
-    """Nobody can tell."""
     return Execution(Outcome.UNKNOWN, _phrase(reason))
 
 
@@ -78,8 +72,6 @@ def _phrase(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A program and the tests it is held against."""
-
     code: str
     """Not fenced."""
     tests: tuple[str, ...]
@@ -126,8 +118,6 @@ class Sandbox(ABC):
 
 
 class Tier(Sandbox):
-    """A sandbox of one interpreter."""
-
     @abstractmethod
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         """Raises ProblemError for tests that cannot be used."""

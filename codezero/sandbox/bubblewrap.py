@@ -78,8 +78,6 @@ _LACKING = frozenset({"ImportError", "ModuleNotFoundError", "PermissionError", "
 
 
 class _Report(msgspec.Struct):
-    """What `jail_main` reports."""
-
     values: list[Any]
     raised: tuple[str, str] | None = None
     """Type and message of the exception that ended the run."""
@@ -202,16 +200,13 @@ def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float = 100
     """
     jails = partial(BubblewrapSandbox, seconds=seconds, total_seconds=total_seconds, workers=workers)
     monty = MontySandbox(workers=workers)
-    match which:
-        case "monty":
-            return monty
-        case "bubblewrap":
-            return jails()
-        case "auto":
-            try:
-                return TieredSandbox(monty, jails())
-            except SandboxError as reason:
-                _logger.info("what Monty cannot tell stays unknown; no second sandbox: %s", reason)
-                return monty
-        case _:
-            raise ValueError(f"no sandbox is called {which!r}")
+    if which == "monty":
+        return monty
+    try:
+        second = jails()
+    except SandboxError as reason:
+        if which == "bubblewrap":
+            raise
+        _logger.info("what Monty cannot tell stays unknown; no second sandbox: %s", reason)
+        return monty
+    return second if which == "bubblewrap" else TieredSandbox(monty, second)

@@ -63,8 +63,6 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What is left of a process in a jail."""
-
     printed: bytes = b""
     """The first MAX_OUTPUT_BYTES + 1 bytes of stdout."""
     report: bytes = b""
@@ -180,7 +178,6 @@ def _end(process: subprocess.Popen[bytes], first: int | None) -> None:
 
 
 def _file(data: bytes, stack: ExitStack) -> int:
-    """A file in memory with this content, open at its start."""
     file = stack.enter_context(os.fdopen(os.memfd_create("jail"), "w+b"))
     file.write(data)
     file.seek(0)

@@ -30,8 +30,6 @@ class AssertionStep:
 
 @dataclass(frozen=True, slots=True)
 class _Setup:
-    """A line before an assertion."""
-
     node: ast.stmt
     binds: set[str]
     uses: set[str]

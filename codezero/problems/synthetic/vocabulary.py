@@ -45,7 +45,6 @@ def _step(code: str, apply: Apply, words: str, constants: Sequence[Constant] = (
 
 
 def _infix(symbol: str, apply: Apply, phrases: tuple[str, ...], then: tuple[str, ...], constants: range) -> Atom:
-    """The value, an operator and the constant."""
     return Atom(f"{{v}} {symbol} {{k}}", apply, phrases, then, constants, operator=True)
 
 

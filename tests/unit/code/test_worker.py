@@ -69,13 +69,13 @@ def test_a_bomb_gets_a_verdict_and_its_neighbours_theirs(guard: StaticGuard, nam
 def test_no_bomb_kills_the_child(guard: StaticGuard):
     """The limits catch them all; the process boundary is for the one nobody thought of."""
     guard.check_many([request(code) for code in BOMBS.values()])
-    assert guard.deaths == 0
+    assert not any(worker.deaths for worker in guard.workers)
 
 
 def test_text_beyond_the_limit_is_not_even_sent():
     guard = StaticGuard()
     (report,) = guard.check_many([StaticRequest("x" * (MAX_TEXT + 1), TESTS, "f", "")])
-    assert report.certain_failure and guard.pid is None
+    assert report.certain_failure and guard.workers[0].pid is None
 
 
 def test_a_problem_that_is_too_long_is_not_the_solutions_fault():
@@ -96,12 +96,12 @@ def test_the_child_says_what_the_function_says(guard: StaticGuard):
 def test_a_dead_child_is_replaced():
     with StaticGuard() as guard:
         guard.check_many([GOOD])
-        assert guard.pid is not None
-        first = guard.pid
+        assert guard.workers[0].pid is not None
+        first = guard.workers[0].pid
         os.kill(first, signal.SIGKILL)
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
         (report,) = guard.check_many([request("def f(x):\n    return x + x")])
-        assert guard.pid != first
+        assert guard.workers[0].pid != first
         # killed between two items it may be noticed before or while the next is sent
         assert report.canonical or "could not finish" in report.refusal
         (again,) = guard.check_many([request("def f(x):\n    return 2 * x")])
@@ -111,12 +111,12 @@ def test_a_dead_child_is_replaced():
 def test_a_stopped_child_is_could_not_tell_and_is_not_remembered():
     with StaticGuard(seconds=0.25) as guard:
         guard.check_many([GOOD])
-        assert guard.pid is not None
-        os.kill(guard.pid, signal.SIGSTOP)
+        assert guard.workers[0].pid is not None
+        os.kill(guard.workers[0].pid, signal.SIGSTOP)
         other = request("def f(x):\n    return x + x")
         (report,) = guard.check_many([other])
         assert report.unavailable
-        assert guard.deaths == 1
+        assert sum(worker.deaths for worker in guard.workers) == 1
     with StaticGuard() as guard:
         (report,) = guard.check_many([other])
         assert report.canonical
@@ -128,13 +128,13 @@ def test_cpu_time_is_limited_for_each_item(monkeypatch: pytest.MonkeyPatch):
     with StaticGuard(seconds=0.004) as guard:
         (report,) = guard.check_many([request("def f(x):\n    return [\n" + ",\n".join(["(x + 1) * 2"] * 390) + "]")])
         assert "could not finish" in report.refusal
-        assert guard.deaths == 1 and guard.pid is None
+        assert sum(worker.deaths for worker in guard.workers) == 1 and guard.workers[0].pid is None
 
 
 def test_close_ends_the_child_and_another_question_starts_one():
     guard = StaticGuard()
     guard.check_many([GOOD])
-    pid = guard.pid
+    pid = guard.workers[0].pid
     assert pid is not None
     guard.close()
     guard.close()
@@ -180,6 +180,6 @@ def test_a_bomb_is_not_transplanted_and_harms_nobody(guard: StaticGuard):
     items = [(bomb, "f", "g") for bomb in BOMBS.values()]
     good = ("def f(x):\n    return x", "f", "g")
     *_, last = guard.transplant_many([*items, good])
-    assert last == "def g(x):\n    return x" and guard.deaths == 0
+    assert last == "def g(x):\n    return x" and not any(worker.deaths for worker in guard.workers)
     assert guard.transplant_many([("#" * (MAX_TEXT + 1), "f", "g")]) == [None]
     assert guard.check_many([GOOD])[0].canonical
