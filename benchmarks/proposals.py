@@ -30,7 +30,7 @@ from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
 from codezero.problems.dedup import Novelty
-from codezero.problems.filters import PROPOSED, inspect, is_withheld
+from codezero.problems.filters import PROPOSED, Screen, inspect
 from codezero.problems.synthetic.programs import parse_question, render
 from codezero.problems.synthetic.tasks import LEVELS, is_held_out
 from codezero.proposer.parsing import parse_proposal
@@ -104,7 +104,7 @@ def summary(rows: Sequence[Row]) -> dict[str, object]:
         "json": [row.json for row in rows],
         "parses": [not row.refused for row in rows],
         "hygiene_passed": [not row.refused and not row.unusable for row in rows],
-        "withheld": [is_withheld(problem) for problem in usable],
+        "withheld": [Screen().withholds(problem) for problem in usable],
         "new": repeats(usable),
         "at_level": [row.level == row.asked for row in known],
         "novel": [row.novel for row in known],

@@ -36,13 +36,12 @@ from codezero.code.report import StaticReport, StaticRequest
 from codezero.code.worker import StaticGuard
 from codezero.errors import ProblemError
 from codezero.evals.sets import PUBLISHED
-from codezero.problems.dedup import Novelty
-from codezero.problems.filters import usable
+from codezero.problems.filters import Screen
 from codezero.sandbox.base import Outcome
 
 FILES = {"humaneval": "HumanEval.jsonl.gz", "mbpp": "mbpp.jsonl"}
 MUTANTS = 4
-"""Of one reference: as many as a calibration draws from (`canaries.SUSPECTS`)."""
+"""Of one reference."""
 PROGRESS_SECONDS = 20.0
 Report = dict[str, Any]
 _T = TypeVar("_T")
@@ -50,9 +49,9 @@ _T = TypeVar("_T")
 
 def hygiene(items: Sequence[Item]) -> Report:
     refused: defaultdict[str, list[str]] = defaultdict(list)
-    novelty = Novelty()
+    screen = Screen()
     for item in items:
-        refusal = usable(item.problem, novelty, lambda _: True)
+        refusal = screen.refuse(item.problem)
         if refusal is not None:
             refused[refusal.reason].append(f"{item.name}: {refusal.detail}")
     count = len(items) - sum(map(len, refused.values()))

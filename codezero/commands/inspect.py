@@ -97,6 +97,7 @@ def data_list(options: argparse.Namespace) -> int:
 def data_show(options: argparse.Namespace) -> int:
     """The first problems that a run with this seed would see, of any length. FAILED without. Raises ProblemError."""
     from codezero.config.learning import DataConfig
+    from codezero.problems.filters import Screen
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import DataSource
     from codezero.problems.stream import SYNTHETIC, MixedStream
@@ -106,7 +107,7 @@ def data_show(options: argparse.Namespace) -> int:
         problems = MixedStream(DataConfig(), seed=config.seed, peer_id="", batch=count).next_batch([])
     else:
         rows, origin, wait = open_rows(name), f"{config.seed} ", config.data.wait_seconds
-        data = DataSource(name, rows, origin=origin, fits=lambda _: True, counts=Counter(), wait_seconds=wait)
+        data = DataSource(name, rows, origin, Screen(), Counter(), wait)
         problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
     for problem in problems:
         answer(options, {field: getattr(problem, field) for field in PUBLIC}, _card(problem))
@@ -115,17 +116,16 @@ def data_show(options: argparse.Namespace) -> int:
 
 def data_check(options: argparse.Namespace) -> int:
     """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
-    from codezero.problems.dedup import Novelty
-    from codezero.problems.filters import FilterRefusal, usable
+    from codezero.problems.filters import FilterRefusal, Screen
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import read_entry
 
     composed(options)
     source = open_rows(options.source)
     entries = (read_entry(row) for shard in source.shards() for row in source.rows(shard, 0))
-    rows, refused, examples, novelty = 0, Counter[str](), dict[str, list[str]](), Novelty()
+    rows, refused, examples, screen = 0, Counter[str](), dict[str, list[str]](), Screen()
     for rows, entry in enumerate(entries, 1):
-        refusal = entry if isinstance(entry, FilterRefusal) else usable(entry, novelty, lambda _: True)
+        refusal = entry if isinstance(entry, FilterRefusal) else screen.refuse(entry)
         if refusal is not None:
             refused[refusal.reason] += 1
             if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:

@@ -235,33 +235,9 @@ def _level(problem: Problem) -> Iterator[FilterRefusal]:
             yield FilterRefusal(FilterReason.LEVEL, f"{words} words are not plausible at level {level}")
 
 
-def is_withheld(problem: Problem, withheld: Novelty | None = None) -> bool:
-    """Does it ask for a held-out program, or repeat a problem of the exam or of the judge's canaries?"""
-    known = parse_question(problem.question)
-    return (known is not None and is_held_out(known[1])) or (withheld is not None and withheld.repeats(problem))
-
-
 Fits = Callable[[Problem], bool]
 """Can the solver's context hold it?"""
 _REPEATS = {"tests": FilterReason.DUPLICATE, "question": FilterReason.NEAR_DUPLICATE}
-
-
-def usable(problem: Problem, novelty: Novelty, fits: Fits, withheld: Novelty | None = None) -> FilterRefusal | None:
-    """What is wrong with a problem, wherever it comes from; None and remembered when nothing is.
-
-    `withheld`: what the exam asks and the judge is measured on, which nobody learns from.
-    """
-    refusal = inspect(problem, PROPOSED if problem.source is Source.PROPOSER else CURATED)
-    if refusal is not None:
-        return refusal
-    if is_withheld(problem, withheld):
-        return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it, or the judge is measured on it")
-    if not fits(problem):
-        return FilterRefusal(FilterReason.CONTEXT, "longer than the solver's context holds")
-    repeat = novelty.add(problem)
-    return None if repeat is None else FilterRefusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
-
-
 _SCREENED = {
     FilterReason.DUPLICATE: Screened.REPEATED, FilterReason.NEAR_DUPLICATE: Screened.REPEATED,
     FilterReason.HELD_OUT: Screened.WITHHELD,
@@ -269,14 +245,35 @@ _SCREENED = {
 
 
 class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
-    """See `protocols.ProblemScreen`: for whoever wants to know before a problem is offered."""
+    """All rules, and a memory of the problems that passed. See `protocols.ProblemScreen`.
+
+    `withheld`: what the exam asks and the judge is measured on, which nobody learns from.
+    """
 
     def __init__(self, fits: Fits = lambda problem: True, withheld: Novelty | None = None) -> None:
         self._fits, self._withheld, self._novelty = fits, withheld, Novelty()
 
+    def refuse(self, problem: Problem) -> FilterRefusal | None:
+        """What is wrong with a problem, wherever it comes from; None and remembered when nothing is."""
+        refusal = inspect(problem, PROPOSED if problem.source is Source.PROPOSER else CURATED)
+        if refusal is not None:
+            return refusal
+        if self.withholds(problem):
+            return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it, or the judge is measured on it")
+        if not self._fits(problem):
+            return FilterRefusal(FilterReason.CONTEXT, "longer than the solver's context holds")
+        repeat = self._novelty.add(problem)
+        return None if repeat is None else FilterRefusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
+
+    def withholds(self, problem: Problem) -> bool:
+        """Does it ask for a held-out program, or repeat a problem of the exam or of the judge's canaries?"""
+        known = parse_question(problem.question)
+        asked = self._withheld is not None and self._withheld.repeats(problem)
+        return asked or (known is not None and is_held_out(known[1]))
+
     def screen(self, problem: Problem) -> Screened:
-        """Remembers a usable one, so that the next like it is repeated."""
-        refusal = usable(problem, self._novelty, self._fits, self._withheld)
+        """As `refuse`: a usable one is remembered, so that the next like it is repeated."""
+        refusal = self.refuse(problem)
         return Screened.USABLE if refusal is None else _SCREENED.get(refusal.reason, Screened.BROKEN)
 
     def state(self) -> NoveltyState:

@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import ProblemError
-from codezero.problems.dedup import KEY_DIGITS, Key, Novelty, NoveltyState
-from codezero.problems.filters import FilterReason, FilterRefusal, Fits, usable
+from codezero.problems.dedup import KEY_DIGITS, Key, NoveltyState
+from codezero.problems.filters import FilterReason, FilterRefusal, Screen
 from codezero.problems.held_back import begin
 from codezero.problems.hub import Row, RowSet
 from codezero.problems.rows import MAX_ROWS, read_row
@@ -75,18 +75,10 @@ class DataSource:
     """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set."""
 
     def __init__(
-        self,
-        name: str,
-        rows: RowSet,
-        *,
-        origin: str,
-        fits: Fits,
-        counts: Counter[str],
-        wait_seconds: float,
-        withheld: Novelty | None = None,
+        self, name: str, rows: RowSet, origin: str, screen: Screen, counts: Counter[str], wait_seconds: float
     ) -> None:
-        self._name, self._rows, self._fits, self._counts, self._wait_seconds = name, rows, fits, counts, wait_seconds
-        self._withheld = withheld
+        self._name, self._rows, self._screen = name, rows, screen
+        self._counts, self._wait_seconds = counts, wait_seconds
         self._origin, self._late = f"{origin} {name}", f"{name} takes long"
         self._pending: tuple[object, Future[object]] | None = None
         self._rests_until = 0.0
@@ -113,19 +105,19 @@ class DataSource:
     def state(self) -> SourceState:
         epoch, shard, block, layout = self._cursor
         given = list(self._given)[-MAX_ROWS:]
-        return SourceState(epoch, shard, block, self._place, layout, given, self._novelty.state())
+        return SourceState(epoch, shard, block, self._place, layout, given, self._screen.state())
 
     def restore(self, state: SourceState) -> None:
         self._cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
         self._place = state.place
         self._given = dict.fromkeys(state.given)
-        self._novelty = Novelty(state.novelty)
+        self._screen.restore(state.novelty)
         self._block: _Block | None = None
 
     def _refuse(self, problem: Problem) -> FilterRefusal | None:
         if problem.id[:KEY_DIGITS] in self._given:
             return FilterRefusal(FilterReason.DUPLICATE, "was given in this epoch")
-        return usable(problem, self._novelty, self._fits, self._withheld)
+        return self._screen.refuse(problem)
 
     def _next(self) -> Problem | FilterRefusal | None:
         while not self._barren:
@@ -147,7 +139,8 @@ class DataSource:
             if not self._given:
                 self._barren = True
                 self._note(f"{self._name} has no usable problem", logging.WARNING)
-            self._given, self._novelty = {}, Novelty()
+            self._given = {}
+            self._screen.restore(NoveltyState())
         self._block, self._place, self._cursor = None, 0, cursor
 
     def _fetch(self, key: object, work: Callable[[], _T], level: int) -> _T | None:

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from codezero.config.learning import MAX_SOURCES, DataConfig, source_weights
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
-from codezero.problems.filters import Fits, is_withheld, usable
+from codezero.problems.filters import Fits, Screen
 from codezero.problems.hub import open_rows
 from codezero.problems.sources import DataSource, SourceState
 from codezero.problems.synthetic.tasks import make_task
@@ -94,25 +94,21 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         withheld: Novelty | None = None,
     ) -> None:
         """batch: problems in an iteration; withheld: what none may be like. Raises ProblemError for a bad revision."""
-        self._withheld = withheld
         self._origin, self._peer_id = f"{seed} {peer_id}", peer_id
-        self._batch, self._most_proposals, self._fits = batch, int(batch * data.proposer_share), fits
+        self._batch, self._most_proposals = batch, int(batch * data.proposer_share)
         self._weights = source_weights(data.sources)
         rows = {name: open_rows(name) for name in self._weights if name != SYNTHETIC}
         self.name = ", ".join(f"{rows.get(name, name)}:{weight:g}" for name, weight in self._weights.items())
         """Its sources, those of the hub with the beginning of their commit, and their weights."""
         self._counts: Counter[str] = Counter()
         self._data_sources = {
-            name: DataSource(
-                name, opened, origin=self._origin, fits=fits, counts=self._counts,
-                wait_seconds=data.wait_seconds, withheld=self._withheld,
-            )
+            name: DataSource(name, opened, self._origin, Screen(fits, withheld), self._counts, data.wait_seconds)
             for name, opened in rows.items()
-        }  # fmt: skip
+        }
         self._cursor = self._slots = self._picks = 0
         self._synthetic, self._proposals = dict[str, None](), dict[str, None]()
         """Ids seen last, oldest first."""
-        self._novelty = Novelty()
+        self._screen = Screen(fits, withheld)
 
     def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
         """`count` problems (None: `batch`): usable `proposals` up to their share, then those of the sources."""
@@ -146,7 +142,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
 
     def admits(self, problem: Problem) -> bool:
         """False for a problem that the exam asks or the judge is measured on."""
-        return not is_withheld(problem, self._withheld)
+        return not self._screen.withholds(problem)
 
     def metrics(self) -> Metrics:
         """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`;
@@ -160,14 +156,14 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
     def state(self) -> _State:
         recent = list(self._synthetic), list(self._proposals)
         shelves = {name: source.state() for name, source in self._data_sources.items()}
-        novelty = self._novelty.state()
-        return _State(self._cursor, *recent, self._slots, self._picks, novelty, shelves, dict(self._counts))
+        novelty, counts = self._screen.state(), dict(self._counts)
+        return _State(self._cursor, *recent, self._slots, self._picks, novelty, shelves, counts)
 
     def restore(self, state: _State) -> None:
         """A source that the checkpoint does not know begins anew; one that is no longer asked for is forgotten."""
         self._cursor, self._slots, self._picks = state.cursor, state.slots, state.picks
         self._synthetic, self._proposals = dict.fromkeys(state.synthetic), dict.fromkeys(state.proposals)
-        self._novelty = Novelty(state.novelty)
+        self._screen.restore(state.novelty)
         self._counts.clear()
         self._counts.update(state.counts)
         for name, source in self._data_sources.items():
@@ -177,7 +173,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         """Is this proposal used? Each is looked at once, however often it is offered."""
         if not remember(self._proposals, problem.id):
             return False
-        refusal = usable(problem, self._novelty, self._fits, self._withheld)
+        refusal = self._screen.refuse(problem)
         self._counts["drawn_proposals" if refusal is None else f"refused_{refusal.reason}"] += 1
         return refusal is None
 

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import ProposalError, WireError
-from codezero.problems.dedup import Novelty
-from codezero.problems.filters import usable
+from codezero.problems.filters import Screen
 from codezero.proposer.parsing import ProposalReason, parse_proposal
 from codezero.swarm.wire import decode_proposals, encode_proposals
 
@@ -78,7 +77,7 @@ def go_all_the_way(text: str, level: int) -> None:
         assert reason in set(ProposalReason)
         SEEN[reason] += 1
         return
-    refusal = usable(problem, Novelty(), lambda _: True)
+    refusal = Screen().refuse(problem)
     if refusal is not None:
         SEEN[f"rules {refusal.reason}"] += 1
         return

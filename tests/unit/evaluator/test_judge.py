@@ -55,7 +55,7 @@ def talker(template: str = CHATML, seed: int = 0) -> LoadedModel:
 @pytest.fixture
 def frank(monkeypatch: pytest.MonkeyPatch) -> LoadedModel:
     """Its answers count, although a random model says Yes or No with no great probability."""
-    monkeypatch.setattr("codezero.evaluator.judge.LEAST_MASS", 0.0)
+    monkeypatch.setattr("codezero.evaluator.judge_prompts.LEAST_MASS", 0.0)
     return talker()
 
 
@@ -126,7 +126,7 @@ UNSTABLE = {
 def test_a_template_that_cannot_be_cut_gets_prompts_of_its_own(
     template: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("codezero.evaluator.judge.LEAST_MASS", 0.0)
+    monkeypatch.setattr("codezero.evaluator.judge_prompts.LEAST_MASS", 0.0)
     loaded = talker(template)
     with caplog.at_level("INFO"):
         judge = LikelihoodJudge(loaded, questions=ALL)

@@ -45,7 +45,7 @@ def test_a_tokenizer_with_yes_and_no_gives_a_margin_that_abstains(affirmative: L
 
 
 def test_margins_do_not_depend_on_order_padding_or_company(affirmative: LoadedModel, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("codezero.evaluator.judge.LEAST_MASS", 0.0)
+    monkeypatch.setattr("codezero.evaluator.judge_prompts.LEAST_MASS", 0.0)
     programs = [
         Program(FILTER.question, RIGHT),
         Program("Write f(x).", "def f(x):\n    return x"),
@@ -61,7 +61,7 @@ def test_margins_do_not_depend_on_order_padding_or_company(affirmative: LoadedMo
 
 def test_no_program_at_all_has_no_margin(affirmative: LoadedModel, monkeypatch: pytest.MonkeyPatch):
     """The content-free answer is taken off: `pass` and `N/A` are zero between them."""
-    monkeypatch.setattr("codezero.evaluator.judge.LEAST_MASS", 0.0)
+    monkeypatch.setattr("codezero.evaluator.judge_prompts.LEAST_MASS", 0.0)
     readings = LikelihoodJudge(affirmative).read(
         [Program(FILTER.question, "pass"), Program(FILTER.question, "N/A")], frozenset((YES_MARGIN,))
     )

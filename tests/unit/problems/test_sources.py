@@ -11,6 +11,7 @@ from builders.data_sets import contests, mbpp, write
 from codezero.config import DataConfig
 from codezero.errors import ProblemError
 from codezero.problems import sources as module
+from codezero.problems.filters import Screen
 from codezero.problems.sources import DataSource
 from codezero.problems.stream import MixedStream
 from codezero.types import Problem, Source
@@ -37,7 +38,7 @@ class Memory:
 
 
 def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> DataSource:
-    return DataSource("set", rows, origin=f"0 {peer}", fits=fits, counts=Counter(), wait_seconds=wait_seconds)
+    return DataSource("set", rows, f"0 {peer}", Screen(fits), Counter(), wait_seconds)
 
 
 def draw(source: DataSource, count: int) -> list[str]:

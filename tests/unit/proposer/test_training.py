@@ -16,7 +16,6 @@ from builders.models import tiny_policy
 from codezero.config import ProposerConfig, SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.generation import Sampler
-from codezero.problems import filters
 from codezero.problems.filters import Screen
 from codezero.problems.synthetic.tasks import make_task
 from codezero.proposer.training import TrainedProposer, groups_per_round, judged_learnability, learnability
@@ -146,12 +145,12 @@ def test_a_proposal_that_nobody_attempted_is_unknown_and_not_worthless() -> None
     assert learner.rewards == [(1.0, None, None, None)]
 
 
-def asks_for_one(problem: Problem, _: object) -> bool:
+def asks_for_one(_: Screen, problem: Problem) -> bool:
     return "plus 1 " in problem.question
 
 
 def test_a_question_of_the_exam_is_neither_offered_nor_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "is_withheld", asks_for_one)
+    monkeypatch.setattr(Screen, "withholds", asks_for_one)
     node, learner = scripted(written(1), written(2), "nothing", written(3))
     problems = node.propose([1])
     assert len(problems) == 2
