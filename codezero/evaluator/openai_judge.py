@@ -50,16 +50,14 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
     gives: ClassVar[tuple[str, ...]] = (*GAPS, prompts.YES_MARGIN, *TESTS)
     """Scores that this kind of server can give."""
 
-    def __init__(
-        self, url: str, model: str, *, seconds: float = 20.0, requests: int = 8, scores: Collection[str] | None = None
-    ) -> None:
-        """`seconds`: deadline of a whole read. `requests`: most under way at once. `scores`: those wanted (all).
-
-        Raises ConfigError when `url` or the key in CODEZERO_JUDGE_KEY cannot be used. Sends nothing yet.
-        """
-        self._model, self._seconds = model, seconds
-        self.names = tuple(name for name in self.gives if scores is None or name in scores)
-        self._client = EndpointClient[Answer]("judge", "evaluator", url, requests=requests, seconds=seconds)
+    def __init__(self, settings: EvaluatorConfig) -> None:
+        """Raises ConfigError when the address or the key in CODEZERO_JUDGE_KEY cannot be used. Sends nothing yet."""
+        self._model, self._seconds = settings.model, settings.seconds
+        scores = {name for question in settings.questions for name in prompts.SCORES[question]}
+        self.names = tuple(name for name in self.gives if name in scores)
+        self._client = EndpointClient[Answer](
+            "judge", "evaluator", settings.url, requests=settings.requests, seconds=settings.seconds
+        )
         self._echoes = True
         """Does the server echo what it is sent? `check` sets it."""
         self._cache: dict[bytes, Answer] = {}
@@ -204,13 +202,7 @@ class OllamaJudge(OpenAIJudge):
 
 def endpoint_judge(settings: EvaluatorConfig) -> OpenAIJudge:
     """The judge of `evaluator.kind` openai or ollama. Raises ConfigError."""
-    return {"openai": OpenAIJudge, "ollama": OllamaJudge}[settings.kind](
-        settings.url,
-        settings.model,
-        seconds=settings.seconds,
-        requests=settings.requests,
-        scores=[name for question in settings.questions for name in prompts.SCORES[question]],
-    )
+    return {"openai": OpenAIJudge, "ollama": OllamaJudge}[settings.kind](settings)
 
 
 def _messages(turns: Sequence[str]) -> list[dict[str, str]]:

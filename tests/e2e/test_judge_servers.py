@@ -83,7 +83,7 @@ def test_vllm_gives_the_likelihood_of_a_program_by_its_prompt(tmp_path: Path) ->
     with started(tmp_path, *words, "--dtype", "float32", "--enforce-eager", "--max-model-len", "512") as url:
         config = EvaluatorConfig(kind="openai", url=url, model="judge", seconds=60.0)
         found = network.judge(config)
-        with OpenAIJudge(url, "judge", seconds=60.0) as judge:
+        with OpenAIJudge(config) as judge:
             judge.check()
             (reading,) = judge.read([PROGRAM], frozenset(GAPS))
     assert found.state is CheckState.OK and "answers (vLLM 0." in found.text and "weaker" not in found.text
