@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from codezero.code.report import StaticReport
-from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
 from codezero.errors import EvaluatorError
 from codezero.evaluator.audit import JudgedAttempt
@@ -17,20 +16,17 @@ from codezero.evaluator.calibration import Calibration
 from codezero.evaluator.evidence import Pair
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, unavailable, verdict
-from codezero.evaluator.types import Judge, Program, program
+from codezero.evaluator.types import Program, program
 from codezero.types import JudgeRates, Metrics, ScoredGroup, Verdict
 
 logger = logging.getLogger(__name__)
 
 
 class FrozenEvaluator(StaticEvaluator):
-    """Implements `protocols.Evaluator` with one judge, as far as the watch lets it be believed."""
+    """Implements `protocols.Evaluator` with the judge that is watched, as far as it can be believed."""
 
-    def __init__(
-        self, judge: Judge, guard: StaticGuard, watch: Watch, *, weights: RewardConfig = DEFAULT, block: str = "best"
-    ) -> None:
-        super().__init__(guard, weights, block)
-        self._judge = judge
+    def __init__(self, watch: Watch, *, weights: RewardConfig = DEFAULT, block: str = "best") -> None:
+        super().__init__(watch.guard, weights, block)
         self._watch, self.nested = watch, (watch,)
 
     def calibrate(self) -> Calibration:
@@ -103,8 +99,9 @@ class FrozenEvaluator(StaticEvaluator):
             programs_read |= self._watch.pending()
         # by all of their text: the order of a set differs between processes, and decides what is read in one batch
         distinct = sorted(programs_read, key=lambda p: (p.question, p.code, p.entry_point, p.stdio, repr(p.examples)))
-        wanted = calibration.wanted(self._judge.names)
-        readings = dict(zip(distinct, self._judge.read(distinct, wanted), strict=True)) if distinct else {}
+        judge = self._watch.judge
+        read = judge.read(distinct, calibration.wanted(judge.names)) if distinct else []
+        readings = dict(zip(distinct, read, strict=True))
         self._watch.absorb(readings)
         return {None: (None, "")} | {
             item: (calibration.opinion(reading.scores), reading.why_not or "the judge abstains")

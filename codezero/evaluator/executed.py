@@ -12,7 +12,7 @@ from codezero.config import RewardConfig
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, verdict
-from codezero.evaluator.types import Judge, program
+from codezero.evaluator.types import program
 from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox
 from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Status, Style, Verdict, mean
 
@@ -73,13 +73,11 @@ class HybridEvaluator(FrozenEvaluator):
     say which of the two it is of.
     """
 
-    def __init__(
-        self, judge: Judge, guard: StaticGuard, watch: Watch, sandbox: Sandbox, *, weights: RewardConfig, block: str
-    ) -> None:
-        super().__init__(judge, guard, watch, weights=weights, block=block)
-        self._executed = ExecutedEvaluator(guard, sandbox, weights=weights, block=block)
+    def __init__(self, watch: Watch, sandbox: Sandbox, *, weights: RewardConfig, block: str) -> None:
+        super().__init__(watch, weights=weights, block=block)
+        self._executed = ExecutedEvaluator(watch.guard, sandbox, weights=weights, block=block)
         self._decided: list[bool] = []
-        self.frozen = FrozenEvaluator(judge, guard, watch, weights=weights, block=block)
+        self.frozen = FrozenEvaluator(watch, weights=weights, block=block)
         """The judge alone, which the exam holds against execution."""
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:

@@ -84,7 +84,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`worked`: see `draw_canaries`. `identity`: of the judge. `tell`: called with a calibration's progress."""
-        self._judge, self._guard, self._worked, self._settings = judge, guard, worked, settings
+        self.judge, self.guard, self._worked, self._settings = judge, guard, worked, settings
         self._seed, self._auditor, self._tell = seed, auditor, tell
         self.memory = Memory(identity)
 
@@ -125,7 +125,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward. It never enters calibration."""
-        self._judge.forget()
+        self.judge.forget()
         self._test_gap("exam", evidence.gap_of(executed))
 
     def review(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
@@ -134,7 +134,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         Raises EvaluatorError, SandboxError, and AlarmError when the run should end.
         """
         self.calibrated()
-        self._judge.forget()
+        self.judge.forget()
         self._prepare(iteration, attempts)
         if self._auditor is not None:
             self._audit(self._auditor, iteration, attempts)
@@ -176,7 +176,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             return
         self.memory = state
         self._add([])
-        self._judge.forget()  # readings of a calibration at the start
+        self.judge.forget()  # readings of a calibration at the start
 
     def _add(self, canaries: Sequence[JudgedCanary]) -> None:
         self.memory.canaries = evidence.newest([*self.memory.canaries, *canaries], self._settings.canaries)
@@ -189,7 +189,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             if attempt.program is not None and attempt.correctness >= BELIEF
         ]
         moves = transplants(believed, count // FOREIGN_SHARE)
-        codes = self._guard.transplant_many([(code, home.entry_point, away.entry_point) for home, code, away in moves])
+        codes = self.guard.transplant_many([(code, home.entry_point, away.entry_point) for home, code, away in moves])
         carried = [
             Canary(away, code, right=False, kind=CanaryKind.TRANSPLANT)
             for (_, _, away), code in zip(moves, codes, strict=True)
@@ -200,7 +200,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _checked(self, canaries: Sequence[Canary]) -> list[JudgedCanary]:
         """Canaries pass the static pass like completions."""
-        reports = self._guard.check_many([request(canary.problem, fence(canary.code)) for canary in canaries])
+        reports = self.guard.check_many([request(canary.problem, fence(canary.code)) for canary in canaries])
         return [
             JudgedCanary(canary.problem.id, program(canary.problem, checked), canary.right, canary.kind)
             for canary, checked in zip(canaries, reports, strict=True)
@@ -211,12 +211,12 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         """Read every canary with every score, and fit. Raises EvaluatorError."""
         memory = self.memory
         programs = list(dict.fromkeys(canary.program for canary in memory.canaries if canary.program is not None))
-        readings = read_all(self._judge, programs, self._tell)
+        readings = read_all(self.judge, programs, self._tell)
         memory.canaries = [
             canary if canary.program is None else replace(canary, scores=readings[canary.program].scores)
             for canary in memory.canaries
         ]
-        fitted = memory.calibration = evidence.fit_canaries(memory.canaries, self._judge.names)
+        fitted = memory.calibration = evidence.fit_canaries(memory.canaries, self.judge.names)
         memory.refits, memory.coverage = memory.refits + 1, coverage_of(memory.canaries)
         for reason in fitted.reasons:
             logger.info("judge: %s", reason)

@@ -14,9 +14,10 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
-from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, names_bound, names_imported, parse
+from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, parse
 from codezero.problems.dedup import Novelty, NoveltyState
 from codezero.problems.synthetic.programs import is_held_out, parse_question
+from codezero.sandbox.assertions import bound_names
 from codezero.system.state import StateFile
 from codezero.types import Problem, Screened, Source, Standing, Style
 
@@ -144,7 +145,7 @@ def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
             return
         if bounds.assertions_only and not all(isinstance(statement, ast.Assert) for statement in tree.body):
             yield FilterRefusal(FilterReason.TESTS, f"test {number}: something other than assertions")
-        if entry in _bound(tree):
+        if entry in bound_names(tree):
             yield FilterRefusal(FilterReason.LEAK, f"test {number} defines {entry}")
         if not _asserts(tree, entry):
             yield FilterRefusal(FilterReason.UNCALLED, f"test {number}: no assertion about a call of {entry}")
@@ -158,13 +159,6 @@ def _asserts(tree: ast.Module, entry: str) -> bool:
     methods = {function.attr for function in functions if isinstance(function, ast.Attribute)}
     states = any(isinstance(node, ast.Assert) for node in nodes) or any(name.startswith("assert") for name in methods)
     return states and any(isinstance(function, ast.Name) and function.id == entry for function in functions)
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    nodes = list(ast.walk(tree))
-    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
-    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return defined | parameters | names_bound(tree) | names_imported(tree)
 
 
 def _contradictions(calls: Sequence[EntryCall]) -> Iterator[FilterRefusal]:

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
@@ -79,7 +79,7 @@ class Job:
     """The tests are `{"input": .., "output": ..}`; else they are assertions."""
 
 
-class Sandbox(ABC):
+class Sandbox(AbstractContextManager["Sandbox"], ABC):
     """Executes programs where they can harm nothing. A context manager that ends with `close`.
 
     workers: programs at once, each in a thread of its own; no result depends on it.
@@ -109,9 +109,6 @@ class Sandbox(ABC):
             return [work(item) for item in items]
         with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as pool:
             return list(pool.map(work, items))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from codezero.code.dead_code import plain_targets
-from codezero.code.parsing import UNPARSEABLE, FunctionNode, dotted, names, own_nodes, parse_quietly
+from codezero.code.parsing import UNPARSEABLE, FunctionNode, called, dotted, names, own_nodes, parse_quietly
 from codezero.sandbox.base import ALL_HOLD, Execution, Outcome
 
 _LAZY = ("enumerate", "filter", "map", "reversed", "zip")
@@ -145,11 +145,7 @@ def _set_gaps(nodes: list[ast.AST], parents: _Parents) -> Iterator[str]:
 
 
 def _is_lazy(node: ast.AST) -> bool:
-    match node:
-        case ast.Call(func=ast.Name(id=name)):
-            return name in _LAZY or name == "iter"
-        case _:
-            return isinstance(node, ast.GeneratorExp)
+    return isinstance(node, ast.GeneratorExp) or called(node) in (*_LAZY, "iter")
 
 
 def _demand(node: ast.AST, parents: _Parents, own: set[str]) -> Literal["all", "some", "none"]:

@@ -83,9 +83,9 @@ def build_evaluator(
         from codezero.evaluator.executed import HybridEvaluator
 
         sandbox = build_sandbox(config, stack)
-        evaluator = HybridEvaluator(judge, guard, watch, sandbox, weights=weights, block=block)
+        evaluator = HybridEvaluator(watch, sandbox, weights=weights, block=block)
     else:
-        evaluator = FrozenEvaluator(judge, guard, watch, weights=weights, block=block)
+        evaluator = FrozenEvaluator(watch, weights=weights, block=block)
     say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
     evaluator.calibrate()
     return evaluator

@@ -35,7 +35,7 @@ def build_watch(
 
 
 def build_evaluator(judge: Judge, guard: StaticGuard, **settings: Any) -> FrozenEvaluator:
-    return FrozenEvaluator(judge, guard, build_watch(judge, guard, **settings))
+    return FrozenEvaluator(build_watch(judge, guard, **settings))
 
 
 def problem(question: str, entry: str, *tests: str) -> Problem:

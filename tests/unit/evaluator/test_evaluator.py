@@ -283,8 +283,10 @@ def test_a_judge_that_cannot_be_asked_masks_every_row_and_is_asked_again(guard: 
 
 
 def test_a_judge_that_abstains_is_unavailable_not_wrong(guard: StaticGuard):
-    judge = ToldJudge(lambda program: None if program.code == WRONG else 1.0)
-    evaluator = FrozenEvaluator(judge, guard, build_watch(oracle(), guard))
+    watch = build_watch(oracle(), guard)
+    watch.calibrated()
+    watch.judge = ToldJudge(lambda program: None if program.code == WRONG else 1.0)
+    evaluator = FrozenEvaluator(watch)
     (scored,) = evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert scored.verdicts[0].status is Status.JUDGED
     assert scored.verdicts[1].status is Status.UNAVAILABLE and "abstains" in scored.verdicts[1].reasons[0]

@@ -36,7 +36,7 @@ def hybrid(guard: StaticGuard) -> Iterator[HybridEvaluator]:
     judge = ToldJudge(rule)
     with MontySandbox() as sandbox:
         watch = build_watch(judge, guard, canaries_per_iteration=16)
-        evaluator = HybridEvaluator(judge, guard, watch, sandbox, weights=DEFAULT, block="best")
+        evaluator = HybridEvaluator(watch, sandbox, weights=DEFAULT, block="best")
         evaluator.calibrate()
         yield evaluator
 
@@ -75,6 +75,6 @@ def test_execution_still_decides_while_the_judge_cannot_be_asked(hybrid: HybridE
     def silent(*_: object) -> None:
         raise EvaluatorError("no answer")
 
-    hybrid._judge.read = silent  # type: ignore[method-assign]
+    hybrid._watch.judge.read = silent  # type: ignore[method-assign]
     (scored,) = hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert [verdict.correctness for verdict in scored.verdicts] == [1.0, 0.0]

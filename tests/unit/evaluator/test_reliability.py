@@ -108,7 +108,7 @@ def test_a_transplant_goes_to_a_problem_that_asks_for_something_else():
 def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
     judge = ToldJudge(honest)
     watch = build_watch(judge, guard, canaries_per_iteration=16)
-    evaluator = FrozenEvaluator(judge, guard, watch)
+    evaluator = FrozenEvaluator(watch)
     for iteration in range(1, 2 * LOOK_EVERY + 1):
         evaluator.review(iteration, evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG))]))
         evaluator.witness(TRUE_PAIRS)
@@ -121,7 +121,7 @@ def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
 
 def test_canaries_are_read_among_the_attempts_and_not_marked(guard: StaticGuard):
     judge = ToldJudge(honest)
-    evaluator = FrozenEvaluator(judge, guard, build_watch(judge, guard, canaries_per_iteration=16))
+    evaluator = FrozenEvaluator(build_watch(judge, guard, canaries_per_iteration=16))
     evaluator.review(1, evaluator.score([group(FILTER, fence(RIGHT))]))
     judge.asked.clear()
     evaluator.score([group(FILTER, fence(RIGHT))])
