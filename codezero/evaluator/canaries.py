@@ -39,7 +39,6 @@ class CanaryKind(StrEnum):
     TRANSPLANT = "transplant"
     """A completion for another problem, which the judge believed there."""
     AUDITED = "audited"
-    """An attempt that the audit executed."""
 
 
 @dataclass(frozen=True, slots=True)

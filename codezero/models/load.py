@@ -35,7 +35,6 @@ class LoadedModel:
     name: str
     device: torch.device
     base: Base | None = None
-    """The frozen model beneath an adapter that learns."""
     adapter_off: bool = False
     """Shared with a policy and read without its adapter (`lora.as_loaded`)."""
 
@@ -153,14 +152,11 @@ def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device
     return cast(PreTrainedModel, model)
 
 
-def first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
-
-
 def cannot_load(name: str, role: str, what: str, error: Exception) -> ModelError:
     """With the first line of the library's message, and the remedy."""
     if Path(name).expanduser().is_dir():
         remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"
     else:
         remedy = "check the id and the network, or give a local directory"
-    return ModelError(f"{role}: cannot load the {what} of {name}: {first_line(error)}; {remedy}")
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
+    return ModelError(f"{role}: cannot load the {what} of {name}: {reason}; {remedy}")

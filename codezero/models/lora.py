@@ -68,8 +68,7 @@ def has_adapter(model: nn.Module) -> bool:
 @contextlib.contextmanager
 def without_adapter(model: nn.Module) -> Generator[None]:
     """The base model, for as long as the context is open; what was off before stays off."""
-    every = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
-    layers = [layer for layer in every if not layer.disable_adapters]
+    layers = [part for part in model.modules() if isinstance(part, BaseTunerLayer) and not part.disable_adapters]
     for layer in layers:
         layer.enable_adapters(False)
     try:

@@ -19,7 +19,6 @@ from codezero.errors import ProblemError
 from codezero.problems.rows import lines
 
 Row = bytes | Mapping[str, object]
-"""What `rows.read_row` takes."""
 PROBE_SECONDS = 3.0
 """Within which the hub has to answer anything at all; its library would wait for minutes."""
 SUFFIXES = (".jsonl", ".parquet")
