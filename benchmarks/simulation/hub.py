@@ -53,7 +53,7 @@ class HubSwarm(LocalSwarm):
         self._inbox.extend(groups)
 
     def _receive_feedback(self, peer: str, data: bytes) -> None:
-        self._feedback.extend(self.kept.feedback(peer, data))
+        self._feedback.extend(self.reported(peer, data))
 
     def gather(self, round_number: int) -> list[RolloutGroup]:
         """Peers' groups since the last call; those of rounds before the last one are dropped."""
@@ -72,7 +72,7 @@ class HubSwarm(LocalSwarm):
         super().offer(problems, round_number)
         for swarm in self._members.values():
             if swarm is not self:
-                swarm.kept.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
+                swarm.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
 
     def metrics(self) -> Metrics:
         counts: Metrics = {f"swarm/{name}": count for name, count in self._counts.items()}

@@ -18,11 +18,10 @@ from typing import TypeVar
 from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
-from codezero.swarm.proposals import SEEN_GROUPS, ProposalStore, SwarmState
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, VERSIONS, Newest
+from codezero.swarm.proposals import ProposalStore
+from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, VERSIONS
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import DECODE, encode_body, encode_feedback, encode_proposals, encode_versions, largest
-from codezero.system.state import StateFile
 from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
 READY_SECONDS = 90.0
@@ -36,8 +35,8 @@ UNKNOWN_TOKENIZER = "0" * 64
 Message = TypeVar("Message")
 
 
-class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
-    """A node's handle on the gossip. Used from one thread.
+class HivemindSwarm(ProposalStore):
+    """A node's handle on the gossip. Used from one thread. The totals of `metrics` are of a process, and not saved.
 
     `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
     """
@@ -45,12 +44,10 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
     def __init__(self, config: SwarmConfig, state: Path, tokenizer_digest: str = UNKNOWN_TOKENIZER) -> None:
         """`state`: folder for the network process's trust, peers and status. Raises ConfigError and IdentityError."""
         settings = network_settings(config)
-        self.peer_id = Identity.load(Path(settings.identity)).peer_id
+        super().__init__(Identity.load(Path(settings.identity)).peer_id)
         self.tokenizer_digest = tokenizer_digest
         self._network = NetworkProcess(settings, state)
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
-        self._kept = ProposalStore(self.peer_id)
-        self._seen = Newest[bytes, None](SEEN_GROUPS)
         self._last_received: dict[str, float] = {}
         self._round = self._shared_in = -1
         """The open round, and the one in which the newest versions were announced; -1: none."""
@@ -106,7 +103,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         sent, body = largest(problems[:MAX_ITEMS], encode)
         self._counts["unpublished"] += len(problems[:MAX_ITEMS]) - len(sent)
         if sent:
-            self._kept.offer(sent)
+            self.keep_own(sent)
             self._network.send(Publish(PROPOSALS, round_number, body, [], bytes.fromhex(UNKNOWN_TOKENIZER)))
 
     def feedback(self) -> list[Feedback]:
@@ -114,13 +111,13 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         self._network.check()
         self._share()  # the policy has just learned
         received = _taken(self._network.feedback)
-        return [item for it in received for item in self._kept.feedback(it.peer, it.feedback, it.trust)]
+        return [item for it in received for item in self.reported(it.peer, it.feedback, it.trust)]
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Everybody's proposals, newest first. Raises SwarmError."""
         self.play(round_number)
         self._receive()
-        return self._kept.newest_first()
+        return self.newest_first()
 
     def metrics(self) -> Metrics:
         """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
@@ -135,15 +132,6 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
         }
         always = ("groups_received", "bytes_in", "bytes_out")
         return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
-
-    def state(self) -> SwarmState:
-        """Proposals and which groups were handed on; the totals of `metrics` are of a process."""
-        return self._kept.state(self._seen)
-
-    def restore(self, state: SwarmState) -> None:
-        self._kept.restore(state)
-        self._seen.clear()
-        self._seen.update(dict.fromkeys(state.seen))
 
     def close(self) -> None:
         """End the network process."""
@@ -179,7 +167,7 @@ class HivemindSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState)
             self._last_received[message.peer] = time.monotonic()
             _, _, items = DECODE[message.kind](message.body)
             if message.kind == PROPOSALS:
-                self._kept.keep(items)
+                self.keep(items)
             else:
                 self._arrived.extend(self._distrusted(group, message.tokenizer) for group in items)
 

@@ -61,17 +61,9 @@ LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
 
 
-class KnownPeer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A peer of the file, and the ways to it."""
-
-    peer: PeerId
-    addresses: Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
-
-
-class KnownPeers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: ways into the swarm, as the bootstraps may be dead by the next start."""
-
-    peers: Annotated[list[KnownPeer], Meta(max_length=KNOWN_PEERS)]
+_Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
+KnownPeers = Annotated[dict[PeerId, _Addresses], Meta(max_length=KNOWN_PEERS)]
+"""The file: ways into the swarm by peer, as the bootstraps may be dead by the next start."""
 
 
 class PeerStore:
@@ -85,17 +77,14 @@ class PeerStore:
 
     def remember(self, path: Path) -> None:
         """Write the known peers. A failure is a warning."""
-        peers = [
-            KnownPeer(peer.to_base58(), [str(address) for address in addresses[:ADDRESSES_EACH]])
-            for peer, addresses in self._known.items()
-        ]
-        replace_file(path, msgspec.json.encode(KnownPeers(peers)))
+        peers = {peer.to_base58(): [*map(str, ways[:ADDRESSES_EACH])] for peer, ways in self._known.items()}
+        replace_file(path, msgspec.json.encode(peers))
 
     def recall(self, path: Path) -> None:
         """Read what `remember` wrote. A broken file is skipped with a warning."""
         try:
             saved = read_json(path, KnownPeers, MAX_FILE)
-            known = {PeerID.from_base58(entry.peer): list(map(Multiaddr, entry.addresses)) for entry in saved.peers}
+            known = {PeerID.from_base58(peer): list(map(Multiaddr, addresses)) for peer, addresses in saved.items()}
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:

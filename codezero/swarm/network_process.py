@@ -21,19 +21,9 @@ from typing import TYPE_CHECKING
 
 from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
+from codezero.swarm import messages
 from codezero.swarm.identity import AllowList, Identity, open_to_all
-from codezero.swarm.messages import (
-    Counted,
-    Failed,
-    Fetch,
-    Logged,
-    Message,
-    MessagePipe,
-    NetworkReady,
-    OpenRound,
-    Publish,
-    SendFeedback,
-)
+from codezero.swarm.messages import Message, MessagePipe
 from codezero.swarm.network_status import port_of
 from codezero.swarm.records import PeerRecordValidator
 from codezero.swarm.trust import PeerTrust
@@ -66,7 +56,7 @@ def main() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(node.run())
     except Exception as error:  # noqa: BLE001 - the process ends; the supervisor reports and restarts
-        node.pipe.send(Failed(_innermost(error)))
+        node.pipe.send(messages.Failed(_innermost(error)))
         code = 1
     node.pipe.flush(LAST_SECONDS)
     sys.stdout.flush()
@@ -89,7 +79,7 @@ class PipeHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self._left > 0:
             self._left -= 1
-            self._pipe.send(Logged(record.levelno, f"{record.name}: {record.getMessage()}"[:1000]))
+            self._pipe.send(messages.Logged(record.levelno, f"{record.name}: {record.getMessage()}"[:1000]))
 
 
 class NetworkNode:
@@ -170,23 +160,23 @@ class NetworkNode:
         async with asyncio.timeout(LAST_SECONDS):
             addresses = [str(address) for address in await daemon.get_visible_maddrs(latest=True)]
         sockets = [str(path["unix"]) for path in (daemon._daemon_listen_maddr, daemon._client_listen_maddr)]
-        self.pipe.send(NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
+        self.pipe.send(messages.NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
         return addresses
 
     async def _receive(self, exchange: "Exchange") -> None:
-        async def fetch(message: Fetch) -> None:
+        async def fetch(message: messages.Fetch) -> None:
             self.pipe.send(await exchange.puller.fetch(message))
 
         async with asyncio.TaskGroup() as tasks:
             while True:
                 match await self._messages.get():
-                    case OpenRound(round=round_number, hungry=hungry):
+                    case messages.OpenRound(round=round_number, hungry=hungry):
                         exchange.open_round(round_number, hungry=hungry)
-                    case Publish() as message:
+                    case messages.Publish() as message:
                         exchange.publish(message)
-                    case SendFeedback() as message:
+                    case messages.SendFeedback() as message:
                         exchange.send_feedback(message)
-                    case Fetch() as message:
+                    case messages.Fetch() as message:
                         tasks.create_task(fetch(message))
                     case unexpected:
                         raise TypeError(f"the trainer sent {type(unexpected).__name__}")
@@ -195,7 +185,7 @@ class NetworkNode:
         while True:
             async with asyncio.timeout(POLL_SECONDS):
                 await exchange.poll()
-            self.pipe.send(Counted(exchange.take_counts(), peer_store.size))
+            self.pipe.send(messages.Counted(exchange.take_counts(), peer_store.size))
             await asyncio.sleep(exchange.pause(self._settings.poll_seconds))
 
 

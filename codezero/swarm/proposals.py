@@ -29,21 +29,25 @@ class SwarmState(msgspec.Struct, frozen=True):
     """Fingerprints of the groups that were handed on."""
 
 
-class ProposalStore:
-    """Everybody's newest PROPOSALS_KEPT proposals, and which peers gave feedback on the newest OWN_KEPT own ones."""
+class ProposalStore(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
+    """Everybody's newest PROPOSALS_KEPT proposals, and which peers gave feedback on the newest OWN_KEPT own ones.
+
+    Also which of the peers' groups were handed on.
+    """
 
     def __init__(self, peer_id: str) -> None:
-        self._peer_id = peer_id
+        self.peer_id = peer_id
         self._kept = Newest[tuple[str | None, str], Problem](PROPOSALS_KEPT)
         """By author and problem id."""
         self._own = Newest[str, tuple[Problem, set[str]]](OWN_KEPT)
         """By problem id."""
+        self._seen = Newest[bytes, None](SEEN_GROUPS)
 
-    def offer(self, problems: Iterable[Problem]) -> None:
+    def keep_own(self, problems: Iterable[Problem]) -> None:
         """Keep own problems, as claims unless they are confirmed."""
         confirmed = Standing.CONFIRMED
         own = [
-            claimed(each, self._peer_id, confirmed if each.standing is confirmed else Standing.CLAIMED)
+            claimed(each, self.peer_id, confirmed if each.standing is confirmed else Standing.CLAIMED)
             for each in problems
         ]
         self.keep(own)
@@ -58,7 +62,7 @@ class ProposalStore:
     def newest_first(self) -> list[Problem]:
         return list(reversed(self._kept.values()))
 
-    def feedback(self, peer: str, data: bytes, trust: float = 1.0) -> Iterator[Feedback]:
+    def reported(self, peer: str, data: bytes, trust: float = 1.0) -> Iterator[Feedback]:
         """What `peer` reports of own problems, its first report of each. Raises WireRefusal."""
         for outcome in decode_feedback(data).outcomes:
             problem, peers = self._own.get(outcome.problem.hex(), (None, set[str]()))
@@ -66,27 +70,24 @@ class ProposalStore:
                 peers.add(peer)
                 yield Feedback(peer, problem.id, problem.level, outcome.attempts, outcome.success, trust)
 
-    def state(self, seen: Iterable[bytes] = ()) -> SwarmState:
+    def state(self) -> SwarmState:
         own = [(problem, sorted(peers)) for problem, peers in self._own.values()]
-        return SwarmState(offers=list(self._kept.values()), own=own, seen=list(seen))
+        return SwarmState(offers=list(self._kept.values()), own=own, seen=list(self._seen))
 
     def restore(self, state: SwarmState) -> None:
         self._kept.clear()
         self.keep(state.offers)
         self._own.clear()
         self._own.update({problem.id: (problem, set(peers)) for problem, peers in state.own})
+        self._seen.clear()
+        self._seen.update(dict.fromkeys(state.seen))
 
 
-class LocalSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
+class LocalSwarm(ProposalStore):
     """A swarm of one, without a network: own offers come back as proposals, and there are no peers."""
 
-    def __init__(self, peer_id: str) -> None:
-        self.peer_id = peer_id
-        self.kept = ProposalStore(peer_id)
-
     def proposals(self, round_number: int) -> list[Problem]:
-        """Newest first."""
-        return self.kept.newest_first()
+        return self.newest_first()
 
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Nobody is there."""
@@ -99,16 +100,10 @@ class LocalSwarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """They are proposals from now on."""
-        self.kept.offer(problems[:MAX_ITEMS])
+        self.keep_own(problems[:MAX_ITEMS])
 
     def metrics(self) -> Metrics:
         """`swarm/...`, the names of the real swarm."""
         return {f"swarm/{name}": 0 for name in ("peers", "refused", "groups_received", "bytes_in", "bytes_out")}
-
-    def state(self) -> SwarmState:
-        return self.kept.state()
-
-    def restore(self, state: SwarmState) -> None:
-        self.kept.restore(state)
 
     def close(self) -> None: ...

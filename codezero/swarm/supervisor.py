@@ -20,19 +20,8 @@ import msgspec
 
 from codezero.config import SwarmConfig
 from codezero.errors import IdentityError, SwarmError
-from codezero.swarm.messages import (
-    Counted,
-    Failed,
-    Fetch,
-    Fetched,
-    Logged,
-    Message,
-    MessagePipe,
-    NetworkReady,
-    OpenRound,
-    ReceivedBody,
-    ReceivedFeedback,
-)
+from codezero.swarm import messages
+from codezero.swarm.messages import Message, MessagePipe, NetworkReady
 from codezero.swarm.network_status import port_of, replace_file
 from codezero.system.child import how_it_ended, spawn
 from codezero.system.files import read_json, take_lock
@@ -115,14 +104,14 @@ class NetworkProcess:
         """`settings`: of `network_settings`. `state`: folder for what outlives the process."""
         self.counts: Counter[str] = Counter()
         self.neighbours = self.restarts = 0
-        self.bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
-        self.feedback: deque[ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
+        self.bodies: deque[messages.ReceivedBody] = deque(maxlen=WAITING_BODIES)
+        self.feedback: deque[messages.ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
         """Both are for the trainer to empty."""
         self.pid: int | None = None
         """Process id of the network process; None while there is none."""
         self._settings, self._port, self._state = settings, settings.port, state.resolve()
         self._identity_lock = IdentityLock(Path(settings.identity), self._state)
-        self._playing: OpenRound | None = None
+        self._playing: messages.OpenRound | None = None
         self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -158,14 +147,14 @@ class NetworkProcess:
     def send(self, message: Message) -> None:
         """Send to the process, or to the next one while there is none. Every new process gets the open round."""
         with self._changed:
-            if isinstance(message, OpenRound):
+            if isinstance(message, messages.OpenRound):
                 self._playing = message
             if self._pipe is not None:
                 self._pipe.send(message)
-            elif not isinstance(message, OpenRound):
+            elif not isinstance(message, messages.OpenRound):
                 self._unsent.append(message)
 
-    def fetch(self, request: Fetch) -> None:
+    def fetch(self, request: messages.Fetch) -> None:
         """Wait until the file is there. Raises SwarmError."""
         self.check()
         with self._changed:
@@ -235,24 +224,24 @@ class NetworkProcess:
         """Called in the reading thread."""
         with self._changed:
             match message:
-                case ReceivedBody():
+                case messages.ReceivedBody():
                     self.counts["dropped"] += len(self.bodies) == WAITING_BODIES
                     self.bodies.append(message)
-                case ReceivedFeedback():
+                case messages.ReceivedFeedback():
                     self.feedback.append(message)
-                case Fetched(path=path, failure=failure):
+                case messages.Fetched(path=path, failure=failure):
                     if path in self._fetched:
                         self._fetched[path] = failure
-                case Counted(counts=counts, neighbours=neighbours):
+                case messages.Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours
                 case NetworkReady(addresses=addresses):
                     self._ready = message
                     self._identity_lock.note(message)
                     self._port = port_of(*addresses) or self._port  # neighbours will look for us there
-                case Failed(reason=reason):
+                case messages.Failed(reason=reason):
                     self._failure = f"the network process failed and is started again: {reason}"
-                case Logged(level=level, text=text):
+                case messages.Logged(level=level, text=text):
                     logger.log(level, "%s", text)
                 case _:
                     logger.warning("the network process sent %s", type(message).__name__)
