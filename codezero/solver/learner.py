@@ -26,9 +26,8 @@ from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
-from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain
+from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
 from codezero.solver.mismatch import Pair, compared
-from codezero.solver.packed_attention import packed_logprobs
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 from codezero.types import Metrics, RewardedGroup, mean
@@ -129,19 +128,16 @@ class TrlLearner:
     ) -> list[tuple[float, ...]]:
         """Nats of each completion's tokens under the present policy at the training temperature, in order."""
         rows = [TrainingRow.unscored(*pair) for pair in zip(prompts, completions, strict=True)]
-        scores: dict[int, tuple[float, ...]] = {id(row): () for row in rows}
+        scores = {id(row): torch.zeros(len(row.completion_ids)) for row in rows}
         live = [row for row in rows if row.completion_ids]
 
         def score_all() -> None:
             for micro in self._passes(live):
-                inputs = collate(micro, self.policy.pad_id, self.policy.device)
-                logprobs = self._forward(self._model, micro, inputs).tolist()
-                scores.update(
-                    (id(row), tuple(line[: len(row.logprobs)])) for row, line in zip(micro, logprobs, strict=True)
-                )
+                for row, line in zip(micro, self._scores(micro), strict=True):
+                    scores[id(row)] = line[: len(row.completion_ids)]
 
         self._within_memory(score_all, len(live))
-        return [scores[id(row)] for row in rows]
+        return self._gathered([scores[id(row)] for row in rows])
 
     def save(self, folder: Path) -> None:
         """Model, tokenizer, optimiser and counters."""
@@ -196,6 +192,15 @@ class TrlLearner:
 
     def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
         return micro_batches(rows, self.micro_batch_rows)
+
+    def _scores(self, rows: Sequence[TrainingRow]) -> Tensor:
+        """[B, T] nats of the completions of one pass, float32 on the host."""
+        inputs = collate(rows, self.policy.pad_id, self.policy.device)
+        return self._forward(self._model, rows, inputs).float().cpu()
+
+    def _gathered(self, scores: Sequence[Tensor]) -> list[tuple[float, ...]]:
+        """Of all who score rows."""
+        return [tuple(line.tolist()) for line in scores]
 
     def _sums(self, loss: float, clipped: float) -> tuple[float, float]:
         """Of all who compute a part of the step."""

@@ -2,7 +2,8 @@
 
 A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
 used. Rows are pushed as if the own policy had written them (ratio 1 at first), by default only upwards: pushing down
-pulls unboundedly on tokens that this policy would never write. All groups at one problem are one group.
+pulls unboundedly on tokens that this policy would never write. All groups at one problem are one group. The peer filter
+lets the node learn from peers whose completions its own judge finds no worse than its own.
 """
 
 import math
@@ -10,15 +11,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, cast
 
+import msgspec
+from msgspec import Meta
 from transformers import PreTrainedTokenizerBase
 
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_completions, encode_prompts
-from codezero.solver.advantages import joint_advantages, merged_advantages
+from codezero.solver.advantages import counts, joint_advantages, merged_advantages
 from codezero.solver.batch import TrainingRow
-from codezero.types import Completion, Problem, ScoredGroup
+from codezero.system.state import StateFile
+from codezero.types import Completion, Problem, ScoredGroup, mean
 
 LEAST_MEAN_LOGPROB = -4.0
 """Nats per token. What the policy finds less likely is not its language, and a push would be a jolt."""
@@ -29,6 +33,15 @@ PEERS_FOR_CAP = 4
 MAX_PEERS = 32
 """In the figures of an update; those of whom most was chosen."""
 SAPO, OFF = "sapo", "off"
+MEMORY = 0.9
+"""Weight of the earlier mean at the next group."""
+PROBE = 0.1
+"""Chance that a peer that does not pass is learned from in an iteration all the same."""
+MARGIN = 0.1
+"""How far a lead may be below 0. For a peer as good as this node it varies by about .08: a group's mean reward varies
+by .35, and the moving mean leaves sqrt(.1 / 1.9) of that."""
+STORED_PEERS = 1024
+"""In the peer filter; the peer that was compared longest ago is dropped first."""
 
 Ids = tuple[int, ...]
 Candidate = tuple[ScoredGroup, Ids]
@@ -64,9 +77,8 @@ class PeerReader:
     external: ExternalConfig
     least_rows: int = LEAST_ROWS
 
-    def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[Ids]:
-        """Prompts; one longer than `most` loses its beginning."""
-        return [tuple(ids) for ids in encode_prompts(self.tokenizer, [*map(self.prompt, problems)], most)]
+    def prompt_ids(self, problems: Sequence[Problem]) -> list[Ids]:
+        return [tuple(ids) for ids in encode_prompts(self.tokenizer, [*map(self.prompt, problems)])]
 
     def completion_ids(self, completions: Sequence[Completion]) -> list[Ids]:
         """The texts' ids, followed by EOS where the completion is finished."""
@@ -184,3 +196,50 @@ def _parts(strangers: Sequence[ScoredGroup], chosen: Sequence[ScoredGroup]) -> t
     used = Counter(scored.group.peer_id for scored in chosen)
     first = sorted(groups, key=lambda peer: (-used[peer], -groups[peer], peer))[:MAX_PEERS]
     return tuple((peer, groups[peer], used[peer]) for peer in first)
+
+
+_Real = Annotated[float, Meta(ge=-1.0, le=1.0)]
+
+
+class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    own: Annotated[dict[str, _Real], Meta(max_length=64)]
+    """By level: moving mean of the own groups' rewards."""
+    leads: Annotated[dict[Annotated[str, Meta(max_length=128)], _Real], Meta(max_length=STORED_PEERS)]
+    """By peer id, the peer compared last at the end."""
+
+
+class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
+    """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge.
+
+    lead <- 0.9 lead + 0.1 (its group's mean reward - own mean reward at that level), from 0 on; passes from -MARGIN on.
+    """
+
+    def __init__(self) -> None:
+        self.memory = _State({}, {})
+
+    def observe(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> None:
+        """Update the means with the judged groups of one iteration."""
+        means, leads = self.memory.own, self.memory.leads
+        for scored in local:
+            reward, level = _mean_reward(scored), str(scored.group.problem.level)
+            if reward is not None:
+                means[level] = MEMORY * means.get(level, reward) + (1 - MEMORY) * reward
+        for scored in peers:
+            reward, own = _mean_reward(scored), means.get(str(scored.group.problem.level))
+            if reward is not None and own is not None:
+                lead = leads.pop(scored.group.peer_id, 0.0)
+                leads[scored.group.peer_id] = MEMORY * lead + (1 - MEMORY) * (reward - own)
+        while len(leads) > STORED_PEERS:
+            del leads[next(iter(leads))]
+
+    def passing(self, peers: Sequence[str], chance: random.Random) -> set[str]:
+        """Those of `peers` to learn from in this iteration; a peer that was never compared passes."""
+        return {peer for peer in dict.fromkeys(peers) if chance.random() < PROBE or self.lead(peer) >= -MARGIN}
+
+    def lead(self, peer: str) -> float:
+        """In [-1, 1]; 0 before any comparison."""
+        return self.memory.leads.get(peer, 0.0)
+
+
+def _mean_reward(scored: ScoredGroup) -> float | None:
+    return mean(verdict.reward for verdict in scored.verdicts if counts(verdict))

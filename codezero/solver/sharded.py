@@ -47,31 +47,6 @@ class ShardedLearner(TrlLearner):
         """Is every row of the newest passes the only one of its pass?"""
         super().__init__(*given, **options)
 
-    @torch.no_grad()
-    def logprobs(
-        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
-    ) -> list[tuple[float, ...]]:
-        """See `TrlLearner.logprobs`; every rank receives all."""
-        rows = [TrainingRow.unscored(*pair) for pair in zip(prompts, completions, strict=True)]
-        scores = {id(row): torch.zeros(len(row.completion_ids)) for row in rows}
-        live = [row for row in rows if row.completion_ids]
-
-        def score_all() -> None:
-            for own in self._passes(live):
-                if not own:
-                    self._accompany()
-                    continue
-                lines = self._forward(self._model, own, collate(own, self.policy.pad_id, self.policy.device)).cpu()
-                for row, line in zip(own, lines, strict=True):
-                    scores[id(row)] = line[: len(row.completion_ids)].float()
-
-        self._within_memory(score_all, len(live))
-        self._model.reshard()  # what a pass without a backward one leaves gathered
-        flat = torch.cat([torch.zeros(1), *(scores[id(row)] for row in rows)])
-        dist.all_reduce(flat)  # each row was scored by one rank, and is 0 elsewhere
-        parts = flat[1:].split([len(row.completion_ids) for row in rows])
-        return [tuple(part.tolist()) for part in parts]
-
     def whole_weights(self, dtype: torch.dtype) -> dict[str, Tensor]:
         """Each weight by name, tied ones once, on the host, for rank 0; the others only help to gather it."""
         gathered = ((name, _whole(weight.detach())) for name, weight in self.policy.model.named_parameters())
@@ -135,6 +110,15 @@ class ShardedLearner(TrlLearner):
             if self._alone:
                 raise ModelError(f"{TOO_LONG} ({str(error).splitlines()[0][:200]})") from error
             raise RankMemoryError(f"out of memory with up to {self.tokens_per_pass} tokens a pass") from error
+
+    def _scores(self, rows: Sequence[TrainingRow]) -> Tensor:
+        return super()._scores(rows) if rows else self._accompany().new_zeros(0)
+
+    def _gathered(self, scores: Sequence[Tensor]) -> list[tuple[float, ...]]:
+        self._model.reshard()  # what a pass without a backward one leaves gathered
+        flat = torch.cat([torch.zeros(1), *scores])
+        dist.all_reduce(flat)  # each row was scored by one rank, and is 0 elsewhere
+        return super()._gathered(flat[1:].split([len(line) for line in scores]))
 
     def _sums(self, loss: float, clipped: float) -> tuple[float, float]:
         both = torch.tensor([loss, clipped], dtype=torch.float64)

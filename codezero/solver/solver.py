@@ -20,8 +20,7 @@ from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages
 from codezero.solver.batch import Batch, TrainingRow, Update
-from codezero.solver.peer_gate import PeerFilter
-from codezero.solver.peer_rollouts import External, PeerReader
+from codezero.solver.peer_rollouts import External, PeerFilter, PeerReader
 from codezero.solver.replay import Replay
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, TrainingRow
-from codezero.solver.following import FollowingLearner
 from codezero.solver.learner import TrlLearner
 from codezero.solver.mismatch import is_beyond, measure
-from codezero.solver.remote import RemoteLearner
+from codezero.solver.remote import FollowingLearner, RemoteLearner
 from codezero.solver.replay import second_moment_weights, truncated_weights
 from codezero.types import Metrics
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +11,26 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from codezero.swarm.following import VersionPuller
+import msgspec
+
+from codezero.errors import UnreachableError
 from codezero.swarm.listener import Listener, ShardEstimate
-from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, MAX_SHARDS, PeerRecordValidator, RecordPlace, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind
-from codezero.swarm.serving import BodyServer, FeedbackExchange
+from codezero.swarm.messages import Fetch, Fetched, Publish, ReceivedBody, ReceivedFeedback
+from codezero.swarm.records import (
+    LIFETIME,
+    MAX_DEPOSIT,
+    MAX_SHARDS,
+    ROUNDS_BEHIND,
+    PeerRecordValidator,
+    RecordPlace,
+    shard_of,
+    versions_place,
+)
+from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind, WireRefusal
+from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import DECODE, ENCODE, body_digest, encode_header, largest
+from codezero.swarm.wire import DECODE, ENCODE, body_digest, decode_header, decode_versions, encode_header, largest
 from codezero.system.signals import Backoff
 from codezero.types import Problem, mean
 
@@ -26,6 +38,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts to store a record that nobody was seen to have."""
 DEPOSIT_SECONDS = 60.0
 """Least time between two bodies that an unreachable author leaves in the DHT."""
+SILENCE_SECONDS, RETRY_SECONDS = 20.0, 0.5
+"""Without a piece of a file, after which its holder is given up, and until it is asked again: an empty answer may mean
+that the allowance is used up."""
 
 
 class QueuedItem(NamedTuple):
@@ -53,19 +68,12 @@ class Announcer:
     """One node's announcements. Unless `reachable`, bodies are left in the DHT too, since nobody can pull them."""
 
     def __init__(
-        self,
-        transport: Transport,
-        server: BodyServer,
-        *,
-        swarm: str,
-        clock: Callable[[], float],
-        shards: Callable[[], int],
+        self, transport: Transport, server: BodyServer, validator: PeerRecordValidator, sharding: ShardEstimate
     ) -> None:
-        """`shards`: over how many places a round is spread now."""
         self.counts: Counter[str] = Counter()
         self.reachable = True
-        self._transport, self._server, self._swarm = transport, server, swarm
-        self._clock, self._shards = clock, shards
+        self._transport, self._server, self._sharding = transport, server, sharding
+        self._swarm, self._clock = validator.swarm, validator.clock
         self._queued: dict[tuple[Kind, int], deque[QueuedItem]] = {}
         self._announced: dict[tuple[Kind, int], Announcement] = {}
         self._deposited: dict[Kind, float] = {}
@@ -134,7 +142,7 @@ class Announcer:
             with contextlib.suppress(*UNANSWERED):
                 kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        shards = MAX_SHARDS if header.kind == VERSIONS else self._shards()
+        shards = MAX_SHARDS if header.kind == VERSIONS else self._sharding.shards
         shard = shard_of(header.round, self._transport.me, shards)
         place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
         new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
@@ -154,6 +162,71 @@ class Announcer:
             announcement.tries.failed()
 
 
+class VersionPuller:
+    """Pulls the versions of one peer's policy; what is in the files is for `weights.versions` to check.
+
+    What breaks a rule is counted and costs the peer some trust.
+    """
+
+    def __init__(
+        self, transport: Transport, validator: PeerRecordValidator, trust: PeerTrust, listener: Listener
+    ) -> None:
+        self._transport, self._validator, self._trust, self._listener = transport, validator, trust, listener
+
+    async def fetch(self, request: Fetch) -> Fetched:
+        """Raises nothing for what a peer does."""
+        failure = ""
+        try:
+            if reason := self._trust.refusal(request.peer):
+                raise UnreachableError(f"{request.peer} is {reason}")
+            async with asyncio.timeout(request.seconds):
+                await (self._manifest(request) if request.digest is None else self._file(request, request.digest))
+        except WireRefusal as refusal:
+            self._listener.refuse(request.peer, refusal)
+            failure = f"{request.peer} is not believed: {refusal}"
+        except (UnreachableError, OSError) as error:
+            failure = str(error) or f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
+        return Fetched(request.path, failure)
+
+    async def _manifest(self, request: Fetch) -> None:
+        peer, open_round = request.peer, self._validator.round
+        if open_round is None:
+            raise UnreachableError("no round is known yet")
+        rounds = range(open_round + 1, max(-1, open_round - ROUNDS_BEHIND - 1), -1)
+        places = [versions_place(self._validator.swarm, number, peer) for number in rounds]
+        records = await self._transport.headers(places, thorough=True)
+        place = next((place for place in places if peer in records.get(place, {})), None)
+        if place is None:
+            raise UnreachableError(f"{peer} announces no versions of a policy")
+        header = decode_header(records[place][peer])
+        if (header.kind, header.round) != (VERSIONS, place.round):
+            raise WireRefusal("header", "not about the place it lies in")
+        if header.tokenizer != request.tokenizer:
+            raise UnreachableError(f"the policy of {peer} has another tokenizer")
+        body = await self._listener.body(peer, header)
+        if body is None:
+            raise UnreachableError(f"{peer} does not answer")
+        _, _, (manifest,) = decode_versions(self._listener.checked(peer, header, body, 1).body)
+        Path(request.path).write_bytes(manifest)
+
+    async def _file(self, request: Fetch, digest: bytes) -> None:
+        last = time.monotonic()
+        with Path(request.path).open("wb") as file:
+            while (received := file.tell()) < request.size:
+                call, piece = msgspec.msgpack.encode(ChunkRequest(digest, received)), b""
+                with contextlib.suppress(*UNANSWERED):
+                    piece = await self._transport.ask(request.peer, "chunk", call)
+                if len(piece) > request.size - received:
+                    raise WireRefusal("size", "more of a file than was published")
+                self._listener.counts["bytes_in"] += file.write(piece)
+                if piece:
+                    last = time.monotonic()
+                elif time.monotonic() - last > SILENCE_SECONDS:
+                    raise UnreachableError(f"{request.peer} sends nothing of a file that it announced")
+                else:
+                    await asyncio.sleep(RETRY_SECONDS)
+
+
 class Exchange:
     """`publish` and `send_feedback` queue, `poll` is one turn, `pause` the time to the next. For one event loop."""
 
@@ -169,16 +242,13 @@ class Exchange:
         random: Random | None = None,
     ) -> None:
         """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first."""
-        random, swarm = random or Random(), validator.swarm
         self._transport, self.validator = transport, validator
-        self.sharding = ShardEstimate(random)
+        self.sharding = ShardEstimate(random := random or Random())
         self.server = BodyServer(trust)
-        self.feedback = FeedbackExchange(transport, trust, on_feedback=on_feedback)
-        self.announcer = Announcer(
-            transport, self.server, swarm=swarm, clock=validator.clock, shards=lambda: self.sharding.shards
-        )
+        self.feedback = FeedbackExchange(transport, trust, on_feedback)
+        self.announcer = Announcer(transport, self.server, validator, self.sharding)
         self.listener = Listener(
-            transport, self.sharding, trust, swarm=swarm, pull_groups=pull_groups, on_body=on_body, random=random
+            transport, self.sharding, trust, validator.swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
         self.puller = VersionPuller(transport, validator, trust, self.listener)
         self.publish, self.send_feedback, self.pause = self.announcer.add, self.feedback.add, self.listener.pause

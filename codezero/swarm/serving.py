@@ -82,9 +82,7 @@ TAKEN = b"\x01"
 class FeedbackExchange:
     """Sends and takes feedback. `on_feedback` gets what peers send, schema-checked and within their allowance."""
 
-    def __init__(
-        self, transport: Transport, trust: PeerTrust, *, on_feedback: Callable[[ReceivedFeedback], None]
-    ) -> None:
+    def __init__(self, transport: Transport, trust: PeerTrust, on_feedback: Callable[[ReceivedFeedback], None]) -> None:
         self.counts: Counter[str] = Counter()
         self._transport, self._trust, self._on_feedback = transport, trust, on_feedback
         self._waiting = Newest[str, bytes](WAITING)

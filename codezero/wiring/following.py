@@ -4,6 +4,9 @@
 
 import logging
 import shutil
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +18,8 @@ from codezero.errors import ChainError, SwarmError, WeightsError
 from codezero.monitor.monitor import RunMonitor
 from codezero.runs import RunFolder
 from codezero.solver.checkpoint import checkpoints_in
-from codezero.swarm.following import SwarmSource
 from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.weights import MANIFEST
 from codezero.wiring.evals import examine
 from codezero.wiring.models import load
 from codezero.wiring.proposer import PartsLater
@@ -27,6 +30,39 @@ FOLLOWED, MODEL, ABOUT = "followed", "model", "about.txt"
 """Folder of a run with the policy that it began from, if that was a peer's, and with what was found about it."""
 PATIENCE = 120.0
 """Seconds to wait for the peer's announcement."""
+LOOK_SECONDS = 3.0
+"""Between two looks for a peer that announces no versions yet."""
+FIRST_SECONDS, LEAST_RATE = 30.0, 1 << 18
+"""A file may take so long, and a second more for every so many bytes."""
+
+
+class SwarmSource:
+    """One peer's versions, as `weights.versions.VersionSource` wants them: a stranger's data, bounded, not checked."""
+
+    def __init__(self, swarm: HivemindSwarm, peer: str, say: Callable[[str], None], patience: float = 0.0) -> None:
+        """patience: seconds to wait for a manifest."""
+        self.peer, self._swarm, self._say, self._patience = peer, swarm, say, patience
+
+    @contextmanager
+    def file(self, name: str, most: int) -> Generator[Path]:
+        with TemporaryDirectory(prefix="codezero-versions-") as folder:
+            yield self._fetched(name, most, Path(folder))
+
+    def _fetched(self, name: str, most: int, folder: Path) -> Path:
+        digest = None if name == MANIFEST else bytes.fromhex(name.partition(".")[0])
+        deadline = time.monotonic() + (0.0 if digest else self._patience)
+        if digest:
+            self._say(f"pulling {name[:12]} of {self.peer}, {most / 1e6:.1f} MB")
+        while True:
+            path = folder / str(time.monotonic_ns())  # of this try alone: an answer to the one before may be late
+            try:
+                self._swarm.fetch(self.peer, digest, most, path, FIRST_SECONDS + most / LEAST_RATE)
+                return path
+            except SwarmError as error:
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise WeightsError(str(error)) from error
+                self._say(f"waiting up to {left:.0f} s for the policy of {self.peer}: {error}")
+                time.sleep(min(left, LOOK_SECONDS))
 
 
 def share_versions(swarm: HivemindSwarm, folder: Path) -> None:

@@ -149,8 +149,7 @@ def build_policy(
     of learning. Raises ModelError, RankError and RolloutError.
     """
     from codezero.models.generation import Sampler
-    from codezero.solver.following import FollowingLearner
-    from codezero.solver.remote import Begin, Ranks, RemoteLearner
+    from codezero.solver.remote import Begin, FollowingLearner, Ranks, RemoteLearner
     from codezero.weights.state import layout_of
     from codezero.weights.transfer import FolderSource
     from codezero.weights.versions import HostCopy

@@ -32,7 +32,6 @@ from codezero.proposer.difficulty import BandTS
 from codezero.protocols import Swarm
 from codezero.rollout.harvest import Ahead
 from codezero.runs import RunFolder
-from codezero.swarm.following import SwarmSource
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
@@ -43,7 +42,7 @@ from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
 from codezero.wiring.evaluator import build_canaries, build_evaluator
-from codezero.wiring.following import begin_from_peer, share_versions
+from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards

@@ -9,7 +9,7 @@ from builders.models import tiny_policy
 from codezero.errors import CheckpointError, SwarmError
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch
-from codezero.solver.following import FollowingLearner
+from codezero.solver.remote import FollowingLearner
 from codezero.weights import MANIFEST
 from codezero.weights.state import of_tensors
 from codezero.weights.transfer import FolderSource

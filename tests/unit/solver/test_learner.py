@@ -18,7 +18,7 @@ from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, TrainingRow, collate
 from codezero.solver.learner import TrlLearner, learning_rate
-from codezero.solver.packed_attention import packed_logprobs
+from codezero.solver.logprobs import packed_logprobs
 
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo")
 PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])

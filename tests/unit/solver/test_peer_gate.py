@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import CheckpointError
-from codezero.solver.peer_gate import MARGIN, MAX_PEERS, PeerFilter
+from codezero.solver.peer_rollouts import MARGIN, STORED_PEERS, PeerFilter
 from codezero.types import Status
 
 
@@ -80,9 +80,9 @@ def test_a_damaged_memory_is_named(tmp_path: Path, text: str):
 @given(st.lists(st.integers(0, 3000), max_size=50))
 def test_a_crowd_of_names_fills_no_memory(peers: list[int]):
     gate = PeerFilter()
-    gate.observe([judged(0, [0.5] * 4)], [judged(1, [0.1] * 4, peer_id=f"{i}") for i in range(MAX_PEERS)])
+    gate.observe([judged(0, [0.5] * 4)], [judged(1, [0.1] * 4, peer_id=f"{i}") for i in range(STORED_PEERS)])
     gate.observe([], [judged(1, [0.1] * 4, peer_id=f"{i}") for i in peers])
-    assert len(gate.memory.leads) <= MAX_PEERS
+    assert len(gate.memory.leads) <= STORED_PEERS
     assert all(gate.lead(str(i)) < 0 for i in peers)
 
 

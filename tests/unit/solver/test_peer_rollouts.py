@@ -27,7 +27,7 @@ class BytesReader(PeerReader):
         ids = bytes_of([one.text for one in completions])
         return [(*one, EOS) if c.finished else one for one, c in zip(ids, completions, strict=True)]
 
-    def prompt_ids(self, problems: Sequence[Problem], most: int | None = None) -> list[tuple[int, ...]]:
+    def prompt_ids(self, problems: Sequence[Problem]) -> list[tuple[int, ...]]:
         return bytes_of([one.question for one in problems])
 
 

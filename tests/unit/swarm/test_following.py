@@ -15,7 +15,7 @@ from simulation.memory_transport import signed
 from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 
 from codezero.config import SwarmConfig
-from codezero.swarm import following
+from codezero.swarm import exchange
 from codezero.swarm.messages import Fetch, Fetched, Publish
 from codezero.swarm.records import RecordPlace, parse_key, versions_place
 from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal
@@ -31,8 +31,8 @@ MANIFEST = b'{"layout": "...", "versions": []}'
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SILENCE_SECONDS", 0.2)
-    monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(exchange, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(exchange, "RETRY_SECONDS", 0.01)
 
 
 def share(peer: Peer, folder: Path, content: bytes = b"weights", manifest: bytes = MANIFEST) -> Path:
@@ -205,7 +205,7 @@ def test_a_file_comes_in_spite_of_a_used_up_allowance(tmp_path: Path, monkeypatc
     async def later(_: float) -> None:
         clock.now += 0.5
 
-    monkeypatch.setattr(following.asyncio, "sleep", later)
+    monkeypatch.setattr(exchange.asyncio, "sleep", later)
     assert not fetch(follower, holder.id, tmp_path / "x", name=NAME, size=len(content))
     assert (tmp_path / "x").read_bytes() == content
 

@@ -18,12 +18,12 @@ from builders.swarm import Nodes, eventually, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, IdentityError, SwarmError, WeightsError
-from codezero.swarm.following import SwarmSource
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.messages import Message, Publish
 from codezero.swarm.wire import decode_body
 from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
 from codezero.weights import MANIFEST, MAX_MANIFEST
+from codezero.wiring.following import SwarmSource
 
 pytestmark = pytest.mark.timeout(300)
 
