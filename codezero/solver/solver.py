@@ -55,6 +55,20 @@ def _example(problem: Problem) -> str:
     return "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)
 
 
+def sample(
+    sampler: GroupSampler, prompts: Sequence[str], group_size: int, settings: SolverConfig, noise: str
+) -> list[list[Completion]]:
+    """`group_size` completions for each prompt, as the policy's settings have it. noise: the seed, as text."""
+    return sampler.sample(
+        prompts,
+        group_size=group_size,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        generator_seed=random.Random(noise).getrandbits(63),
+        max_prompt_tokens=settings.max_prompt_tokens,
+    )
+
+
 class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     """A policy, how it is sampled and how it learns. See `protocols.Solver`."""
 
@@ -101,16 +115,9 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
 
     def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
         with self._lock:
-            noise = random.Random(f"rollout {self.seed} {self.memory.rollouts}").getrandbits(63)
+            noise = f"rollout {self.seed} {self.memory.rollouts}"
             self.memory.rollouts += 1
-        return self.sampler.sample(
-            prompts,
-            group_size=group_size,
-            max_new_tokens=self.config.max_new_tokens,
-            temperature=self.config.temperature,
-            generator_seed=noise,
-            max_prompt_tokens=self.config.max_prompt_tokens,
-        )
+        return sample(self.sampler, prompts, group_size, self.config, noise)
 
     def short_of(self, scored: Sequence[ScoredGroup]) -> int:
         """How many more problems an iteration needs that sampled `scored`, to replace groups without spread.

@@ -12,7 +12,6 @@ margin  [the reference passes the cases] x the share of the group's wrong first 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import math
-import random
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox, faile
 from codezero.solver.advantages import advantages
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.cases import feedback, printing, read_cases, untested, verifier_prompt
-from codezero.solver.solver import GrpoSolver
+from codezero.solver.solver import GrpoSolver, sample
 from codezero.solver.updater import Updater
 from codezero.system.state import StateFile
 from codezero.types import (
@@ -98,32 +97,19 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         firsts = [(group.problem, completion) for group in groups for completion in group.completions]
         with self._lock:
             attempts = self._attempts(firsts)
-            noise = random.Random(f"verifier {self.solver.seed} {self.memory}").getrandbits(63)
+            noise = f"verifier {self.solver.seed} {self.memory}"
             self.memory += 1
-        settings = self.updater.config
-        written = self.sampler.sample(
-            [self._prompt(attempt) for attempt in attempts],
-            group_size=1,
-            max_new_tokens=settings.max_new_tokens,
-            temperature=settings.temperature,
-            generator_seed=noise,
-            max_prompt_tokens=settings.max_prompt_tokens,
-        )
+        prompts = [self._prompt(attempt) for attempt in attempts]
+        written = sample(self.sampler, prompts, 1, self.updater.config, noise)
         with self._lock:
             checks = iter(self._checks(attempts, [completion for (completion,) in written]))
         checked = [(group, tuple(next(checks) for _ in group.completions)) for group in groups]
         tries = [(group.problem, each.feedback) for group, own in checked for each in own if each.feedback]
         again = iter(self.solver.retry(tries) if tries else [])
+        seconds = [[next(again) for each in own if each.feedback] for _, own in checked]
         return [
-            RolloutGroup(
-                group.problem,
-                (*group.completions, *(next(again) for each in own if each.feedback)),
-                group.peer_id,
-                group.round,
-                group.policy_step,
-                own,
-            )
-            for group, own in checked
+            replace(group, completions=(*group.completions, *more), checks=own)
+            for (group, own), more in zip(checked, seconds, strict=True)
         ]
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:

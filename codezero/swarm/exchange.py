@@ -16,16 +16,7 @@ import msgspec
 from codezero.errors import UnreachableError
 from codezero.swarm.listener import Listener, ShardEstimate
 from codezero.swarm.messages import Fetch, Fetched, Publish, ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import (
-    LIFETIME,
-    MAX_DEPOSIT,
-    MAX_SHARDS,
-    ROUNDS_BEHIND,
-    PeerRecordValidator,
-    RecordPlace,
-    shard_of,
-    versions_place,
-)
+from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind, WireRefusal
 from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
@@ -142,9 +133,7 @@ class Announcer:
             with contextlib.suppress(*UNANSWERED):
                 kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
             self.counts["deposits" if kept else "deposits_in_vain"] += 1
-        shards = MAX_SHARDS if header.kind == VERSIONS else self._sharding.shards
-        shard = shard_of(header.round, self._transport.me, shards)
-        place = RecordPlace(self._swarm, header.kind, header.round, shards, shard)
+        place = place_of(self._transport.me, self._swarm, header.kind, header.round, self._sharding.shards)
         new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
         announcement = self._announced.setdefault((header.kind, header.round), new)
         announcement.header, announcement.expiry = encode_header(header), 0.0
@@ -193,7 +182,7 @@ class VersionPuller:
         if open_round is None:
             raise UnreachableError("no round is known yet")
         rounds = range(open_round + 1, max(-1, open_round - ROUNDS_BEHIND - 1), -1)
-        places = [versions_place(self._validator.swarm, number, peer) for number in rounds]
+        places = [place_of(peer, self._validator.swarm, VERSIONS, number) for number in rounds]
         records = await self._transport.headers(places, thorough=True)
         place = next((place for place in places if peer in records.get(place, {})), None)
         if place is None:

@@ -131,10 +131,10 @@ def shard_of(round_number: int, peer: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{round_number}|{peer}".encode()).digest()[:4], "big") % shards
 
 
-def versions_place(swarm: str, round_number: int, peer: str) -> RecordPlace:
-    """Where `peer` announces the versions of its policy: always among MAX_SHARDS, as only its followers look there."""
-    shard = shard_of(round_number, peer, MAX_SHARDS)
-    return RecordPlace(swarm, VERSIONS, round_number, MAX_SHARDS, shard)
+def place_of(peer: str, swarm: str, kind: Kind, round_number: int, shards: int = MAX_SHARDS) -> RecordPlace:
+    """Where `peer` announces. Versions of a policy lie always among MAX_SHARDS, as only its followers look there."""
+    shards = MAX_SHARDS if kind == VERSIONS else shards
+    return RecordPlace(swarm, kind, round_number, shards, shard_of(round_number, peer, shards))
 
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:

@@ -17,7 +17,7 @@ from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 from codezero.config import SwarmConfig
 from codezero.swarm import exchange
 from codezero.swarm.messages import Fetch, Fetched, Publish
-from codezero.swarm.records import RecordPlace, parse_key, versions_place
+from codezero.swarm.records import RecordPlace, parse_key, place_of
 from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal
 from codezero.swarm.serving import CHUNK, ChunkRequest
 from codezero.swarm.supervisor import NetworkProcess
@@ -149,7 +149,7 @@ def test_a_lying_record_costs_its_sender(tmp_path: Path, forge: str) -> None:
         reward=None,
         time=clock.now,
     )
-    place = versions_place(SWARM, ROUND, liar.id)
+    place = place_of(liar.id, SWARM, "v", ROUND)
     record = signed(place, liar.id, encode_header(header), clock.now + 100, liar.validator)
     liar.board.records[place.id] = {record.subkey: record}
     assert "not believed" in fetch(follower, liar.id, tmp_path / "x")
@@ -211,7 +211,7 @@ def test_a_file_comes_in_spite_of_a_used_up_allowance(tmp_path: Path, monkeypatc
 
 
 def test_a_node_that_does_not_know_the_kind_refuses_the_key_and_nothing_else() -> None:
-    place = versions_place(SWARM, ROUND, "somebody")
+    place = place_of("somebody", SWARM, "v", ROUND)
     assert isinstance(parse_key(place.key), RecordPlace)
     with pytest.raises(WireRefusal, match="key"):
         parse_key(place.key.replace("/v/", "/x/"))
@@ -247,7 +247,7 @@ def refused(call: Callable[[], object]) -> str:
 
 def test_the_shard_is_known_to_whoever_knows_the_peer() -> None:
     digest = hashlib.sha256(f"{ROUND}|peer".encode()).digest()
-    place = versions_place(SWARM, ROUND, "peer")
+    place = place_of("peer", SWARM, "v", ROUND)
     assert (place.shards, place.shard) == (1024, int.from_bytes(digest[:4], "big") % 1024)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, shard_of, signed_message, versions_place
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, place_of, shard_of, signed_message
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.wire import (
     body_digest,
@@ -55,7 +55,7 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
         len(raw["versions"]),
     )
     assert encode_header(announced) == raw["versions_header"]
-    assert versions_place("codezero", 7, peer).key.encode() == raw["versions_key"]
+    assert place_of(peer, "codezero", "v", 7).key.encode() == raw["versions_key"]
     assert msgspec.msgpack.encode(ChunkRequest(bytes.fromhex("2" * 64), 1 << 20)) == raw["chunk_request"]
 
     header = decode_header(raw["header"])
