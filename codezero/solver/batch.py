@@ -16,11 +16,10 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerBase
 
-from codezero.models.chat import encode_prompts, pad
+from codezero.models.chat import pad
 from codezero.solver.advantages import advantages
-from codezero.types import RewardedGroup
+from codezero.types import Completion
 
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Pair = tuple[Sequence[float], Sequence[float]]
@@ -88,17 +87,25 @@ class Update:
     """Of the fresh rows that this process scored before the first step."""
 
 
-def rewarded_rows(group: RewardedGroup, tokenizer: PreTrainedTokenizerBase, scale: str) -> list[TrainingRow]:
-    """Of the completions with a known reward; none when the rewards do not differ. `scale`: see `advantages`."""
-    rewards = torch.tensor([math.nan if reward is None else reward for reward in group.rewards])
-    weights = advantages(rewards, scale)
+def rewarded_rows(
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Completion],
+    rewards: Sequence[float | None],
+    scale: str,
+    version: int,
+) -> list[TrainingRow]:
+    """Of the completions of one group with a known reward; none when the rewards do not differ.
+
+    All [G]. scale: see `advantages`. version: of the policy, now.
+    """
+    known = torch.tensor([math.nan if reward is None else reward for reward in rewards])
+    weights = advantages(known, scale)
     if not weights.any():
         return []
-    prompt = tuple(encode_prompts(tokenizer, [group.prompt])[0])
     return [
-        TrainingRow(prompt, completion.token_ids, completion.logprobs, weight)
-        for completion, weight, known in zip(group.completions, weights.tolist(), rewards.isfinite(), strict=True)
-        if known
+        TrainingRow(tuple(prompt), each.token_ids, each.logprobs, weight, fresh=each.version in (None, version))
+        for prompt, each, weight, counts in zip(prompts, completions, weights.tolist(), known.isfinite(), strict=True)
+        if counts
     ]
 
 

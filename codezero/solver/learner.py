@@ -5,7 +5,6 @@ that relies on beyond TRL's documented interface, and checks it against the inst
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportPrivateImportUsage=false
 
 import logging
 import math
@@ -21,6 +20,7 @@ from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError
+from codezero.models.chat import encode_prompts
 from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
@@ -112,7 +112,10 @@ class TrlLearner:
 
     def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
         """See `protocols.GroupLearner`. `loss` and `grad_norm` are None when no group had spread."""
-        rows = [row for each in groups for row in rewarded_rows(each, self.policy.tokenizer, self.config.scale_rewards)]
+        rows: list[TrainingRow] = []
+        for each in groups:
+            prompts = encode_prompts(self.policy.tokenizer, [each.prompt]) * len(each.completions)
+            rows += rewarded_rows(prompts, each.completions, each.rewards, self.config.scale_rewards, self.updates)
         done = self.update(Batch(tuple(rows))) if rows else None
         return {
             "loss": done and done.loss,

@@ -4,7 +4,7 @@ All tensors are safetensors, so nothing that is read can run code. Of a policy t
 adapter is saved, with the name and digest of its base model.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import copy
 from collections.abc import Iterator

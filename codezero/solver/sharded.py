@@ -4,8 +4,7 @@ A layer is gathered where it computes and dropped again, and gradients are summe
 so every rank makes the same number of passes in the same order; one that has no rows left computes a row of weight 0.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """A `trl.GRPOTrainer` for its loss and optimiser: it writes nothing, prints nothing and never generates."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportPrivateImportUsage=false
 
 import copy
 import tempfile

@@ -9,15 +9,10 @@ astra   [the last attempt passes the true tests] + [the reference passes the cas
 margin  [the reference passes the cases] x the share of the group's wrong first attempts that fail one of them.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
-import math
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
 
 from codezero.code.report import StaticRequest
 from codezero.code.worker import StaticGuard
@@ -26,8 +21,7 @@ from codezero.errors import CheckpointError, ProblemError
 from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
 from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox, failed
-from codezero.solver.advantages import advantages
-from codezero.solver.batch import Batch, TrainingRow
+from codezero.solver.batch import Batch, TrainingRow, rewarded_rows
 from codezero.solver.cases import feedback, printing, read_cases, untested, verifier_prompt
 from codezero.solver.solver import GrpoSolver, sample
 from codezero.solver.updater import Updater
@@ -231,24 +225,12 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         return trajectories
 
     def _rows(self, trajectories: Sequence[Trajectory]) -> list[TrainingRow]:
-        """None where the rewards do not differ."""
-        rewards = torch.tensor([math.nan if each.reward is None else each.reward for each in trajectories])
-        weights = advantages(rewards, self.updater.config.scale_rewards)
-        if not weights.any():
-            return []
-        learner, most = self.updater.learner, self.updater.config.max_prompt_tokens
-        prompts = encode_prompts(learner.policy.tokenizer, [each.prompt for each in trajectories], most)
-        return [
-            TrainingRow(
-                tuple(prompt),
-                each.check.completion.token_ids,
-                each.check.completion.logprobs,
-                weight,
-                fresh=each.check.completion.version in (None, learner.updates),
-            )
-            for prompt, each, weight in zip(prompts, trajectories, weights.tolist(), strict=True)
-            if each.reward is not None
-        ]
+        learner, settings = self.updater.learner, self.updater.config
+        texts = [each.prompt for each in trajectories]
+        prompts = encode_prompts(learner.policy.tokenizer, texts, settings.max_prompt_tokens)
+        completions = [each.check.completion for each in trajectories]
+        rewards = [each.reward for each in trajectories]
+        return rewarded_rows(prompts, completions, rewards, settings.scale_rewards, learner.updates)
 
 
 def _passed(verdict: Verdict) -> bool | None:

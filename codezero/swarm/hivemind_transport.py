@@ -4,7 +4,7 @@ hivemind buffers a stream of any announced length, which would let one peer fill
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportAttributeAccessIssue=false
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

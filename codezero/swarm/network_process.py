@@ -4,8 +4,8 @@ It ends when the pipe to the trainer breaks, when its daemon dies, or at an unex
 restarts it as the same peer.
 """
 
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false
 
 import asyncio
 import contextlib

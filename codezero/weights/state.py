@@ -1,6 +1,6 @@
 """A model's weights in bfloat16 as one flat array of bits, and the digests that name them."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import hashlib
 import math
