@@ -50,7 +50,9 @@ from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_
 from codezero.wiring.solver import build_solver, build_verified, verifier_config
 
 if TYPE_CHECKING:
+    from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
+    from codezero.solver.updater import Learner
 
 VERSIONS = "weights"
 """The folder of a run that its trainer publishes the policy in."""
@@ -151,15 +153,9 @@ def build_node(
     asked = build_exam_tasks(config, withheld, monitor.busy)
     canaries = build_canaries(config, withheld, stack, monitor.busy)
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
-    versions, share, source = folder.path / VERSIONS, None, None
-    if isinstance(swarm, HivemindSwarm):
-        share = partial(share_versions, swarm, versions) if config.weights.share else None
-        source = SwarmSource(swarm, config.weights.follow, monitor.busy) if config.role == "sampler" else None
-    learner, sampler = build_policy(config, environments, versions, monitor.busy, stack, share=share, source=source)
+    learner, sampler = build_shared_policy(config, environments, folder.path / VERSIONS, swarm, monitor, stack)
     policy = learner.policy
     loading.set_result(policy)
-    if isinstance(swarm, HivemindSwarm):
-        swarm.tokenizer_digest = policy.tokenizer_digest
     models = FrozenModels(config, monitor.busy, policy)
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
     solver = build_solver(config, learner, sampler, swarm.peer_id)
@@ -168,12 +164,8 @@ def build_node(
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
     coordinator, outbox = chain()
-    checkpoints = CheckpointStore(
-        folder.checkpoints,
-        keep=config.run.keep_checkpoints,
-        resume=config.run.resume,
-        fingerprint=policy_fingerprint(policy, learning),
-    )
+    run, fingerprint = config.run, policy_fingerprint(policy, learning)
+    checkpoints = CheckpointStore(folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
     if config.rollout.in_flight:
         harvest = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers)
@@ -195,6 +187,25 @@ def build_node(
         monitor=monitor,
         checkpoints=checkpoints,
     )
+
+
+def build_shared_policy(
+    config: NodeConfig,
+    environments: Sequence[Mapping[str, str]],
+    versions: Path,
+    swarm: Swarm,
+    monitor: RunMonitor,
+    stack: ExitStack,
+) -> "tuple[Learner, Sampler]":
+    """`build_policy`; in a swarm with peers the policy is shared, or a peer's is followed, where the config asks."""
+    share, source = None, None
+    if isinstance(swarm, HivemindSwarm):
+        share = partial(share_versions, swarm, versions) if config.weights.share else None
+        source = SwarmSource(swarm, config.weights.follow, monitor.busy) if config.role == "sampler" else None
+    learner, sampler = build_policy(config, environments, versions, monitor.busy, stack, share=share, source=source)
+    if isinstance(swarm, HivemindSwarm):
+        swarm.tokenizer_digest = learner.policy.tokenizer_digest
+    return learner, sampler
 
 
 def holding(config: NodeConfig, policy: "Callable[[], LoadedModel]") -> Callable[[Problem], bool]:
