@@ -25,9 +25,8 @@ from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
-from codezero.solver.logprobs import completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
-from codezero.solver.mismatch import Pair, compared
+from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
+from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 from codezero.types import Metrics, RewardedGroup, mean

@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 from trl.kernels import ChunkedLogProbFunction
 
 from codezero.models.chat import pad
-from codezero.solver.batch import TrainingRow
+from codezero.solver.batch import Pair, TrainingRow
 
 WHOLE = 2**24
 """Most logits in one piece (64 MiB in float32); forward and backward hold up to seven of that size at once."""
@@ -77,6 +77,12 @@ def head_is_plain(model: PreTrainedModel) -> bool:
     return isinstance(model.get_output_embeddings(), nn.Linear) and not any(
         getattr(config, key, None) for key in SCALED
     )
+
+
+def compared(rows: Sequence[TrainingRow], learned: Sequence[Sequence[float]]) -> dict[int, Pair]:
+    """The fresh ones of `rows` with the learner's figures, by `id`."""
+    both = zip(rows, learned, strict=True)
+    return {id(row): (row.logprobs, tuple(line[: len(row.logprobs)])) for row, line in both if row.fresh}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from torch.distributed.tensor import DTensor
 
 from codezero.errors import CheckpointError, ModelError, RankMemoryError
 from codezero.models.device import ran_out_of_memory
-from codezero.solver.batch import TrainingRow, collate, packed, split
+from codezero.solver.batch import Pair, TrainingRow, collate, packed, split
 from codezero.solver.learner import TOO_LONG, TrlLearner
-from codezero.solver.mismatch import Pair
 from codezero.solver.policy_files import MODEL, MOMENTS, LearnerCounters, read_counters, read_weights, write_counters
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from codezero.models.load import load_model
 from codezero.nano import weights_directory
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
-from codezero.solver.mismatch import LARGEST, MOST, USUAL, Mismatch, is_beyond, measure
 from codezero.solver.solver import GrpoSolver
+from codezero.solver.updater import LARGEST, MOST, USUAL, Mismatch, is_beyond, measure
 from codezero.types import Completion, Metrics, ScoredGroup, Status, Verdict
 
 PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])
