@@ -81,8 +81,6 @@ class Update:
     """Tokens whose ratio was clipped."""
     rows: int
     """Rows that carried gradient."""
-    skipped: int
-    """Optimiser steps left out because loss or gradient was not finite."""
     compared: tuple[Pair, ...] = ()
     """Of the fresh rows that this process scored before the first step."""
 

@@ -55,12 +55,11 @@ class TrlLearner:
         self.steps = 0
         """Optimiser steps taken."""
         self.skipped = 0
+        """Those left out because loss or gradient was not finite."""
         self.updates = 0
         """The number of the policy's version."""
         self.micro_batch_rows = config.micro_batch_rows
         """Rows in one forward pass; less than configured once memory ran out."""
-        self.halvings = 0
-        """How often it did."""
         self.changed: Callable[[], object] = lambda: None
         """Called when the policy has changed."""
         half = policy.model.dtype
@@ -105,7 +104,6 @@ class TrlLearner:
             grad_norm=mean(norm for _, norm, _ in done),
             clip_share=mean(clipped for _, _, clipped in done),
             rows=len(live),
-            skipped=len(steps) - len(done),
             compared=tuple(pairs[0].values()) if pairs else (),
         )
 
@@ -231,7 +229,6 @@ class TrlLearner:
                 self.micro_batch_rows = tried // 2
             # Outside the handler: while the error lives, so do the frames that hold the tensors.
             release_memory()
-            self.halvings += 1
             logger.warning("out of memory with %d rows at once; %d from here on", tried, self.micro_batch_rows)
 
     def _backward(

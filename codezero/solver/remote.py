@@ -126,9 +126,6 @@ class RemoteLearner:
     """Has what the solver needs of a `TrlLearner`. Every update is a version of the policy, which `follow` brings to
     those who decode before `update` returns."""
 
-    halvings = 0
-    """How often memory ran out."""
-
     def __init__(
         self, policy: LoadedModel, start: Callable[[], Ranks], begin: Begin, follow: Callable[[PolicyVersion], None]
     ) -> None:
@@ -186,7 +183,6 @@ class RemoteLearner:
         except RankError as error:
             self.close()
             if isinstance(error, RankMemoryError):
-                self.halvings += 1
                 fewer = max(1, self._begin.tokens_per_pass // 2)
                 self._begin = msgspec.structs.replace(self._begin, tokens_per_pass=fewer)
             raise
@@ -195,7 +191,7 @@ class RemoteLearner:
 class FollowingLearner:
     """Has what the solver needs of a `TrlLearner`, but no optimiser; an update brings the source's newest version."""
 
-    halvings = skipped = 0
+    skipped = 0
 
     def __init__(self, policy: LoadedModel, source: VersionSource) -> None:
         self.policy, self._parameters = policy, dict(policy.model.named_parameters())
@@ -218,7 +214,7 @@ class FollowingLearner:
             weights.copy_to(self._parameters)
             self._state = version.state
             self.changed()
-        return Update(loss=None, grad_norm=None, clip_share=None, rows=0, skipped=0)
+        return Update(loss=None, grad_norm=None, clip_share=None, rows=0)
 
     def logprobs(
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]

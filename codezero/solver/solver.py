@@ -150,7 +150,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         return self._metrics(local, foreign, update, len(again)) | mismatch | {"train/stale_rows": len(stale)}
 
     def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update, replayed: int) -> Metrics:
-        """The figures of an update."""
         sampled = [completion for scored in local for completion in scored.group.completions]
         logprobs = [logprob for completion in sampled for logprob in completion.logprobs]
         flat = sum(joint_advantages([group], "none") is None for group in local)

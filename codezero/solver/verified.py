@@ -162,7 +162,6 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         ]
 
     def _execute(self, trials: Collection[Trial]) -> dict[Trial, Execution]:
-        """Each program on its cases together."""
         jobs = {
             trial: Job(program, trial[1], problem.style is Style.STDIO)
             for trial in trials
@@ -201,7 +200,6 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         return {f"verifier/{name}": value for name, value in figures.items()}
 
     def _trajectories(self, scored: ScoredGroup) -> list[Trajectory]:
-        """One for each first attempt of a group."""
         group, first = scored.group, scored.first
         problem, known = group.problem, [*map(_passed, scored.verdicts)]
         again = iter(known[len(group.checks) :])

@@ -262,7 +262,6 @@ class Exchange:
             await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
     def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
-        """Implements `transport.Answer`."""
         return self.feedback.take(peer, request) if call == "feedback" else self.server.answer(peer, request)
 
     def take_counts(self) -> dict[str, int]:

@@ -152,7 +152,6 @@ class HivemindSwarm(ProposalStore):
             self._network.send(Publish(VERSIONS, self._round, body, [], bytes.fromhex(self.tokenizer_digest), files))
 
     def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
-        """Send the proposers feedback on their problems."""
         by_proposer: dict[str, list[ScoredGroup]] = {}
         for scored in groups:
             proposer = scored.group.problem.proposer
@@ -162,7 +161,6 @@ class HivemindSwarm(ProposalStore):
             self._network.send(SendFeedback(proposer, encode_feedback(some[:MAX_ITEMS], round_number=round_number)))
 
     def _receive(self) -> None:
-        """Take everything that the network process received."""
         for message in _taken(self._network.bodies):
             self._last_received[message.peer] = time.monotonic()
             _, _, items = DECODE[message.kind](message.body)

@@ -156,7 +156,6 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _read_list(path: Path) -> frozenset[str]:
-    """Raises ConfigError."""
     try:
         raw = read_bounded(path, MAX_LIST)
     except OSError as error:
@@ -221,7 +220,6 @@ def _encode_public(key: PublicKey) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _decode_public(raw: bytes) -> PublicKey:
-    """Raises WireError."""
     try:
         kind, data = _decode_message(raw, MAX_PUBLIC_KEY)
         if kind == ED25519:

