@@ -138,9 +138,9 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 247,
-    "lines": 38_612,
-    "lines of code": 26_805,
+    "files": 242,
+    "lines": 38_281,
+    "lines of code": 26_618,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
@@ -148,7 +148,7 @@ BUDGETS = {
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_251,
+    "lines of the reading path": 2_237,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [
