@@ -22,6 +22,8 @@ from codezero.system.files import read_json
 FORMAT = 3
 """Of the folder as a whole: raised whenever a part begins to write something else. 3: manifest with tokenizer and
 parameters; part `swarm`; the watch remembers what is under way."""
+FORMER_PART = "random"
+"""That earlier versions of format 3 wrote, and nobody reads any more."""
 MANIFEST = "manifest.json"
 MOST_MANIFEST_BYTES = 8 << 20
 MOST_FILES = 4_096
@@ -99,7 +101,7 @@ def read_manifest(folder: Path) -> Manifest:
 def check(folder: Path, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
     """Raise CheckpointError unless `folder` is whole and holds these parts of such a model."""
     manifest = read_manifest(folder)
-    if {*manifest.parts} != {*parts}:
+    if {*manifest.parts} - {FORMER_PART} != {*parts}:
         raise CheckpointError(
             f"{MANIFEST} says parts {', '.join(manifest.parts)}; this node has {', '.join(sorted(parts))}"
         )
