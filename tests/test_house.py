@@ -15,7 +15,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "codezero"
-ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals", "rollout"}
+ROLES = {
+    "problems",
+    "proposer",
+    "solver",
+    "evaluator",
+    "swarm",
+    "chain",
+    "login",
+    "market",
+    "monitor",
+    "evals",
+    "rollout",
+}
 ROWS = [
     {"errors", "stats"},
     {"types", "config", "system"},
@@ -64,7 +76,7 @@ HOMES: dict[str, set[str]] = {
     "eth": {"chain"},
     "eth_abi": {"chain"},
     "eth_account": {"chain", "login"},
-    "aiohttp": {"chain", "login", "monitor", "weights", "rollout", "wiring", "commands"},
+    "aiohttp": {"system", "chain", "market", "login", "monitor", "weights", "rollout", "wiring", "commands"},
     "matplotlib": {"monitor"},
     "wandb": {"monitor"},
     "tensorboardX": {"monitor"},
