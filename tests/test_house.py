@@ -144,7 +144,7 @@ BUDGETS = {
     "lines of code": 27_456,
     "files in the root": 11,
     "rows of imports": 13,
-    "public class names in two files": 1,
+    "public class names in two files": 0,
     "modules with one importer": 64,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,

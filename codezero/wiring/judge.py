@@ -129,7 +129,7 @@ class Refuted(msgspec.Struct, frozen=True):
     read: tuple[int, ...] | None
 
 
-class Verification(msgspec.Struct, frozen=True):
+class RereadReceipts(msgspec.Struct, frozen=True):
     """signers: peer id by receipt. read: scores by item, in steps of the grid, as they were signed."""
 
     signers: dict[str, str]
@@ -145,7 +145,7 @@ class Verification(msgspec.Struct, frozen=True):
             yield f"{wrong.receipt}: REFUTED, item {wrong.item} reads {wrong.read}, and {wrong.signed} was signed"
 
 
-def verify(config: NodeConfig, items: Path, receipts: Sequence[Path], number: int | None, say: Say) -> Verification:
+def verify(config: NodeConfig, items: Path, receipts: Sequence[Path], number: int | None, say: Say) -> RereadReceipts:
     """Read again: item `number`; else where two receipts differ, up to the first that is refuted; else some at random.
 
     Raises EvaluatorError for a receipt that does not hold, ConfigError where that cannot be told: other weights, a
@@ -167,7 +167,7 @@ def verify(config: NodeConfig, items: Path, receipts: Sequence[Path], number: in
     numbers = [number] if number is not None else list(differences(first.leaves, last.leaves))
     numbers = numbers or secrets.SystemRandom().sample(range(len(asked)), max(1, round(RECHECKED * len(asked))))
     peers = {path: peer_id_of(bytes.fromhex(each.public_key)) for path, each in signed.items()}
-    result = Verification(peers, {}, [])
+    result = RereadReceipts(peers, {}, [])
     with ExitStack() as stack:
         reader = ExactReader(config, stack.enter_context(StaticGuard()), say)
         if other := [path for path, each in signed.items() if each.receipt.judge != reader.identity]:
