@@ -119,6 +119,8 @@ class ChainConfig:
     """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
     contract: str = ""
     """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
+    market: str = ""
+    """Address of the contract of the swarm's prediction market; empty: there is none."""
     plain_http: bool = False
     """May endpoints on other machines be asked without encryption? For a network of one's own."""
     wallet: str = "wallet.json"

@@ -54,6 +54,7 @@ def build_chain(
         clock = ClockCoordinator(config.round_seconds)
         return ChainParts(clock, clock)
     from codezero.chain.devchain_process import Lock
+    from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
 
     coordinator = connect(config, open_wallet(config), stack)
@@ -67,9 +68,9 @@ def build_chain(
     except ChainError as error:
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
-    outbox = ChainOutbox(
-        path, coordinator, peer, submit_after=config.submit_after or None, round_seconds=config.round_seconds
-    )
+    market = ContractMarket(coordinator, config.market) if config.market else None
+    submit_after, round_seconds = config.submit_after or None, config.round_seconds
+    outbox = ChainOutbox(path, coordinator, peer, market=market, submit_after=submit_after, round_seconds=round_seconds)
     stack.callback(outbox.close)
     # of several nodes with one account on this machine, one opens the rounds; when it ends, another does
     turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))
