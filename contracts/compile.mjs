@@ -45,17 +45,19 @@ async function artifact(name, content, sourceSha256) {
 
 const check = process.argv[2] === "--check";
 if (process.argv.length > (check ? 3 : 2)) fail("usage: node compile.mjs [--check]");
-for (const name of NAMES) {
+const sources = NAMES.map((name) => {
   const file = new URL(`../codezero/chain/artifacts/${name}.json`, import.meta.url);
   const content = fs.readFileSync(new URL(`./${name}.sol`, import.meta.url), "utf8");
   const sourceSha256 = crypto.createHash("sha256").update(content).digest("hex");
-  if (check) {
-    const stale = `${name}.json is not what ${name}.sol compiles to: run \`npm run compile\` in contracts/`;
-    const committed = fs.existsSync(file) ? fs.readFileSync(file, "utf8") : "";
-    if (!committed.includes(sourceSha256)) fail(stale); // spares the seconds that the compiler takes
-    if (committed !== (await artifact(name, content, sourceSha256))) fail(stale);
-  } else {
-    fs.mkdirSync(new URL(".", file), { recursive: true });
-    fs.writeFileSync(file, await artifact(name, content, sourceSha256));
-  }
+  const committed = fs.existsSync(file) ? fs.readFileSync(file, "utf8") : "";
+  const stale = `${name}.json is not what ${name}.sol compiles to: run \`npm run compile\` in contracts/`;
+  if (check && !committed.includes(sourceSha256)) fail(stale); // spares the seconds that the compiler takes
+  return { name, file, content, sourceSha256, committed, stale };
+});
+for (const { name, file, content, sourceSha256, committed, stale } of sources) {
+  const made = await artifact(name, content, sourceSha256);
+  if (check && committed !== made) fail(stale);
+  if (check) continue;
+  fs.mkdirSync(new URL(".", file), { recursive: true });
+  fs.writeFileSync(file, made);
 }

@@ -29,7 +29,7 @@ from codezero.system.files import read_private, write_new
 
 logger = logging.getLogger(__name__)
 
-ARTIFACTS, COORDINATOR = Path(__file__).parent / "artifacts", "SwarmCoordinator"
+ARTIFACTS, COORDINATOR, MARKET = Path(__file__).parent / "artifacts", "SwarmCoordinator", "SwarmMarket"
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
 NOBODY = "0x" + 40 * "0"
@@ -229,10 +229,12 @@ def deploy(sender: Sender, name: str = COORDINATOR, given: str = "") -> str:
 
 
 class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contract of this chain's own swarm."""
+    """The contracts of this chain's own swarm."""
 
     chain_id: int
     contract: Address
+    market: Address | None = None
+    """None: the swarm is older than markets."""
 
 
 def fund(client: ChainClient, address: str) -> None:
@@ -245,27 +247,28 @@ def fund(client: ChainClient, address: str) -> None:
                 raise
 
 
-def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
-    """The address of this chain's contract, deployed now by one of the callers if there is none. Raises ChainError."""
+def own_contracts(folder: Path, client: ChainClient, sender: Sender) -> Founded:
+    """This chain's contracts, deployed now by one of the callers if there are none. Raises ChainError."""
     path = folder / FILE
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             known = _read(path)
             if known.chain_id == client.chain_id:
-                return known.contract
+                return known
             os.replace(path, path.with_name(f"{FILE}.{known.chain_id}"))  # of a chain that is no more
-        address = deploy(sender)
-        logger.info("contract %s was deployed on chain %d", address, client.chain_id)
-        write_new(path, msgspec.json.encode(Founded(client.chain_id, address)))
-        return address
+        contract = deploy(sender)
+        own = Founded(client.chain_id, contract, deploy(sender, MARKET, contract))
+        logger.info("contract %s was deployed on chain %d", contract, client.chain_id)
+        write_new(path, msgspec.json.encode(own))
+        return own
 
 
-def founded(folder: Path) -> str:
-    """The address of this chain's own contract. Raises ChainError when there is none."""
+def founded(folder: Path) -> Founded:
+    """This chain's own contracts. Raises ChainError when there are none."""
     if not (folder / FILE).exists():
         raise ChainError(f"{folder} has no contract of its own yet; name one with chain.contract")
-    return _read(folder / FILE).contract
+    return _read(folder / FILE)
 
 
 def _read(path: Path) -> Founded:

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from msgspec import Meta
 from web3.types import EventData
 
-from codezero.chain.contract import BoundContract, ContractCoordinator
+from codezero.chain.contract import MARKET, BoundContract, ContractCoordinator
 from codezero.errors import ChainError, ConfigError
 
 MOST_ANCHORS = 4096
@@ -56,7 +56,7 @@ class CastBallot(NamedTuple):
 class ContractMarket(BoundContract):
     """The market beside a coordinator; sends with the coordinator's account. Raises as BoundContract does."""
 
-    NAME, SETTING = "SwarmMarket", "chain.market"
+    NAME, SETTING = MARKET, "chain.market"
 
     def __init__(self, coordinator: ContractCoordinator, market: str) -> None:
         super().__init__(coordinator.client, market, coordinator._sender)

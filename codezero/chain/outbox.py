@@ -21,7 +21,7 @@ import msgspec
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.errors import BLOCKING, UnknownOutcomeError
 from codezero.chain.market import ContractMarket, checked_ballot
-from codezero.chain.outbox_db import MARKET, POINTS, PROBLEM, Kind, OutboxStore
+from codezero.chain.outbox_db import MARKET_KINDS, POINT_KINDS, PROBLEM, Kind, OutboxStore
 from codezero.chain.submitter import Submitter
 from codezero.errors import ChainError
 from codezero.system.signals import Backoff
@@ -178,14 +178,16 @@ class ChainOutbox:
             raise
 
     def _left(self) -> bool:
-        waiting = self._store.unsettled() or (self._market is not None and self._store.unsettled(MARKET))
+        waiting = self._store.unsettled() or (self._market is not None and self._store.unsettled(MARKET_KINDS))
         return bool(waiting or self._store.collecting())
 
     def _poll(self) -> None:
         """Do whatever is due now: points, and once they are through what is the market's, which pauses by itself."""
         self._attempt("chain", self._pause, self._deliver_points)
         if self._market is not None and not self._pause.failures:
-            self._attempt("market", self._market_pause, partial(self._deliver, MARKET, "market", self._market_pause))
+            self._attempt(
+                "market", self._market_pause, partial(self._deliver, MARKET_KINDS, "market", self._market_pause)
+            )
 
     def _attempt(self, topic: Topic, pause: Backoff, deliver: Callable[[], bool]) -> None:
         if pause.left:
@@ -204,7 +206,7 @@ class ChainOutbox:
         with self._adding:
             self._save()
         self._seal()
-        return self._deliver(POINTS, "chain", self._pause)
+        return self._deliver(POINT_KINDS, "chain", self._pause)
 
     def _seal(self) -> None:
         """Seal what is ready. Raises ChainError when the chain does not say which round is open, and sqlite3.Error."""

@@ -20,8 +20,8 @@ State = Literal["pending", "sent", "accepted", "refused"]
 
 REWARD_SCALE = 1000
 """The contract counts in integers: a round's reward is REWARD_SCALE times the mean of its iterations' rewards."""
-POINTS: tuple[Kind, Kind] = ("reward", "vote")
-MARKET: tuple[Kind, Kind] = ("anchor", "ballot")
+POINT_KINDS: tuple[Kind, Kind] = ("reward", "vote")
+MARKET_KINDS: tuple[Kind, Kind] = ("anchor", "ballot")
 """Kinds in the order in which they are sent. Those of the market come after all points."""
 KEPT_ROUNDS = 100
 """What the market settled in this many rounds stays in the file."""
@@ -124,7 +124,7 @@ class OutboxStore:
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
         """Count one iteration, in the first later round if its own is sealed already."""
         with self._transaction() as run:
-            sealed_rounds = f"SELECT coalesce(max(round), -1) FROM submissions WHERE kind IN {POINTS}"
+            sealed_rounds = f"SELECT coalesce(max(round), -1) FROM submissions WHERE kind IN {POINT_KINDS}"
             (sealed,) = run(sealed_rounds).fetchone()
             target = max(round_number, sealed + 1)
             run(
@@ -165,7 +165,7 @@ class OutboxStore:
             run("INSERT OR IGNORE INTO submissions(round, kind, value) VALUES(?, ?, ?)", values)
             return run("SELECT value FROM submissions WHERE round=? AND kind=?", values[:2]).fetchone()[0]
 
-    def unsettled(self, kinds: tuple[Kind, Kind] = POINTS) -> list[Submission]:
+    def unsettled(self, kinds: tuple[Kind, Kind] = POINT_KINDS) -> list[Submission]:
         """Pending and sent, oldest round first, rewards before votes."""
         with self._transaction() as run:
             rows = run(f"{SUBMISSIONS} ('pending', 'sent') AND kind IN {kinds} ORDER BY round, kind")
@@ -192,7 +192,7 @@ class OutboxStore:
             values = (state, reason, hash, time.time(), *_key(submission))
             run("UPDATE submissions SET state=?, reason=?, hash=?, at=? WHERE round=? AND kind=?", values)
             run("DELETE FROM signed WHERE round=? AND kind=?", _key(submission))
-            old = f"kind IN {MARKET} AND state IN ('accepted', 'refused') AND round < ?"
+            old = f"kind IN {MARKET_KINDS} AND state IN ('accepted', 'refused') AND round < ?"
             run(f"DELETE FROM submissions WHERE {old}", (submission.round - KEPT_ROUNDS,))
 
     def note(self, key: str, value: str) -> None:
@@ -233,7 +233,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         table = connection.execute("SELECT sql FROM sqlite_master WHERE name='submissions'").fetchone()
-        if table and MARKET[0] not in table[0]:
+        if table and MARKET_KINDS[0] not in table[0]:
             connection.executescript(MIGRATION)
         connection.executescript(SCHEMA)
     return connection
@@ -244,13 +244,13 @@ def read_status(path: Path) -> OutboxStatus:
     try:
         with closing(connect(path, read_only=True)) as connection:
             run = connection.execute
-            points = f"submissions WHERE kind IN {POINTS}"
+            points = f"submissions WHERE kind IN {POINT_KINDS}"
             states: dict[State, int] = dict(run(f"SELECT state, count(*) FROM {points} GROUP BY state"))
             refused = f"SELECT reason, count(*) FROM {points} AND state='refused' GROUP BY reason"
             reasons: dict[str, int] = dict(run(refused))
             (collecting,) = run("SELECT count(*) FROM points").fetchone()
             problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
-            settled = f"{SUBMISSIONS} ('accepted', 'refused') AND kind IN {POINTS}"
+            settled = f"{SUBMISSIONS} ('accepted', 'refused') AND kind IN {POINT_KINDS}"
             last: Any = run(f"{settled} ORDER BY round DESC, kind LIMIT 1").fetchone()
     except sqlite3.Error as error:
         raise ChainError(f"the outbox {path} cannot be read ({error})") from error

@@ -7,7 +7,7 @@ import msgspec
 from codezero.chain.contract import STAGE, ContractCoordinator
 from codezero.chain.errors import ANCHORED, NOT_OPEN, REWARDED, VOTED, ChainUnreachableError, ContractError
 from codezero.chain.market import Ballot, ContractMarket
-from codezero.chain.outbox_db import MARKET, OutboxStore, Submission
+from codezero.chain.outbox_db import MARKET_KINDS, OutboxStore, Submission
 from codezero.errors import ChainError
 
 TRY_SECONDS, MARKET_SECONDS = 15.0, 5.0
@@ -68,7 +68,7 @@ class Submitter:
     def _submit(self, submission: Submission) -> str:
         """The hash of the transaction that took effect."""
         number, value = submission.round, submission.value
-        target = self._market_of() if submission.kind in MARKET else self._coordinator
+        target = self._market_of() if submission.kind in MARKET_KINDS else self._coordinator
         match submission.kind:
             case "reward":
                 name, arguments = "submitReward", (number, STAGE, int(value))
@@ -80,7 +80,7 @@ class Submitter:
                 ballot = msgspec.json.decode(value, type=Ballot)
                 name, arguments = "judge", (ballot.games, ballot.answers, ballot.receipts)
         earlier, record = self._store.signed_for(submission), partial(self._store.record, submission)
-        seconds = MARKET_SECONDS if submission.kind in MARKET else TRY_SECONDS
+        seconds = MARKET_SECONDS if submission.kind in MARKET_KINDS else TRY_SECONDS
         receipt = target.send(name, *arguments, self._peer, seconds=seconds, earlier=earlier, record=record)
         return receipt["transactionHash"].to_0x_hex()
 

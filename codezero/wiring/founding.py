@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from codezero.chain.contract import ContractCoordinator, deploy
+from codezero.chain.contract import MARKET, ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import (
@@ -67,7 +67,7 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
     coordinator = ContractCoordinator(client, contract, sender)
     if not coordinator.has_role("OWNER_ROLE", wallet.address):
         raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
-    market = config.chain.market or deploy(sender, ContractMarket.NAME, contract)
+    market = config.chain.market or deploy(sender, MARKET, contract)
     ContractMarket(coordinator, market).check()
     coordinator.send("addBootnodes", bootnodes)
     name = config.swarm.name

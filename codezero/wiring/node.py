@@ -168,7 +168,7 @@ def build_node(
         solver = build_verified(config, solver, verifier_environments, folder.path, monitor.busy, stack)
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
-    coordinator, outbox = chain()
+    coordinator, outbox, _ = chain()
     checkpoints = CheckpointStore(
         folder.checkpoints,
         keep=config.run.keep_checkpoints,
