@@ -1,4 +1,4 @@
-"""Anchors and ballots in the outbox: sent once, after all points, never at their cost; an anchor ends with its round."""
+"""Anchors and ballots in the outbox: sent once, after all points; an anchor ends with its round."""
 
 import json
 import signal
