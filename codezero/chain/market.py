@@ -1,7 +1,6 @@
-"""The market's contract: the root that a peer anchors in a round, and the ballots of jurors.
+"""The market's contract: the root that a peer anchors in a round, and the ballots of jurors. Only events hold them.
 
-Only events hold them. They are strangers' data, bounded and checked. Of a round that is over all
-readers get the same.
+They are strangers' data: bounded and checked. All readers get the same of a round that is over.
 """
 
 import contextlib
@@ -13,17 +12,13 @@ from eth_utils.crypto import keccak
 from msgspec import Meta
 from web3.types import EventData
 
-from codezero.chain.contract import MARKET, BoundContract, ContractCoordinator
+from codezero.chain.contract import FIRST_SPAN, MARKET, BoundContract, ContractCoordinator
 from codezero.errors import ChainError, ConfigError
 
-MOST_ANCHORS = 4096
-"""Of one round; later ones on the chain do not count."""
-MOST_BALLOTS = 8
-"""Of one peer in one round; likewise."""
-MOST_GAMES = 32
-"""Of one ballot, by the contract."""
-MOST_JURORS = 256
-"""Peers of one request for ballots; endpoints bound the alternatives of a topic."""
+MOST_ANCHORS, MOST_BALLOTS = 4096, 8
+"""Of one round, and of one peer in one round; later ones on the chain do not count."""
+MOST_GAMES, MOST_JURORS = 32, 256
+"""Of one ballot, by the contract; of one request for ballots: endpoints bound the alternatives of a topic."""
 VOID = 255
 """In the place of an answer."""
 
@@ -79,10 +74,6 @@ class ContractMarket(BoundContract):
             roots.setdefault(event["args"]["peer"], event["args"]["root"])
         return roots
 
-    def root_of(self, round_number: int, peer: str) -> bytes | None:
-        """What the peer anchored; None: nothing."""
-        return self.anchors(round_number).get(peer_key(peer))
-
     def ballots(self, round_number: int, jurors: Sequence[str]) -> list[CastBallot]:
         """What these peers cast while the round was open, in the order of the chain. A peer that nobody registered
         has none. Raises ChainError for more than MOST_JURORS."""
@@ -113,13 +104,15 @@ class ContractMarket(BoundContract):
                         yield event
 
     def _opening(self, round_number: int) -> tuple[int, int] | None:
-        """Where the chain shows that the round was opened; None: it was not yet."""
-        if round_number not in self._opened:
-            since, _ = max(place for number, place in self._opened.items() if number < max(1, round_number))
-            for page in self._coordinator.history(since, ["RoundAdvanced"], [[_topic(round_number)]]):
-                if page.events:
-                    self._opened[round_number] = _position(page.events[0])
-                    break
+        """Where the chain shows that the round was opened; None: it was not yet. Looks back from the newest block."""
+        if round_number not in self._opened and round_number <= self._coordinator.read_round():
+            since, _ = max(place for number, place in self._opened.items() if number < round_number)
+            last, span = self.client.eth.block_number, FIRST_SPAN
+            while round_number not in self._opened and last >= since:
+                first = max(since, last - span + 1)
+                for page in self._coordinator.history(first, ["RoundAdvanced"], [[_topic(round_number)]], last):
+                    self._opened |= {round_number: _position(event) for event in page.events}
+                last, span = first - 1, 2 * span
         return self._opened.get(round_number)
 
 

@@ -11,8 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -183,17 +182,19 @@ class ChainOutbox:
 
     def _poll(self) -> None:
         """Do whatever is due now: points, and once they are through what is the market's, which pauses by itself."""
-        self._attempt("chain", self._pause, self._deliver_points)
+        self._attempt("chain", POINT_KINDS, self._pause)
         if self._market is not None and not self._pause.failures:
-            self._attempt(
-                "market", self._market_pause, partial(self._deliver, MARKET_KINDS, "market", self._market_pause)
-            )
+            self._attempt("market", MARKET_KINDS, self._market_pause)
 
-    def _attempt(self, topic: Topic, pause: Backoff, deliver: Callable[[], bool]) -> None:
+    def _attempt(self, topic: Topic, kinds: tuple[Kind, Kind], pause: Backoff) -> None:
         if pause.left:
             return
         try:
-            if deliver():
+            if kinds == POINT_KINDS:
+                with self._adding:
+                    self._save()
+                self._seal()
+            if self._deliver(topic, kinds, pause):
                 pause.succeeded()
                 return
         except ChainError as error:
@@ -201,12 +202,6 @@ class ChainOutbox:
         except sqlite3.Error as error:
             self._report("file", f"{self.path} cannot be used ({error})")
         pause.failed()
-
-    def _deliver_points(self) -> bool:
-        with self._adding:
-            self._save()
-        self._seal()
-        return self._deliver(POINT_KINDS, "chain", self._pause)
 
     def _seal(self) -> None:
         """Seal what is ready. Raises ChainError when the chain does not say which round is open, and sqlite3.Error."""
@@ -239,7 +234,7 @@ class ChainOutbox:
             return self._newest > number or lasted >= self._settle_seconds
         return self._submit_after is not None and lasted >= self._submit_after
 
-    def _deliver(self, kinds: tuple[Kind, Kind], topic: Topic, pause: Backoff) -> bool:
+    def _deliver(self, topic: Topic, kinds: tuple[Kind, Kind], pause: Backoff) -> bool:
         """Try what is sealed, oldest first, while there is time. Is none of it left? Raises sqlite3.Error."""
         problem, fine = "", True
         unsettled = self._store.unsettled(kinds)

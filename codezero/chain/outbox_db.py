@@ -166,9 +166,10 @@ class OutboxStore:
             return run("SELECT value FROM submissions WHERE round=? AND kind=?", values[:2]).fetchone()[0]
 
     def unsettled(self, kinds: tuple[Kind, Kind] = POINT_KINDS) -> list[Submission]:
-        """Pending and sent, oldest round first, rewards before votes."""
+        """Pending and sent, oldest round first, rewards before votes; but all anchors before ballots."""
+        order = "round, kind" if kinds == POINT_KINDS else "kind, round"
         with self._transaction() as run:
-            rows = run(f"{SUBMISSIONS} ('pending', 'sent') AND kind IN {kinds} ORDER BY round, kind")
+            rows = run(f"{SUBMISSIONS} ('pending', 'sent') AND kind IN {kinds} ORDER BY {order}")
             return [Submission(*row) for row in rows]
 
     def signed_for(self, submission: Submission) -> list[SignedTransaction]:

@@ -6,7 +6,7 @@ import msgspec
 
 from codezero.chain.contract import STAGE, ContractCoordinator
 from codezero.chain.errors import ANCHORED, NOT_OPEN, REWARDED, VOTED, ChainUnreachableError, ContractError
-from codezero.chain.market import Ballot, ContractMarket
+from codezero.chain.market import Ballot, ContractMarket, peer_key
 from codezero.chain.outbox_db import MARKET_KINDS, OutboxStore, Submission
 from codezero.errors import ChainError
 
@@ -44,7 +44,7 @@ class Submitter:
                 raise ChainUnreachableError("the chain contradicts itself about what was submitted already") from None
             elif error.final or (error.name == NOT_OPEN and self._coordinator.read_round() > submission.round):
                 self._store.settle(submission, "refused", reason=str(error))
-                return f"{submission.kind} of round {submission.round} refused: {error}"
+                return f"{submission.kind} refused: {error}"
             else:
                 self._registered = error.name not in UNREGISTERED
                 raise
@@ -59,7 +59,7 @@ class Submitter:
         elif submission.kind == "vote":
             values = self._coordinator.ballot_of(number, self._peer)
         else:
-            root = self._market_of().root_of(number, self._peer)
+            root = self._market.anchors(number).get(peer_key(self._peer)) if self._market else None
             values = [] if root is None else [root.hex()]
         if not values:
             return ""
@@ -68,7 +68,6 @@ class Submitter:
     def _submit(self, submission: Submission) -> str:
         """The hash of the transaction that took effect."""
         number, value = submission.round, submission.value
-        target = self._market_of() if submission.kind in MARKET_KINDS else self._coordinator
         match submission.kind:
             case "reward":
                 name, arguments = "submitReward", (number, STAGE, int(value))
@@ -80,11 +79,7 @@ class Submitter:
                 ballot = msgspec.json.decode(value, type=Ballot)
                 name, arguments = "judge", (ballot.games, ballot.answers, ballot.receipts)
         earlier, record = self._store.signed_for(submission), partial(self._store.record, submission)
-        seconds = MARKET_SECONDS if submission.kind in MARKET_KINDS else TRY_SECONDS
+        ours = self._market is not None and submission.kind in MARKET_KINDS
+        target, seconds = (self._market, MARKET_SECONDS) if ours else (self._coordinator, TRY_SECONDS)
         receipt = target.send(name, *arguments, self._peer, seconds=seconds, earlier=earlier, record=record)
         return receipt["transactionHash"].to_0x_hex()
-
-    def _market_of(self) -> ContractMarket:
-        if self._market is None:
-            raise ChainError("this swarm has no market")
-        return self._market

@@ -84,7 +84,7 @@ def test_what_is_queued_is_on_the_chain_once(tmp_path: Path, place: Place) -> No
         until(box.path, (now, "anchor"), "accepted")
         until(box.path, (now, "ballot"), "accepted")
     assert box.close(60)
-    assert place.market.root_of(now, "QmOnce") == ROOT
+    assert place.market.anchors(now).get(peer_key("QmOnce")) == ROOT
     [cast] = place.market.ballots(now, ["QmOnce"])
     assert (cast.account, cast.ballot.games, cast.ballot.answers) == (place.member.account, (GAME,), (3,))
     status = read_status(box.path)
@@ -114,7 +114,7 @@ def test_an_anchor_ends_with_its_round(tmp_path: Path, place: Place, caplog: pyt
     box.anchor(now, OTHER)
     until(box.path, (now, "anchor"), "accepted")
     assert box.close(60)
-    assert place.market.root_of(late, "QmLate") is None
+    assert place.market.anchors(late).get(peer_key("QmLate")) is None
     status = read_status(box.path)
     assert (status.refused, status.problem) == (0, "") and "points are kept back" not in caplog.text
 
@@ -183,7 +183,11 @@ def test_a_market_that_fails_holds_up_no_points(tmp_path: Path, place: Place, ca
 def test_points_go_first(tmp_path: Path, place: Place) -> None:
     now = place.next_round()
     store = OutboxStore(tmp_path / "outbox.db")
+    store.queue(now - 1, "ballot", "{}")
     store.queue(now, "anchor", ROOT.hex())
+    waiting = store.unsettled(("anchor", "ballot"))
+    assert [(submission.kind, submission.round) for submission in waiting] == [("anchor", now), ("ballot", now - 1)]
+    store.settle(waiting[1], "refused")
     for number in (now - 1, now):
         store.add(number, 0.5, "QmA")
     assert store.collecting() == [now - 1, now]  # an anchor of the round keeps no points from it
