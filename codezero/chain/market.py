@@ -111,7 +111,8 @@ class ContractMarket(BoundContract):
             while round_number not in self._opened and last >= since:
                 first = max(since, last - span + 1)
                 for page in self._coordinator.history(first, ["RoundAdvanced"], [[_topic(round_number)]], last):
-                    self._opened |= {round_number: _position(event) for event in page.events}
+                    for event in page.events:
+                        self._opened[round_number] = _position(event)
                 last, span = first - 1, 2 * span
         return self._opened.get(round_number)
 

@@ -8,7 +8,6 @@ from codezero.chain.contract import STAGE, ContractCoordinator
 from codezero.chain.errors import ANCHORED, NOT_OPEN, REWARDED, VOTED, ChainUnreachableError, ContractError
 from codezero.chain.market import Ballot, ContractMarket, peer_key
 from codezero.chain.outbox_db import MARKET_KINDS, OutboxStore, Submission
-from codezero.errors import ChainError
 
 TRY_SECONDS, MARKET_SECONDS = 15.0, 5.0
 """For one try of one submission; what was sent by then is looked at again in the next. The market's hold up points."""
@@ -79,7 +78,8 @@ class Submitter:
                 ballot = msgspec.json.decode(value, type=Ballot)
                 name, arguments = "judge", (ballot.games, ballot.answers, ballot.receipts)
         earlier, record = self._store.signed_for(submission), partial(self._store.record, submission)
-        ours = self._market is not None and submission.kind in MARKET_KINDS
-        target, seconds = (self._market, MARKET_SECONDS) if ours else (self._coordinator, TRY_SECONDS)
+        target, seconds = self._coordinator, TRY_SECONDS
+        if self._market is not None and submission.kind in MARKET_KINDS:
+            target, seconds = self._market, MARKET_SECONDS
         receipt = target.send(name, *arguments, self._peer, seconds=seconds, earlier=earlier, record=record)
         return receipt["transactionHash"].to_0x_hex()
