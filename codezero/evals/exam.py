@@ -88,13 +88,12 @@ class HeldOutExam:
             return {}
         self._begun = self._under_way = None
         executed = under_way.result() if under_way else self._execute()
-        compared = self._judged(executed)
         drew = {draw.version for row in executed.attempts for draw in row}
         return (
             executed_metrics(executed.passed, self.tasks, self.settings)
             | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
             | executed.control
-            | (judge_metrics(compared) if self.evaluator else {})
+            | (self._judged(self.evaluator, executed) if self.evaluator else {})
             | {"eval/seconds": time.monotonic() - begun[1]}
         )
 
@@ -106,22 +105,20 @@ class HeldOutExam:
             control["eval/control"] = mean(grade.passed for row in grades for grade in row if grade.passed is not None)
         return Executed(attempts, passed, control)
 
-    def _judged(self, executed: Executed) -> list[tuple[float, bool]]:
-        """What the judge believes of each attempt that both could decide, and whether it passed."""
-        if self.evaluator is None:
-            return []
+    def _judged(self, evaluator: Evaluator, executed: Executed) -> Metrics:
+        """`judge/...` over the attempts that both could decide."""
         groups = [
             judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
             for task, tried in zip(self.tasks, executed.attempts, strict=True)
         ]
         compared = [
             (verdict.correctness, truth)
-            for scored, truths in zip(self.evaluator.score(groups), executed.passed, strict=True)
+            for scored, truths in zip(evaluator.score(groups), executed.passed, strict=True)
             for verdict, truth in zip(scored.verdicts, truths, strict=True)
             if verdict.trainable and truth is not None
         ]
-        self.evaluator.witness(compared)
-        return compared
+        evaluator.witness(compared)
+        return judge_metrics(compared)
 
     def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
         """[tasks, samples]"""

@@ -72,8 +72,8 @@ def _why_not(coverage: Coverage, problem: Problem) -> str:
     if not covered.fewest <= len(words) <= covered.most:
         bounds = f"{covered.fewest:.0f} to {covered.most:.0f}"
         return f"the judge was measured on questions of some {bounds} words; this one has {len(words)}"
-    share, one = _share(words, covered.vocabulary), NEW_WORDS / max(1, len(set(words)))
-    if share > max(covered.unseen, one):
+    share, least = _share(words, covered.vocabulary), NEW_WORDS / max(1, len(set(words)))
+    if share > max(covered.unseen, least):
         return f"{share:.0%} of the question's words are new to what the judge was measured on ({covered.unseen:.0%})"
     return ""
 

@@ -118,9 +118,9 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def join(self, executed: Iterable[tuple[Problem, Program, bool]]) -> None:
         """Some attempts that were executed as a part of the reward wait to be canaries."""
-        found, most = list(executed), self._settings.canaries_per_iteration
-        self.memory.drawn += len(found)
-        drawn = Random(f"{self._seed} {self.memory.drawn}").sample(found, min(most, len(found)))
+        attempts, most = list(executed), self._settings.canaries_per_iteration
+        self.memory.drawn += len(attempts)
+        drawn = Random(f"{self._seed} {self.memory.drawn}").sample(attempts, min(most, len(attempts)))
         self.memory.waiting += [JudgedCanary(of.id, read, passed, CanaryKind.AUDITED) for of, read, passed in drawn]
 
     def witness(self, executed: Sequence[Pair]) -> None:

@@ -147,22 +147,24 @@ class RolloutServers:
         self._thread.close()
 
     async def _open(self) -> aiohttp.ClientSession:
-        self._tasks = [asyncio.create_task(self._keep_up(server)) for server in self._servers]
+        self._tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._keep_up(each)) for each in self._servers}
         options: dict[str, Any] = {"connector": aiohttp.TCPConnector(limit=0), "cookie_jar": aiohttp.DummyCookieJar()}
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False, **options)
 
     async def _end(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks:  # a draw that is under way too: its server has done nothing wrong
             task.cancel()
         await self._session.close()
 
     async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling]) -> list[list[Drawn]]:
         groups = [asyncio.create_task(self._group(*each)) for each in zip(prompts, params, strict=True)]
+        self._tasks.update(groups)
         try:
             return await asyncio.gather(*groups)
         finally:
             for group in groups:
                 group.cancel()
+            self._tasks.difference_update(groups)
 
     async def _group(self, prompt: Sequence[int], params: Sampling) -> list[Drawn]:
         body, count, most = GenerateRequest("policy", list(prompt), params), params.n, params.max_tokens

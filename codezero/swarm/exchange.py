@@ -232,7 +232,8 @@ class Exchange:
     ) -> None:
         """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first."""
         self._transport, self.validator = transport, validator
-        self.sharding = ShardEstimate(random := random or Random())
+        random = random or Random()
+        self.sharding = ShardEstimate(random)
         self.server = BodyServer(trust)
         self.feedback = FeedbackExchange(transport, trust, on_feedback)
         self.announcer = Announcer(transport, self.server, validator, self.sharding)

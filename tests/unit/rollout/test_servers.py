@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,20 @@ def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_vers
     with client_of(policy, [processes[0].server]) as alone:
         alone.follow(policy.publish())
         assert nearly(draw(alone), policy.draw())
+
+
+def test_closing_ends_what_is_drawn_and_blames_no_server(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    policy, processes = parts
+    with ThreadPoolExecutor(1) as pool:
+        with client_of(policy, [process.server for process in processes]) as client:
+            client.follow(policy.publish(anchor=True))
+            caplog.clear()
+            drawing = pool.submit(client.draw, PROMPTS * 100, 8, 40, 1.0, 5)
+            while not any(process.server.active for process in processes):
+                time.sleep(0.01)
+        with pytest.raises(CancelledError):
+            drawing.result(timeout=60)
+    assert "unfit" not in caplog.text
 
 
 def test_a_server_that_hangs_costs_a_try_and_is_replaced(
