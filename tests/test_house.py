@@ -139,8 +139,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 242,
-    "lines": 38_283,
-    "lines of code": 26_619,
+    "lines": 38_300,
+    "lines of code": 26_633,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -22,9 +22,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, SwarmConfig
 from codezero.errors import CodeZeroError, ModelError
-from codezero.monitor.text import clean
+from codezero.monitor.text import clean, readable_name
 from codezero.settings import compose
 from codezero.system.child import how_it_ended
 
@@ -104,6 +104,32 @@ def judge_clock(synchronised: bool, now: float, block_time: float | None, round_
     if block_time is not None:
         return ok("not behind the chain's")
     return unknown("neither a time server nor a chain of others can be compared with", mend)
+
+
+def identity(config: SwarmConfig) -> Finding:
+    from codezero.swarm.identity import Identity
+
+    path = Path(config.identity)
+    if not path.exists():
+        return ok(f"{path} is made at the first start")
+    own = Identity.load(path).peer_id
+    return ok(f"{readable_name(own)}, {own}, {path}")
+
+
+def login(config: NodeConfig) -> Finding:
+    """Who signs for the points, and can the node do so now?"""
+    from codezero.login.store import Folder
+    from codezero.login.vault import Vault
+
+    if config.chain.kind == "clock":
+        return ok("not needed: no points are counted (chain.kind=clock)")
+    directory = Path(config.login.directory)
+    vault = Vault(Folder(directory), config.login.days, time.time) if directory.is_dir() else None
+    if vault is None or (owner := vault.owner()) is None:
+        return ok(f"nobody owns this node on the page; points go to the account of {config.chain.wallet}")
+    if not vault.unlocked:
+        return warn(f"logged out: points for {owner.account} wait", "codezero login")
+    return ok(f"logged in as {owner.account}")
 
 
 def hardware(overrides: Sequence[str]) -> list[Finding]:
@@ -191,8 +217,8 @@ def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
         Check("chain", lambda: network.chain(config.chain)),
         Check("judge", lambda: network.judge(config.evaluator), 25.0),
         Check("hub", lambda: network.hub(config)),
-        Check("identity", lambda: network.identity(config.swarm)),
-        Check("login", lambda: network.login(config)),
+        Check("identity", partial(identity, config.swarm)),
+        Check("login", partial(login, config)),
     ]
 
 

@@ -1,9 +1,11 @@
-"""Checks of the network and its services: ports, ways in, reach, chain, judge, hub; of identity and login."""
+"""Checks of the network and its services: ports, ways in, reach, chain, judge, hub."""
 
 import contextlib
 import http.client
 import ipaddress
 import re
+import secrets
+import select
 import socket
 import threading
 import time
@@ -22,7 +24,6 @@ from codezero.inspection.run_files import RunFiles
 from codezero.inspection.status import newest_run
 from codezero.login.page_process import wanted
 from codezero.login.server import open_sockets
-from codezero.monitor.text import readable_name
 from codezero.nano import NANO
 from codezero.ops.doctor import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
@@ -126,7 +127,6 @@ def _announced(config: SwarmConfig) -> Finding:
     """Listen at the own port, and dial the own announced addresses."""
     try:
         with _listening(config) as listener:
-            listener.settimeout(DIAL_SECONDS)
             missed = ", ".join(address for address in config.announce if not _is_open(address, listener))
     except OSError as error:
         return unknown(f"TCP port {config.port} is in use ({error.strerror}), and no node of this folder uses it")
@@ -156,11 +156,28 @@ def _is_open(address: str, listener: socket.socket | None = None) -> bool:
         return False
     with (
         contextlib.suppress(OSError, OverflowError),  # the latter for a port above 65535
-        socket.create_connection((match[1], int(match[2])), DIAL_SECONDS),
+        socket.create_connection((match[1], int(match[2])), DIAL_SECONDS) as dialled,
     ):
-        if listener is not None:
-            listener.accept()[0].close()
-        return True
+        return listener is None or _arrives(dialled, listener)
+    return False
+
+
+def _arrives(dialled: socket.socket, listener: socket.socket) -> bool:
+    """Does what is sent come out at `listener`? Strangers who dial it meanwhile send something else, or nothing."""
+    token = secrets.token_bytes(16)
+    dialled.sendall(token)
+    end = time.monotonic() + DIAL_SECONDS
+    with contextlib.ExitStack() as connections:
+        waiting = [listener]
+        while (seconds := end - time.monotonic()) > 0:
+            for ready in select.select(waiting, [], [], seconds)[0]:
+                if ready is listener:
+                    waiting.append(connections.enter_context(listener.accept()[0]))
+                    continue
+                waiting.remove(ready)
+                with contextlib.suppress(OSError):
+                    if ready.recv(len(token)) == token:
+                        return True
     return False
 
 
@@ -271,29 +288,3 @@ def judge_hub(missing: list[str], models: list[str], sets: list[str], answers: b
     if sets and not answers:
         return warn(f"{where}; {', '.join(sets)} only as far as in the cache", "other sources fill the batch")
     return ok(where + (f"; to be fetched: {', '.join(missing)}" if missing else ""))
-
-
-def identity(config: SwarmConfig) -> Finding:
-    from codezero.swarm.identity import Identity
-
-    path = Path(config.identity)
-    if not path.exists():
-        return ok(f"{path} is made at the first start")
-    own = Identity.load(path).peer_id
-    return ok(f"{readable_name(own)}, {own}, {path}")
-
-
-def login(config: NodeConfig) -> Finding:
-    """Who signs for the points, and can the node do so now?"""
-    from codezero.login.store import Folder
-    from codezero.login.vault import Vault
-
-    if config.chain.kind == "clock":
-        return ok("not needed: no points are counted (chain.kind=clock)")
-    directory = Path(config.login.directory)
-    vault = Vault(Folder(directory), config.login.days, time.time) if directory.is_dir() else None
-    if vault is None or (owner := vault.owner()) is None:
-        return ok(f"nobody owns this node on the page; points go to the account of {config.chain.wallet}")
-    if not vault.unlocked:
-        return warn(f"logged out: points for {owner.account} wait", "codezero login")
-    return ok(f"logged in as {owner.account}")

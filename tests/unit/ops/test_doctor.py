@@ -3,6 +3,7 @@
 Does not show: cards of any kind (none is here), and routers that do or do not forward a port.
 """
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -188,6 +189,32 @@ def test_reachability_is_proven_asked_or_not_claimed() -> None:
         assert network.reach(config, network_of(reachable, "as neighbours say")).state is state
 
 
+def test_a_stranger_who_dials_meanwhile_is_no_proof_of_reach() -> None:
+    with listening() as held:
+        port = held.getsockname()[1]
+    over = threading.Event()
+
+    def dial() -> None:
+        with contextlib.ExitStack() as calls:
+            while not over.wait(0.01):
+                with contextlib.suppress(OSError):
+                    calls.enter_context(socket.create_connection(("127.0.0.1", port), 1))
+
+    stranger = threading.Thread(target=dial)
+    stranger.start()
+    try:
+        with listening() as other:
+            ways = [f"/ip4/127.0.0.1/tcp/{number}" for number in (other.getsockname()[1], port)]
+            states = [
+                network.reach(SwarmConfig(kind="hivemind", host="127.0.0.1", port=port, announce=[way]), None).state
+                for way in ways
+            ]
+    finally:
+        over.set()
+        stranger.join()
+    assert states == [CheckState.UNKNOWN, CheckState.OK]
+
+
 def test_checks_that_listen_at_the_own_port_at_once_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     dial = network._is_open  # pyright: ignore[reportPrivateUsage]
 
@@ -274,18 +301,18 @@ def test_identity_and_login_are_told(tmp_path: Path) -> None:
     from codezero.swarm.identity import Identity
 
     path = tmp_path / "swarm.pem"
-    assert network.identity(SwarmConfig(identity=str(path))).state is CheckState.OK and not path.exists()
-    assert Identity.load_or_create(path).peer_id in network.identity(SwarmConfig(identity=str(path))).text
+    assert machine.identity(SwarmConfig(identity=str(path))).state is CheckState.OK and not path.exists()
+    assert Identity.load_or_create(path).peer_id in machine.identity(SwarmConfig(identity=str(path))).text
     config = NodeConfig()
     config.login.directory = str(tmp_path / "login")
-    assert "nobody owns" in network.login(config).text
+    assert "nobody owns" in machine.login(config).text
     assert not (tmp_path / "login").exists()
     vault = Vault(Folder(tmp_path / "login"), 30.0, time.time)
     key = b"\x11" * 32
     vault.claim(key, Passphrase(scrypt=Scrypt(salt=b"s" * 32)), b"o" * 32)
-    assert network.login(config).state is CheckState.WARN and network.login(config).mend == "codezero login"
+    assert machine.login(config).state is CheckState.WARN and machine.login(config).mend == "codezero login"
     vault.unlock(key)
-    assert network.login(config).state is CheckState.OK and "0x" in network.login(config).text
+    assert machine.login(config).state is CheckState.OK and "0x" in machine.login(config).text
 
 
 def test_the_command_ends_in_time_with_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
