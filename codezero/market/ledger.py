@@ -19,7 +19,7 @@ from codezero.market.pricing import Score
 
 FILE = "market.sqlite"
 BUSY_SECONDS = 5.0
-KEPT_ROUNDS = 2_000
+KEPT_ROUNDS = 300
 """Older games are dropped with all that belongs to them; balances and scores stay."""
 KEPT_SCORES = 400
 """Of one peer."""
@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS items(
     kind TEXT NOT NULL, round INTEGER NOT NULL, peer TEXT NOT NULL, name BLOB NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY(kind, round, peer, name)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS items_named ON items(kind, name);
 CREATE TABLE IF NOT EXISTS balances(peer TEXT PRIMARY KEY, milli INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS scores(
     number INTEGER PRIMARY KEY, peer TEXT NOT NULL, opener TEXT NOT NULL, first REAL NOT NULL, last REAL NOT NULL
@@ -102,6 +103,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """By peer, milli-points."""
     brier: dict[str, float] = {}
     """Where the truth is known: of `own` report, of the `equal` pool, of the `skilled` and `robust` price."""
+    pools: list[list[float]] = []
+    """[2][K] Of the others' reports, before they are sharpened: skilled and robust; empty where nobody has a vote."""
+    confirmed_right: bool | None = None
+    """Was the value that the node would have confirmed the truth? None: it would have confirmed none."""
     price: float | None = None
     """The skilled price of the likeliest answer, where the truth is known."""
     right: bool = False
@@ -183,6 +188,11 @@ class Ledger:
         """Of rounds below `before`, newest first."""
         return self._rows("kind=? AND round<?", kind, entry, before, order=f"DESC LIMIT {int(limit)}")
 
+    def unsettled(self, kind: Any) -> list[Item]:
+        """Games without a result, oldest first."""
+        done = "SELECT 1 FROM items AS r WHERE r.kind='result' AND (r.round, r.peer, r.name)=(g.round, g.peer, g.name)"
+        return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, Entry.GAME)
+
     def count(self, entry: Entry) -> int:
         return self._run("SELECT count(*) FROM items WHERE kind=?", entry).fetchone()[0]
 
@@ -216,7 +226,7 @@ class Ledger:
             self._run("DELETE FROM items WHERE round > 0 AND round < ?", round - KEPT_ROUNDS)
 
     def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[Item]:
-        query = f"SELECT round, peer, name, data FROM items WHERE {where} ORDER BY round {order}"
+        query = f"SELECT round, peer, name, data FROM items AS g WHERE {where} ORDER BY round {order}"
         with translated(MarketError, f"{self.path} is damaged", msgspec.MsgspecError, mend="move it away"):
             rows = self._run(query, *values).fetchall()
             return [
