@@ -193,6 +193,11 @@ class Ledger:
         done = "SELECT 1 FROM items AS r WHERE r.kind='result' AND (r.round, r.peer, r.name)=(g.round, g.peer, g.name)"
         return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, Entry.GAME)
 
+    def starting(self, entry: Entry, digits: str, kind: Any) -> list[Item]:
+        """Whose names begin with these hexadecimal digits, two at most."""
+        where = "kind=? AND substr(hex(name), 1, ?)=?"
+        return self._rows(where, kind, entry, len(digits), digits.upper(), order="LIMIT 2")
+
     def count(self, entry: Entry) -> int:
         return self._run("SELECT count(*) FROM items WHERE kind=?", entry).fetchone()[0]
 
@@ -212,6 +217,10 @@ class Ledger:
         """Milli-points."""
         row = self._run("SELECT milli FROM balances WHERE peer=?", peer).fetchone()
         return row[0] if row else START
+
+    def balances(self) -> dict[str, int]:
+        """Of all that a game paid: milli-points by peer."""
+        return dict(self._run("SELECT peer, milli FROM balances").fetchall())
 
     def scores(self) -> dict[str, list[Score]]:
         """By peer, oldest first."""
