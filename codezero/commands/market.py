@@ -140,14 +140,13 @@ def _print_game(page: "GamePage") -> None:
 
 def _print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from codezero.monitor.text import clean
 
-    table = Table(
-        *(Text(clean(head, 40)) for head in heads), title=title, title_justify="left", box=None, padding=(0, 1)
-    )
+    columns = [Column(Text(clean(head, 40))) for head in heads]
+    table = Table(*columns, title=title, title_justify="left", box=None, padding=(0, 1))
     for row in rows:
         table.add_row(*(Text(clean(cell, 60)) for cell in row))
     if rows:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from codezero.market.ledger import PriceRow, Result
+from codezero.market.ledger import GameResult, PriceRow
 
 OFF = "this run plays no market: market.enabled=false"
 
@@ -31,7 +31,7 @@ class GameLine(msgspec.Struct, frozen=True, kw_only=True):
     stake: int
     win: float | None
     price: PriceRow | None
-    result: Result | None
+    result: GameResult | None
     """In lists without the wins."""
     evidence: list[bool | None]
     """Of the first tests."""
@@ -109,7 +109,7 @@ class GamePage(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that were sealed and not shown in time."""
     ballots: dict[str, int | None]
     """None: the game should be void."""
-    values: list[str | None]
+    values: list[str]
     """What own attempts return."""
     reference: str | None
     """The solution that the opener kept; empty: it knows none; None: not opened."""

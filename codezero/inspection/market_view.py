@@ -19,19 +19,17 @@ from codezero.inspection.market_types import (
     ReliabilityBin,
     Worth,
 )
+from codezero.market.closing import VOID, Cast
 from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
-from codezero.market.ledger import NOTE, Entry, Item, Ledger, PlayerNote, PriceRow, Result, opened
+from codezero.market.ledger import NOTE, GameResult, Ledger, LedgerEntry, LedgerRow, PlayerNote, PriceRow, opened
 from codezero.market.messages import Evidence
-from codezero.market.payout import MOST_STAKE, POINT
+from codezero.market.payout import POINT, STAKE
 from codezero.market.pricing import NEWCOMER, Record, record
 from codezero.market.sealing import Place, Sealed, positions
 from codezero.monitor.run_types import MAX_PEERS
 from codezero.monitor.text import readable_name
 from codezero.stats import mean_interval, wilson
 
-Sheet = tuple[tuple[bytes, ...], tuple[int, ...], bytes]
-"""Of a juror: games, for each the number of an answer or VOID, and the digest of what it saw opened."""
-VOID = 255
 MOST_OPEN, MOST_BETS, MOST_SETTLED, MOST_SEALS, MOST_RESULTS = 16, 50, 10, 16, 2_000
 """Of lists; and how many seals and results are read."""
 LINE = 200
@@ -49,7 +47,7 @@ def read_games(folder: Path, me: str, before: int | None = None, limit: int = 50
     with opened(folder) as ledger:
         if ledger is None:
             return GamesPage()
-        found = ledger.newest(Entry.GAME, Game, limit + 1, 1 << 62 if before is None else before)
+        found = ledger.newest(LedgerEntry.GAME, Game, limit + 1, 1 << 62 if before is None else before)
         cut = found[limit].round if len(found) > limit else None
         shown, book = [item for item in found[:limit] if item.round != cut] or found[:limit], Book(ledger, me)
         return GamesPage([book.line(item.data) for item in shown], None if cut is None else shown[-1].round)
@@ -58,7 +56,7 @@ def read_games(folder: Path, me: str, before: int | None = None, limit: int = 50
 def read_game(folder: Path, me: str, digits: str) -> GamePage | None:
     """The one whose id begins with these hexadecimal digits; None: there is none, or more than one."""
     with opened(folder) as ledger:
-        found = ledger.starting(Entry.GAME, digits, Game) if ledger else []
+        found = ledger.starting(LedgerEntry.GAME, digits, Game) if ledger else []
         return Book(ledger, me).page(found[0]) if ledger and len(found) == 1 else None
 
 
@@ -67,18 +65,20 @@ class Book:
 
     def __init__(self, ledger: Ledger, me: str) -> None:
         self._ledger, self._me = ledger, me
-        self._note = ledger.get(Entry.NOTE, 0, "", NOTE, PlayerNote)
-        newest = ledger.newest(Entry.GAME, Game, 1)
+        self._note = ledger.get(LedgerEntry.NOTE, 0, "", NOTE, PlayerNote)
+        newest = ledger.newest(LedgerEntry.GAME, Game, 1)
         self._round = self._note.round if self._note else newest[0].round if newest else 0
 
     def view(self) -> MarketView:
         ledger, note = self._ledger, self._note
-        results = ledger.newest(Entry.RESULT, Result, MOST_RESULTS)
-        settled = [ledger.get(Entry.GAME, round, opener, id, Game) for round, opener, id, _ in results[:MOST_SETTLED]]
-        seals = ledger.newest(Entry.SEAL, Sealed, MOST_SEALS)
+        results = ledger.newest(LedgerEntry.RESULT, GameResult, MOST_RESULTS)
+        settled = [
+            ledger.get(LedgerEntry.GAME, round, opener, id, Game) for round, opener, id, _ in results[:MOST_SETTLED]
+        ]
+        seals = ledger.newest(LedgerEntry.SEAL, Sealed, MOST_SEALS)
         bets = {report.game: seal.round - 1 - report.step for seal in seals for report in seal.data[1]}
-        games = ledger.all(Entry.GAME, Game, sorted({*bets.values()}, reverse=True))
-        recent = ledger.all(Entry.GAME, Game, range(self._round, max(-1, self._round - OVER), -1))
+        games = ledger.all(LedgerEntry.GAME, Game, sorted({*bets.values()}, reverse=True))
+        recent = ledger.all(LedgerEntry.GAME, Game, range(self._round, max(-1, self._round - OVER), -1))
         lines = (self.line(item.data) for item in recent)
         return MarketView(
             why=note.why if note else "the node has not played a round yet",
@@ -96,11 +96,14 @@ class Book:
 
     def line(self, game: Game) -> GameLine:
         where, ledger = (game.round, game.opener, game.id), self._ledger
-        result, evidence = ledger.get(Entry.RESULT, *where, Result), ledger.get(Entry.EVIDENCE, *where, Evidence)
+        result, evidence = (
+            ledger.get(LedgerEntry.RESULT, *where, GameResult),
+            ledger.get(LedgerEntry.EVIDENCE, *where, Evidence),
+        )
         now, step = phase(game, self._round)
         ends = (far for far in range(1, OVER + 1) if phase(game, self._round + far) != (now, step))
         own = [self._sealed(game, number) for number in range(STEPS)]
-        stake = MOST_STAKE if any(own) and self._me not in (game.opener, game.proposer) else 0
+        stake = STAKE if any(own) and self._me not in (game.opener, game.proposer) else 0
         state = "pending" if now is Phase.OVER else "open"
         if result is not None:
             state = "disputed" if result.contested else "void" if result.void else "settled"
@@ -118,19 +121,19 @@ class Book:
             own=own,
             stake=stake // POINT,
             win=result.wins.get(self._me, 0) / POINT if result and not result.void and stake else None,
-            price=ledger.get(Entry.PRICE, *where, PriceRow),
+            price=ledger.get(LedgerEntry.PRICE, *where, PriceRow),
             result=result and replace(result, wins={}),
             evidence=[*evidence.outcomes] if evidence else [],
         )
 
-    def page(self, item: Item) -> GamePage:
+    def page(self, item: LedgerRow) -> GamePage:
         (round, opener, id, game), ledger = item, self._ledger
         opening, result = (
-            ledger.get(Entry.OPENING, round, opener, id, Opening),
-            ledger.get(Entry.RESULT, round, opener, id, Result),
+            ledger.get(LedgerEntry.OPENING, round, opener, id, Opening),
+            ledger.get(LedgerEntry.RESULT, round, opener, id, GameResult),
         )
         found = positions(game, {}, *seals_of(ledger, game))[:MAX_PEERS]
-        sheets = ledger.all(Entry.BALLOT, Sheet, [round])[:MAX_PEERS]
+        sheets = ledger.all(LedgerEntry.BALLOT, Cast, [round])[:MAX_PEERS]
         known = (VOID, *range(len(game.answers)))
         votes = {each.peer: vote for each in sheets if (vote := vote_of(each.data, id)) in known}
         due = range(self._round - round - 2)  # what a round seals is opened by the end of the next
@@ -144,13 +147,15 @@ class Book:
             reports={each.peer: [None if q is None else [*q] for q in each.reports] for each in found},
             hidden={each.peer: steps for each in found if (steps := sorted(each.hidden.intersection(due)))},
             ballots={peer: None if vote == VOID else vote for peer, vote in votes.items()},
-            values=ledger.get(Entry.VALUES, round, opener, id, list[str | None]) or [],
+            values=[
+                value for value, _ in ledger.get(LedgerEntry.VALUES, round, opener, id, list[tuple[str, float]]) or []
+            ],
             reference=opening.reference if opening else None,
-            confirmed=ledger.get(Entry.CONFIRMED, round, opener, id, str),
+            confirmed=ledger.get(LedgerEntry.CONFIRMED, round, opener, id, str),
         )
 
     def _sealed(self, game: Game, step: int) -> list[int] | None:
-        seal = self._ledger.get(Entry.SEAL, game.round + 1 + step, self._me, b"", Sealed)
+        seal = self._ledger.get(LedgerEntry.SEAL, game.round + 1 + step, self._me, b"", Sealed)
         reports = [report.q for report in (seal[1] if seal else ()) if (report.game, report.step) == (game.id, step)]
         return [*reports[0]] if reports else None
 
@@ -170,16 +175,16 @@ class Book:
 def seals_of(ledger: Ledger, game: Game) -> tuple[dict[Place, bytes], dict[Place, Sealed]]:
     """Roots of the game's four rounds of reports, none of a peer with two in a round, and what was shown of them."""
     rounds = range(game.round + 1, game.round + 1 + STEPS)
-    roots = ledger.all(Entry.ROOT, bytes, rounds)
+    roots = ledger.all(LedgerEntry.ROOT, bytes, rounds)
     counts = Counter((item.peer, item.round) for item in roots)
-    shown = [item for entry in (Entry.LATE, Entry.REVEAL) for item in ledger.all(entry, Sealed, rounds)]
+    shown = [item for entry in (LedgerEntry.LATE, LedgerEntry.REVEAL) for item in ledger.all(entry, Sealed, rounds)]
     return (
         {(item.peer, item.round): item.data for item in roots if counts[item.peer, item.round] == 1},
         {(item.peer, item.round): item.data for item in shown},
     )
 
 
-def vote_of(sheet: Sheet, game: bytes) -> int | None:
+def vote_of(sheet: Cast, game: bytes) -> int | None:
     """None: the sheet does not name the game."""
     return dict(zip(*sheet[:2], strict=False)).get(game)
 
@@ -208,7 +213,7 @@ def _worth(scores: Iterable[dict[str, float]]) -> Worth:
     return Worth(verdict, count, brier, difference, low, high)
 
 
-def _reliability(results: Iterable[Result]) -> list[ReliabilityBin]:
+def _reliability(results: Iterable[GameResult]) -> list[ReliabilityBin]:
     bins = defaultdict[int, list[tuple[float, bool]]](list)
     for result in results:
         if result.price is not None:

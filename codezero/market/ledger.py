@@ -40,7 +40,7 @@ CREATE INDEX IF NOT EXISTS scores_of ON scores(peer);
 T = TypeVar("T")
 
 
-class Entry(StrEnum):
+class LedgerEntry(StrEnum):
     """What an item is; its round, peer and name."""
 
     GAME = "game"
@@ -72,7 +72,7 @@ class Entry(StrEnum):
     PRICE = "price"
     """PriceRow: round, opener, game id."""
     RESULT = "result"
-    """Result: round, opener, game id."""
+    """GameResult: round, opener, game id."""
     CONFIRMED = "confirmed"
     """A value that the node stands behind: round, opener, game id."""
     NOTE = "note"
@@ -88,7 +88,7 @@ class PriceRow(msgspec.Struct, frozen=True):
     """Peers with a vote in the newest."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class GameResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a game ended on this node."""
 
     answer: int | None = None
@@ -127,7 +127,7 @@ class PlayerNote(msgspec.Struct, frozen=True):
 NOTE = b"player"
 
 
-class Item(NamedTuple):
+class LedgerRow(NamedTuple):
     round: int
     peer: str
     name: bytes
@@ -163,7 +163,9 @@ class Ledger:
                 raise
             self._connection.execute("COMMIT")
 
-    def put(self, entry: Entry, round: int, peer: str, name: bytes, data: object, *, replace: bool = False) -> bool:
+    def put(
+        self, entry: LedgerEntry, round: int, peer: str, name: bytes, data: object, *, replace: bool = False
+    ) -> bool:
         """Is it new? What is there already stands, unless `replace`."""
         verb = "REPLACE" if replace else "IGNORE"
         cursor = self._run(
@@ -171,40 +173,40 @@ class Ledger:
         )
         return cursor.rowcount > 0
 
-    def get(self, entry: Entry, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
+    def get(self, entry: LedgerEntry, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
         found = self._rows("kind=? AND round=? AND peer=? AND name=?", kind, entry, round, peer, name)
         return found[0].data if found else None
 
-    def all(self, entry: Entry, kind: Any, rounds: Iterable[int] | None = None) -> list[Item]:
+    def all(self, entry: LedgerEntry, kind: Any, rounds: Iterable[int] | None = None) -> list[LedgerRow]:
         """Oldest round first. rounds: none others."""
         if rounds is None:
             return self._rows("kind=?", kind, entry)
         return [item for number in rounds for item in self._rows("kind=? AND round=?", kind, entry, number)]
 
-    def named(self, entry: Entry, name: bytes, kind: Any) -> list[Item]:
+    def named(self, entry: LedgerEntry, name: bytes, kind: Any) -> list[LedgerRow]:
         return self._rows("kind=? AND name=?", kind, entry, name)
 
-    def newest(self, entry: Entry, kind: Any, limit: int, before: int = 1 << 62) -> list[Item]:
+    def newest(self, entry: LedgerEntry, kind: Any, limit: int, before: int = 1 << 62) -> list[LedgerRow]:
         """Of rounds below `before`, newest first."""
         return self._rows("kind=? AND round<?", kind, entry, before, order=f"DESC LIMIT {int(limit)}")
 
-    def unsettled(self, kind: Any) -> list[Item]:
+    def unsettled(self, kind: Any) -> list[LedgerRow]:
         """Games without a result, oldest first."""
         done = "SELECT 1 FROM items AS r WHERE r.kind='result' AND (r.round, r.peer, r.name)=(g.round, g.peer, g.name)"
-        return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, Entry.GAME)
+        return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, LedgerEntry.GAME)
 
-    def starting(self, entry: Entry, digits: str, kind: Any) -> list[Item]:
+    def starting(self, entry: LedgerEntry, digits: str, kind: Any) -> list[LedgerRow]:
         """Whose names begin with these hexadecimal digits, two at most."""
         where = "kind=? AND substr(hex(name), 1, ?)=?"
         return self._rows(where, kind, entry, len(digits), digits.upper(), order="LIMIT 2")
 
-    def count(self, entry: Entry) -> int:
+    def count(self, entry: LedgerEntry) -> int:
         return self._run("SELECT count(*) FROM items WHERE kind=?", entry).fetchone()[0]
 
-    def settle(self, item: Item, wins: dict[str, int], scores: dict[str, Score]) -> bool:
+    def settle(self, item: LedgerRow, wins: dict[str, int], scores: dict[str, Score]) -> bool:
         """Record how a game ended and pay it, once: False where that was done before."""
         with self.transaction():
-            if not self.put(Entry.RESULT, *item):
+            if not self.put(LedgerEntry.RESULT, *item):
                 return False
             for peer, win in wins.items():
                 milli = min(MOST, max(0, self.balance(peer) + win))
@@ -234,12 +236,13 @@ class Ledger:
         with self.transaction():
             self._run("DELETE FROM items WHERE round > 0 AND round < ?", round - KEPT_ROUNDS)
 
-    def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[Item]:
+    def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[LedgerRow]:
         query = f"SELECT round, peer, name, data FROM items AS g WHERE {where} ORDER BY round {order}"
         with translated(MarketError, f"{self.path} is damaged", msgspec.MsgspecError, mend="move it away"):
             rows = self._run(query, *values).fetchall()
             return [
-                Item(round, peer, name, msgspec.msgpack.decode(data, type=kind)) for round, peer, name, data in rows
+                LedgerRow(round, peer, name, msgspec.msgpack.decode(data, type=kind))
+                for round, peer, name, data in rows
             ]
 
     def _run(self, query: str, *values: object) -> sqlite3.Cursor:
