@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ONE, NONE, VOID = 10_000, "none of these", "void"
 """Basis points of a whole; and words for answers."""
 ABOUT = """Nodes bet play points on what programs do: no money, and nothing is executed unless market.execute=true.
-  codezero market                    this run's balance, bets and prices, or why there are none; the same as `market page`
+  codezero market                    this run's balance, bets and prices, or why there are none; as `market page`
   codezero market games --limit 20   the newest games
   codezero market show 3fa9          all about the game whose id begins with 3fa9
   codezero market verify 3fa9        recompute its id, its seals and what it paid

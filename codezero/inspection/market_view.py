@@ -21,7 +21,7 @@ from codezero.inspection.market_types import (
 )
 from codezero.market.closing import VOID, Cast
 from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
-from codezero.market.ledger import NOTE, GameResult, Ledger, LedgerEntry, LedgerRow, PlayerNote, PriceRow, opened
+from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow, opened
 from codezero.market.messages import Evidence
 from codezero.market.payout import POINT, STAKE
 from codezero.market.pricing import NEWCOMER, Record, record
@@ -47,7 +47,7 @@ def read_games(folder: Path, me: str, before: int | None = None, limit: int = 50
     with opened(folder) as ledger:
         if ledger is None:
             return GamesPage()
-        found = ledger.newest(LedgerEntry.GAME, Game, limit + 1, 1 << 62 if before is None else before)
+        found = ledger.newest(Fact.GAME, Game, limit + 1, 1 << 62 if before is None else before)
         cut = found[limit].round if len(found) > limit else None
         shown, book = [item for item in found[:limit] if item.round != cut] or found[:limit], Book(ledger, me)
         return GamesPage([book.line(item.data) for item in shown], None if cut is None else shown[-1].round)
@@ -56,7 +56,7 @@ def read_games(folder: Path, me: str, before: int | None = None, limit: int = 50
 def read_game(folder: Path, me: str, digits: str) -> GamePage | None:
     """The one whose id begins with these hexadecimal digits; None: there is none, or more than one."""
     with opened(folder) as ledger:
-        found = ledger.starting(LedgerEntry.GAME, digits, Game) if ledger else []
+        found = ledger.starting(Fact.GAME, digits, Game) if ledger else []
         return Book(ledger, me).page(found[0]) if ledger and len(found) == 1 else None
 
 
@@ -65,20 +65,18 @@ class Book:
 
     def __init__(self, ledger: Ledger, me: str) -> None:
         self._ledger, self._me = ledger, me
-        self._note = ledger.get(LedgerEntry.NOTE, 0, "", NOTE, PlayerNote)
-        newest = ledger.newest(LedgerEntry.GAME, Game, 1)
+        self._note = ledger.get(Fact.NOTE, 0, "", NOTE, PlayerNote)
+        newest = ledger.newest(Fact.GAME, Game, 1)
         self._round = self._note.round if self._note else newest[0].round if newest else 0
 
     def view(self) -> MarketView:
         ledger, note = self._ledger, self._note
-        results = ledger.newest(LedgerEntry.RESULT, GameResult, MOST_RESULTS)
-        settled = [
-            ledger.get(LedgerEntry.GAME, round, opener, id, Game) for round, opener, id, _ in results[:MOST_SETTLED]
-        ]
-        seals = ledger.newest(LedgerEntry.SEAL, Sealed, MOST_SEALS)
+        results = ledger.newest(Fact.RESULT, GameResult, MOST_RESULTS)
+        settled = [ledger.get(Fact.GAME, round, opener, id, Game) for round, opener, id, _ in results[:MOST_SETTLED]]
+        seals = ledger.newest(Fact.SEAL, Sealed, MOST_SEALS)
         bets = {report.game: seal.round - 1 - report.step for seal in seals for report in seal.data[1]}
-        games = ledger.all(LedgerEntry.GAME, Game, sorted({*bets.values()}, reverse=True))
-        recent = ledger.all(LedgerEntry.GAME, Game, range(self._round, max(-1, self._round - OVER), -1))
+        games = ledger.all(Fact.GAME, Game, sorted({*bets.values()}, reverse=True))
+        recent = ledger.all(Fact.GAME, Game, range(self._round, max(-1, self._round - OVER), -1))
         lines = (self.line(item.data) for item in recent)
         return MarketView(
             why=note.why if note else "the node has not played a round yet",
@@ -97,8 +95,8 @@ class Book:
     def line(self, game: Game) -> GameLine:
         where, ledger = (game.round, game.opener, game.id), self._ledger
         result, evidence = (
-            ledger.get(LedgerEntry.RESULT, *where, GameResult),
-            ledger.get(LedgerEntry.EVIDENCE, *where, Evidence),
+            ledger.get(Fact.RESULT, *where, GameResult),
+            ledger.get(Fact.EVIDENCE, *where, Evidence),
         )
         now, step = phase(game, self._round)
         ends = (far for far in range(1, OVER + 1) if phase(game, self._round + far) != (now, step))
@@ -121,7 +119,7 @@ class Book:
             own=own,
             stake=stake // POINT,
             win=result.wins.get(self._me, 0) / POINT if result and not result.void and stake else None,
-            price=ledger.get(LedgerEntry.PRICE, *where, PriceRow),
+            price=ledger.get(Fact.PRICE, *where, PriceRow),
             result=result and replace(result, wins={}),
             evidence=[*evidence.outcomes] if evidence else [],
         )
@@ -129,11 +127,11 @@ class Book:
     def page(self, item: LedgerRow) -> GamePage:
         (round, opener, id, game), ledger = item, self._ledger
         opening, result = (
-            ledger.get(LedgerEntry.OPENING, round, opener, id, Opening),
-            ledger.get(LedgerEntry.RESULT, round, opener, id, GameResult),
+            ledger.get(Fact.OPENING, round, opener, id, Opening),
+            ledger.get(Fact.RESULT, round, opener, id, GameResult),
         )
         found = positions(game, {}, *seals_of(ledger, game))[:MAX_PEERS]
-        sheets = ledger.all(LedgerEntry.BALLOT, Cast, [round])[:MAX_PEERS]
+        sheets = ledger.all(Fact.BALLOT, Cast, [round])[:MAX_PEERS]
         known = (VOID, *range(len(game.answers)))
         votes = {each.peer: vote for each in sheets if (vote := vote_of(each.data, id)) in known}
         due = range(self._round - round - 2)  # what a round seals is opened by the end of the next
@@ -147,15 +145,13 @@ class Book:
             reports={each.peer: [None if q is None else [*q] for q in each.reports] for each in found},
             hidden={each.peer: steps for each in found if (steps := sorted(each.hidden.intersection(due)))},
             ballots={peer: None if vote == VOID else vote for peer, vote in votes.items()},
-            values=[
-                value for value, _ in ledger.get(LedgerEntry.VALUES, round, opener, id, list[tuple[str, float]]) or []
-            ],
+            values=[value for value, _ in ledger.get(Fact.VALUES, round, opener, id, list[tuple[str, float]]) or []],
             reference=opening.reference if opening else None,
-            confirmed=ledger.get(LedgerEntry.CONFIRMED, round, opener, id, str),
+            confirmed=ledger.get(Fact.CONFIRMED, round, opener, id, str),
         )
 
     def _sealed(self, game: Game, step: int) -> list[int] | None:
-        seal = self._ledger.get(LedgerEntry.SEAL, game.round + 1 + step, self._me, b"", Sealed)
+        seal = self._ledger.get(Fact.SEAL, game.round + 1 + step, self._me, b"", Sealed)
         reports = [report.q for report in (seal[1] if seal else ()) if (report.game, report.step) == (game.id, step)]
         return [*reports[0]] if reports else None
 
@@ -175,9 +171,9 @@ class Book:
 def seals_of(ledger: Ledger, game: Game) -> tuple[dict[Place, bytes], dict[Place, Sealed]]:
     """Roots of the game's four rounds of reports, none of a peer with two in a round, and what was shown of them."""
     rounds = range(game.round + 1, game.round + 1 + STEPS)
-    roots = ledger.all(LedgerEntry.ROOT, bytes, rounds)
+    roots = ledger.all(Fact.ROOT, bytes, rounds)
     counts = Counter((item.peer, item.round) for item in roots)
-    shown = [item for entry in (LedgerEntry.LATE, LedgerEntry.REVEAL) for item in ledger.all(entry, Sealed, rounds)]
+    shown = [item for entry in (Fact.LATE, Fact.REVEAL) for item in ledger.all(entry, Sealed, rounds)]
     return (
         {(item.peer, item.round): item.data for item in roots if counts[item.peer, item.round] == 1},
         {(item.peer, item.round): item.data for item in shown},

@@ -9,7 +9,7 @@ import numpy as np
 
 from codezero.market.games import BALLOTS, ONE, OVER, STEPS, Game, Opening
 from codezero.market.jury import Ballot, decide, seats
-from codezero.market.ledger import GameResult, Ledger, LedgerEntry, LedgerRow, PriceRow
+from codezero.market.ledger import Fact, GameResult, Ledger, LedgerRow, PriceRow
 from codezero.market.messages import as_shown, shown_digest
 from codezero.market.payout import STAKE, Position
 from codezero.market.pricing import Price, Record, best_power, price, record
@@ -60,7 +60,7 @@ class Closing:
     def weigh(self) -> None:
         """Records and powers, from all that is settled."""
         self.records = {peer: record(scores, self._me) for peer, scores in self._ledger.scores().items()}
-        rows: list[GameResult] = [row.data for row in self._ledger.newest(LedgerEntry.RESULT, GameResult, AUDITED)]
+        rows: list[GameResult] = [row.data for row in self._ledger.newest(Fact.RESULT, GameResult, AUDITED)]
         known = [(row.pools, row.truth) for row in rows if row.truth is not None and row.pools]
         skilled, robust = (best_power([(np.array(pools[side]), y) for pools, y in known]) for side in (0, 1))
         self.powers = skilled, robust
@@ -68,7 +68,7 @@ class Closing:
     @property
     def confirming(self) -> bool:
         """False once more than WORST of what would have been confirmed turned out to be wrong, by the lower bound."""
-        rows = self._ledger.newest(LedgerEntry.RESULT, GameResult, AUDITED)
+        rows = self._ledger.newest(Fact.RESULT, GameResult, AUDITED)
         audits = [row.data.confirmed_right for row in rows if row.data.confirmed_right is not None]
         return not audits or wilson(audits.count(False) / len(audits), len(audits)).low <= WORST
 
@@ -78,14 +78,14 @@ class Closing:
             return
         ages = {game.round for _, _, _, game in self._ledger.unsettled(Game)}
         for number in sorted({start + step for start in ages for step in range(1, JURY + 1)}):
-            if number < round_number and self._ledger.get(LedgerEntry.READ, number, "", b"anchors", bool) is None:
+            if number < round_number and self._ledger.get(Fact.READ, number, "", b"anchors", bool) is None:
                 roots = self._chain.roots(number)
                 self._chain.accounts(sorted(roots))  # they are remembered: whoever draws a jury does not wait
                 for peer, root in roots.items():
-                    self._ledger.put(LedgerEntry.ROOT, number, peer, root, root)
-                self._ledger.put(LedgerEntry.READ, number, "", b"anchors", True)
+                    self._ledger.put(Fact.ROOT, number, peer, root, root)
+                self._ledger.put(Fact.READ, number, "", b"anchors", True)
         for number in sorted({start + age for start in ages for age in range(BALLOTS, OVER)}):
-            if number < round_number and self._ledger.get(LedgerEntry.READ, number, "", b"ballots", bool) is None:
+            if number < round_number and self._ledger.get(Fact.READ, number, "", b"ballots", bool) is None:
                 self._read_ballots(number)
 
     def _read_ballots(self, number: int) -> None:
@@ -97,17 +97,17 @@ class Closing:
             start = next((starts[name] for name in cast[0] if name in starts), None)
             if start is not None:
                 counts[juror] += 1
-                self._ledger.put(LedgerEntry.BALLOT, start, juror, bytes([number - start, counts[juror]]), cast)
-        self._ledger.put(LedgerEntry.READ, number, "", b"ballots", True)
+                self._ledger.put(Fact.BALLOT, start, juror, bytes([number - start, counts[juror]]), cast)
+        self._ledger.put(Fact.READ, number, "", b"ballots", True)
 
     def games(self, rounds: Iterable[int]) -> list[LedgerRow]:
-        return self._ledger.all(LedgerEntry.GAME, Game, [number for number in rounds if number >= 0])
+        return self._ledger.all(Fact.GAME, Game, [number for number in rounds if number >= 0])
 
     def roots(self, rounds: Iterable[int]) -> dict[int, dict[str, bytes]]:
         """By round and peer; a peer with two in a round has none."""
         found: dict[int, dict[str, bytes]] = {}
         for number in rounds:
-            rows = self._ledger.all(LedgerEntry.ROOT, bytes, [number])
+            rows = self._ledger.all(Fact.ROOT, bytes, [number])
             counts = Counter(row.peer for row in rows)
             found[number] = {row.peer: row.data for row in rows if counts[row.peer] == 1}
         return found
@@ -117,16 +117,14 @@ class Closing:
         half of those who say so saw that in time."""
         known: dict[bytes, bool] = {}
         for number, anchored in self.roots(_reporting(start)).items():
-            lists = [row.data for row in self._ledger.all(LedgerEntry.SEEN, tuple[bytes, ...], [number])]
-            opened = {
-                row.name for entry in (LedgerEntry.REVEAL, LedgerEntry.LATE) for row in self._sealed(entry, number)
-            }
+            lists = [row.data for row in self._ledger.all(Fact.SEEN, tuple[bytes, ...], [number])]
+            opened = {row.name for entry in (Fact.REVEAL, Fact.LATE) for row in self._sealed(entry, number)}
             for root in opened.intersection(anchored.values()):
                 known[root] = 2 * sum(root in seen for seen in lists) >= max(1, len(lists))
         return known
 
     def openings(self, start: int) -> dict[bytes, Opening]:
-        return {row.name: row.data for row in self._ledger.all(LedgerEntry.OPENING, Opening, [start])}
+        return {row.name: row.data for row in self._ledger.all(Fact.OPENING, Opening, [start])}
 
     def ballot(self, start: int) -> bytes:
         """What this node saw of the games of a round, for a ballot."""
@@ -145,7 +143,7 @@ class Closing:
         roots: dict[Place, bytes] = {(peer, n): root for n, of in by_round.items() for peer, root in of.items()}
         reveals: dict[Place, Sealed] = {}
         for number in by_round:
-            for entry in (LedgerEntry.LATE, LedgerEntry.REVEAL):
+            for entry in (Fact.LATE, Fact.REVEAL):
                 for row in self._sealed(entry, number):
                     if counted is None or row.name in counted:
                         reveals[row.peer, number] = row.data
@@ -202,11 +200,11 @@ class Closing:
         """Is all read that the chain shows of it?"""
         rounds = {b"anchors": range(1, JURY + 1), b"ballots": range(BALLOTS, OVER)}
         places = ((game.round + age, what) for what, ages in rounds.items() for age in ages)
-        return all(self._ledger.get(LedgerEntry.READ, number, "", what, bool) for number, what in places)
+        return all(self._ledger.get(Fact.READ, number, "", what, bool) for number, what in places)
 
     def _ballots(self, game: Game) -> list[Ballot]:
         ballots: list[Ballot] = []
-        for _, juror, _, (games, answers, shown) in self._ledger.all(LedgerEntry.BALLOT, Cast, [game.round]):
+        for _, juror, _, (games, answers, shown) in self._ledger.all(Fact.BALLOT, Cast, [game.round]):
             given = (answer for name, answer in zip(games, answers, strict=True) if name == game.id)
             ballots += [Ballot(game.id, juror, None if n == VOID else n, shown) for n in given if n < 8 or n == VOID]
         return ballots
@@ -232,7 +230,7 @@ class Closing:
             "confirmed_right": None if value is None else value == game.answers[truth],
         }
 
-    def _sealed(self, entry: LedgerEntry, number: int) -> list[LedgerRow]:
+    def _sealed(self, entry: Fact, number: int) -> list[LedgerRow]:
         return self._ledger.all(entry, Sealed, [number])
 
 

@@ -40,7 +40,7 @@ CREATE INDEX IF NOT EXISTS scores_of ON scores(peer);
 T = TypeVar("T")
 
 
-class LedgerEntry(StrEnum):
+class Fact(StrEnum):
     """What an item is; its round, peer and name."""
 
     GAME = "game"
@@ -163,9 +163,7 @@ class Ledger:
                 raise
             self._connection.execute("COMMIT")
 
-    def put(
-        self, entry: LedgerEntry, round: int, peer: str, name: bytes, data: object, *, replace: bool = False
-    ) -> bool:
+    def put(self, entry: Fact, round: int, peer: str, name: bytes, data: object, *, replace: bool = False) -> bool:
         """Is it new? What is there already stands, unless `replace`."""
         verb = "REPLACE" if replace else "IGNORE"
         cursor = self._run(
@@ -173,40 +171,40 @@ class Ledger:
         )
         return cursor.rowcount > 0
 
-    def get(self, entry: LedgerEntry, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
+    def get(self, entry: Fact, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
         found = self._rows("kind=? AND round=? AND peer=? AND name=?", kind, entry, round, peer, name)
         return found[0].data if found else None
 
-    def all(self, entry: LedgerEntry, kind: Any, rounds: Iterable[int] | None = None) -> list[LedgerRow]:
+    def all(self, entry: Fact, kind: Any, rounds: Iterable[int] | None = None) -> list[LedgerRow]:
         """Oldest round first. rounds: none others."""
         if rounds is None:
             return self._rows("kind=?", kind, entry)
         return [item for number in rounds for item in self._rows("kind=? AND round=?", kind, entry, number)]
 
-    def named(self, entry: LedgerEntry, name: bytes, kind: Any) -> list[LedgerRow]:
+    def named(self, entry: Fact, name: bytes, kind: Any) -> list[LedgerRow]:
         return self._rows("kind=? AND name=?", kind, entry, name)
 
-    def newest(self, entry: LedgerEntry, kind: Any, limit: int, before: int = 1 << 62) -> list[LedgerRow]:
+    def newest(self, entry: Fact, kind: Any, limit: int, before: int = 1 << 62) -> list[LedgerRow]:
         """Of rounds below `before`, newest first."""
         return self._rows("kind=? AND round<?", kind, entry, before, order=f"DESC LIMIT {int(limit)}")
 
     def unsettled(self, kind: Any) -> list[LedgerRow]:
         """Games without a result, oldest first."""
         done = "SELECT 1 FROM items AS r WHERE r.kind='result' AND (r.round, r.peer, r.name)=(g.round, g.peer, g.name)"
-        return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, LedgerEntry.GAME)
+        return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, Fact.GAME)
 
-    def starting(self, entry: LedgerEntry, digits: str, kind: Any) -> list[LedgerRow]:
+    def starting(self, entry: Fact, digits: str, kind: Any) -> list[LedgerRow]:
         """Whose names begin with these hexadecimal digits, two at most."""
         where = "kind=? AND substr(hex(name), 1, ?)=?"
         return self._rows(where, kind, entry, len(digits), digits.upper(), order="LIMIT 2")
 
-    def count(self, entry: LedgerEntry) -> int:
+    def count(self, entry: Fact) -> int:
         return self._run("SELECT count(*) FROM items WHERE kind=?", entry).fetchone()[0]
 
     def settle(self, item: LedgerRow, wins: dict[str, int], scores: dict[str, Score]) -> bool:
         """Record how a game ended and pay it, once: False where that was done before."""
         with self.transaction():
-            if not self.put(LedgerEntry.RESULT, *item):
+            if not self.put(Fact.RESULT, *item):
                 return False
             for peer, win in wins.items():
                 milli = min(MOST, max(0, self.balance(peer) + win))

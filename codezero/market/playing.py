@@ -19,7 +19,7 @@ from codezero.config import MarketConfig
 from codezero.errors import ChainError
 from codezero.market.closing import VOID, Cast, Closing, MarketChain
 from codezero.market.games import BALLOTS, NONE, OVER, STEPS, Game, GameKind, Opening, StepReport, phase
-from codezero.market.ledger import NOTE, GameResult, Ledger, LedgerEntry, LedgerRow, PlayerNote
+from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote
 from codezero.market.messages import Evidence
 from codezero.market.opening import Opener
 from codezero.market.opinions import Opinions, with_values
@@ -104,14 +104,14 @@ class Player:
         if not self._settings.confirm or not self._closing.confirming:
             return [*proposals, *asked]
         values: dict[tuple[str, str], str] = {}
-        for row in self._ledger.all(LedgerEntry.CONFIRMED, str):
-            for game in self._ledger.named(LedgerEntry.GAME, row.name, Game):
+        for row in self._ledger.all(Fact.CONFIRMED, str):
+            for game in self._ledger.named(Fact.GAME, row.name, Game):
                 values[game.data.question, game.data.tests[0]] = row.data
         return [*(with_values(problem, values) for problem in proposals), *asked]
 
     def metrics(self) -> Metrics:
         """`market/...`: since the start of the process, but for the balance and what is open now."""
-        results = [row.data for row in self._ledger.newest(LedgerEntry.RESULT, GameResult, 200)]
+        results = [row.data for row in self._ledger.newest(Fact.RESULT, GameResult, 200)]
         row: Metrics = {f"market/{name}": count for name, count in sorted(self._counts.items())}
         for name in ("own", "skilled"):
             row[f"market/brier_{name}"] = mean(result.brier[name] for result in results if name in result.brier)
@@ -130,8 +130,8 @@ class Player:
     def _open(self, judged: Sequence[ScoredGroup]) -> None:
         for game, opening in self._opener.open(judged, self._round, self._settings.open, self._random):
             if opening is not None:
-                self._ledger.put(LedgerEntry.SECRET, game.round, self._me, game.id, opening)
-            self._ledger.put(LedgerEntry.GAME, game.round, self._me, game.id, game)
+                self._ledger.put(Fact.SECRET, game.round, self._me, game.id, opening)
+            self._ledger.put(Fact.GAME, game.round, self._me, game.id, game)
             self._counts["opened"] += 1
 
     def _chosen(self, live: Sequence[Game]) -> list[Game]:
@@ -153,30 +153,30 @@ class Player:
         for game in live:
             place = game.round, game.opener, game.id
             late = self._round > game.round + EXECUTED_STEP
-            if self._clock() < deadline and late and not self._known(LedgerEntry.EXECUTED, game):
+            if self._clock() < deadline and late and not self._known(Fact.EXECUTED, game):
                 opening = self._opening(game)
                 if game.kind is not GameKind.VALUE or opening is not None:
-                    self._ledger.put(LedgerEntry.EXECUTED, *place, self._opinions.executes(game, opening))
-            due = self._clock() < deadline and game in chosen and not self._known(LedgerEntry.VALUES, game)
+                    self._ledger.put(Fact.EXECUTED, *place, self._opinions.executes(game, opening))
+            due = self._clock() < deadline and game in chosen and not self._known(Fact.VALUES, game)
             if due and (values := self._opinions.values(game)):
-                self._ledger.put(LedgerEntry.VALUES, *place, values)
+                self._ledger.put(Fact.VALUES, *place, values)
 
-    def _known(self, entry: LedgerEntry, game: Game) -> bool:
+    def _known(self, entry: Fact, game: Game) -> bool:
         return bool(self._ledger.named(entry, game.id, msgspec.Raw))
 
     def _opening(self, game: Game) -> Opening | None:
-        return self._ledger.get(LedgerEntry.OPENING, game.round, game.opener, game.id, Opening)
+        return self._ledger.get(Fact.OPENING, game.round, game.opener, game.id, Opening)
 
     def _executed(self, game: Game) -> int | None:
-        rows = self._ledger.named(LedgerEntry.EXECUTED, game.id, int | None)
+        rows = self._ledger.named(Fact.EXECUTED, game.id, int | None)
         return rows[0].data if rows else None
 
     def _values(self, game: Game) -> list[tuple[str, float]]:
-        rows = self._ledger.named(LedgerEntry.VALUES, game.id, list[tuple[str, float]])
+        rows = self._ledger.named(Fact.VALUES, game.id, list[tuple[str, float]])
         return rows[0].data if rows else []
 
     def _sealed(self) -> Sealed | None:
-        return self._ledger.get(LedgerEntry.SEAL, self._round, self._me, b"", Sealed)
+        return self._ledger.get(Fact.SEAL, self._round, self._me, b"", Sealed)
 
     def _seal(self, live: Sequence[Game]) -> None:
         """Report on what is open, once a round, and have the root anchored; after a kill the same root."""
@@ -184,13 +184,13 @@ class Player:
         if sealed is None and live:
             reports = tuple(report for game in self._chosen(live) if (report := self._report(game)) is not None)
             sealed = secrets.token_bytes(32), reports
-            self._ledger.put(LedgerEntry.SEAL, self._round, self._me, b"", sealed)
+            self._ledger.put(Fact.SEAL, self._round, self._me, b"", sealed)
             self._counts["reports"] += len(reports)
         if sealed is None or self._anchored == self._round:
             return
         self._anchored, root = self._round, seal_root(*sealed)
         if self._chain is None:
-            self._ledger.put(LedgerEntry.ROOT, self._round, self._me, root, root)
+            self._ledger.put(Fact.ROOT, self._round, self._me, root, root)
             return
         with contextlib.suppress(ChainError):  # without a root the reports do not count, and points come first
             self._chain.anchor(self._round, root)
@@ -200,7 +200,7 @@ class Player:
         if step is None:
             return None
         price = self._closing.price(game, self._closing.positions(game), step - 1) if step else None
-        rows = self._ledger.named(LedgerEntry.EVIDENCE, game.id, Evidence)
+        rows = self._ledger.named(Fact.EVIDENCE, game.id, Evidence)
         trusted = game.opener in self._closing.records and self._closing.records[game.opener].vote
         evidence = rows[-1].data.outcomes if rows and trusted else ()
         executed = self._executed(game) if step >= EXECUTED_STEP else None
@@ -210,10 +210,10 @@ class Player:
 
     def _vote(self) -> None:
         """One ballot a round, on the games of VOTING rounds ago whose jury this node is in and whose end it knows."""
-        start, known = self._round - VOTING, self._ledger.get(LedgerEntry.READ, self._round - 2, "", b"anchors", bool)
+        start, known = self._round - VOTING, self._ledger.get(Fact.READ, self._round - 2, "", b"anchors", bool)
         if self._chain is None or not known:
             return
-        cast = self._ledger.get(LedgerEntry.NOTE, self._round, self._me, b"ballot", Cast)
+        cast = self._ledger.get(Fact.NOTE, self._round, self._me, b"ballot", Cast)
         if cast is None:
             answers: dict[bytes, int] = {}
             for row in self._closing.games([start]):
@@ -224,7 +224,7 @@ class Player:
             if not answers:
                 return
             cast = tuple(answers), tuple(answers.values()), self._closing.ballot(start)
-            self._ledger.put(LedgerEntry.NOTE, self._round, self._me, b"ballot", cast)
+            self._ledger.put(Fact.NOTE, self._round, self._me, b"ballot", cast)
             self._counts["ballots"] += 1
         with contextlib.suppress(ChainError):
             self._chain.vote(self._round, *cast)
@@ -246,7 +246,7 @@ class Player:
             value = self._value(game) if age > STEPS else None
             opening = self._opening(game)
             if value is not None and self._settings.confirm and not (opening and opening.reference):
-                self._ledger.put(LedgerEntry.CONFIRMED, *item[:3], value)
+                self._ledger.put(Fact.CONFIRMED, *item[:3], value)
             if age >= OVER:
                 with contextlib.suppress(ChainError):  # it is settled when the chain answers again
                     if result := self._closing.close(item, self._round, self._executed(game), value):
@@ -282,11 +282,11 @@ class Player:
             why = "no other player was heard of yet"
         elif self._chain is None:
             why = "this swarm's chain has no market: prices and records are kept, and points are not settled"
-        elif not self._ledger.count(LedgerEntry.SEAL):
+        elif not self._ledger.count(Fact.SEAL):
             why = "the first reports are sealed in the round after the first games were announced"
         note = PlayerNote(self._round, why, dict(self._counts), self._settings.confirm and self._closing.confirming)
-        self._ledger.put(LedgerEntry.NOTE, 0, "", NOTE, note, replace=True)
+        self._ledger.put(Fact.NOTE, 0, "", NOTE, note, replace=True)
         for item in self._closing.games(range(self._round - STEPS, self._round)):
             steps = min(STEPS, max(0, self._round - item.round - 1))
             row = self._closing.row(item.data, self._closing.positions(item.data), steps)
-            self._ledger.put(LedgerEntry.PRICE, *item[:3], row, replace=True)
+            self._ledger.put(Fact.PRICE, *item[:3], row, replace=True)

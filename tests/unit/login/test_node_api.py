@@ -145,7 +145,8 @@ def test_other_failures_are_one_line(error: ChainError, status: int) -> None:
 
 def test_each_error_of_the_contract_that_a_call_can_meet_has_its_name_here() -> None:
     elsewhere = {"InvalidBootnodeIndex", "OnlyOwner", "OnlyStageManager", "OnlyBootnodeManager", "StageOutOfBounds",
-                 "InvalidInitialization", "InvalidOwner", "InvalidBootnode", "TooManyBootnodes"}  # fmt: skip
+                 "InvalidInitialization", "InvalidOwner", "InvalidBootnode", "TooManyBootnodes",
+                 "AlreadyAnchored", "InvalidBallot", "NotTheOpenRound", "NotYourPeer"}  # fmt: skip
     assert TEXTS.keys() == REFUSALS | elsewhere
 
 
