@@ -20,7 +20,7 @@ from typing import Any
 from eth_account import Account
 from web3 import Web3
 
-from codezero.chain.contract import coordinator_artifact
+from codezero.chain.contract import read_artifact
 from codezero.chain.devchain_process import DATABASE, DevChainHandle
 
 
@@ -68,7 +68,7 @@ class Peer:
 
 def play(url: str, rounds: int, peers: int) -> dict[str, Any]:
     rpc = Rpc(url)
-    artifact = coordinator_artifact()
+    artifact = read_artifact()
     people = [Peer(rpc, number) for number in range(peers)]
     founder = people[0]
     factory = Web3().eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)

@@ -7,7 +7,7 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from codezero.commands import account, inspect, measure, page, run, weights
+from codezero.commands import account, inspect, judge, measure, page, run, weights
 from codezero.commands.common import DONE, FAILED, USAGE, Commands
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="codezero", description=ABOUT, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, page, inspect, account, measure, weights):
+    for module in (run, page, inspect, account, measure, judge, weights):
         module.add(commands)
     return parser
 

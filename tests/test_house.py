@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "codezero"
-ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "login", "monitor", "evals", "rollout"}
+ROLES = {"problems", "proposer", "solver", "evaluator", "swarm", "chain", "market", "login", "monitor", "evals",
+         "rollout"}  # fmt: skip
 ROWS = [
     {"errors", "stats"},
     {"types", "config", "system"},
@@ -64,7 +65,7 @@ HOMES: dict[str, set[str]] = {
     "eth": {"chain"},
     "eth_abi": {"chain"},
     "eth_account": {"chain", "login"},
-    "aiohttp": {"chain", "login", "monitor", "weights", "rollout", "wiring", "commands"},
+    "aiohttp": {"system", "chain", "market", "login", "monitor", "weights", "rollout", "wiring", "commands"},
     "matplotlib": {"monitor"},
     "wandb": {"monitor"},
     "tensorboardX": {"monitor"},
@@ -138,13 +139,13 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 242,
-    "lines": 38_300,
-    "lines of code": 26_633,
+    "files": 256,
+    "lines": 39_892,
+    "lines of code": 27_684,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 60,
+    "modules with one importer": 65,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,

@@ -244,7 +244,7 @@ class Living:
 
         peer = Identity.load_or_create(self.disk / "swarm.pem").peer_id
         with DevChainHandle(self.chain) as chain:
-            contract = ContractCoordinator(ChainClient([chain.url], chain.chain_id), founded(self.chain))
+            contract = ContractCoordinator(ChainClient([chain.url], chain.chain_id), founded(self.chain).contract)
             return {number: contract.reward_of(number, peer) for number in rounds}
 
 

@@ -1,4 +1,4 @@
-"""The swarm's contract through web3: typed questions, its history, and calls that are sent, awaited and explained.
+"""The swarm's contracts through web3: typed questions, events, and calls that are sent, awaited and explained.
 
 On the embedded chain it is deployed once, by whoever comes first, and its accounts are filled by a faucet.
 """
@@ -29,7 +29,7 @@ from codezero.system.files import read_private, write_new
 
 logger = logging.getLogger(__name__)
 
-ARTIFACT = Path(__file__).parent / "artifacts" / "SwarmCoordinator.json"
+ARTIFACTS, COORDINATOR, MARKET = Path(__file__).parent / "artifacts", "SwarmCoordinator", "SwarmMarket"
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
 NOBODY = "0x" + 40 * "0"
@@ -56,11 +56,11 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 @cache
-def coordinator_artifact() -> Artifact:
-    """`contracts/SwarmCoordinator.sol`. Raises ChainError when the installation lacks it."""
-    damaged = f"{ARTIFACT} is missing or damaged; install codezero again"
-    with translated(ChainError, damaged, OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(ARTIFACT.read_bytes(), type=Artifact)
+def read_artifact(name: str = COORDINATOR) -> Artifact:
+    """`contracts/NAME.sol`. Raises ChainError when the installation lacks it."""
+    path = ARTIFACTS / f"{name}.json"
+    with translated(ChainError, f"{path} is missing or damaged; install codezero again", OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=Artifact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +74,76 @@ class EventPage:
     """The newest block when the scan began; the scan is over when `cursor` has passed it."""
 
 
-class ContractCoordinator:
+class BoundContract:
     """One contract on one chain. Without a sender it only reads. Safe to use from several threads.
 
     Questions raise ChainUnreachableError, WrongChainError, RpcError; calls raise ContractError when refused,
     UnknownOutcomeError when sent and not seen, and other ChainErrors.
     """
 
+    NAME, SETTING = COORDINATOR, "chain.contract"
+    """Of the artifact, and of the setting that holds the address."""
+
     def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
         if not is_address(contract):
-            raise ConfigError(f"chain.contract={contract[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
+            raise ConfigError(f"{self.SETTING}={contract[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
         self.client, self.contract = client, to_checksum_address(contract)
-        self._contract: Any = client.eth.contract(address=self.contract, abi=coordinator_artifact().abi)
+        self._contract: Any = client.eth.contract(address=self.contract, abi=read_artifact(self.NAME).abi)
         self._sender = sender
-        self._watch = RoundWatch(self.read_round)
-        self.current_round, self.close = self._watch.current, self._watch.close
 
     @property
     def account(self) -> str:
         """That sends. Raises ChainError without a sender."""
         return self._sender_of().address
+
+    def history(
+        self, since: int, names: Sequence[str], filters: Sequence[list[str] | None] = (), until: int | None = None
+    ) -> Iterator[EventPage]:
+        """Pages of the events `names` from block `since` to `until` or the newest. An empty page reports progress.
+
+        filters: what each indexed parameter may be, as topics; None: anything. Events that are malformed, or that were
+        not requested, are left out. Raises ChainError.
+        """
+        wanted = {event.topic: event for event in self._contract.events if event.name in names}
+        places = [list(wanted), *filters]
+        for last, logs, head in log_pages(self.client, self.contract, places, since, until):
+            events: list[EventData] = []
+            for log in logs:
+                topics = [topic.to_0x_hex() for topic in log["topics"]]
+                fits = len(topics) >= len(places) and all(
+                    place is None or topic in place for place, topic in zip(places, topics, strict=False)
+                )
+                if fits and log["address"] == self.contract and since <= log["blockNumber"] <= last:
+                    with contextlib.suppress(*MALFORMED):
+                        events.append(wanted[topics[0]].process_log(log))
+            yield EventPage(events, last + 1, head)
+
+    def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
+        """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""
+        return self._sender_of().transact(self.contract, self.encode(name, *arguments), **options)
+
+    def encode(self, name: str, *arguments: object) -> bytes:
+        """The data of a transaction that calls `name`. Raises ChainError for arguments that the ABI cannot hold."""
+        with _named_errors(name):
+            return bytes.fromhex(self._contract.encode_abi(name, arguments)[2:])
+
+    def _sender_of(self) -> Sender:
+        if self._sender is None:
+            raise ChainError("this needs an account; name a keystore or a signer")
+        return self._sender
+
+    def _ask(self, name: str, *arguments: object) -> Any:
+        with _named_errors(name):
+            return self._contract.functions[name](*arguments).call()
+
+
+class ContractCoordinator(BoundContract):
+    """Who owns which peer, which round is open, what was submitted."""
+
+    def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
+        super().__init__(client, contract, sender)
+        self._watch = RoundWatch(self.read_round)
+        self.current_round, self.close = self._watch.current, self._watch.close
 
     def read_round(self) -> int:
         """The round that is open, read now."""
@@ -123,21 +173,6 @@ class ContractCoordinator:
         """Does the swarm belong to the account; may it open rounds?"""
         return self._ask("hasRole", keccak(text=role), account)
 
-    def history(self, since: int, names: Sequence[str]) -> Iterator[EventPage]:
-        """Pages of the events `names` from block `since` to the newest. An empty page reports progress.
-
-        Malformed events are left out. Raises ChainError.
-        """
-        wanted = {event.topic: event for event in self._contract.events if event.name in names}
-        for last, logs, head in log_pages(self.client, self.contract, [list(wanted)], since):
-            events: list[EventData] = []
-            for log in logs:
-                topic = log["topics"][0].to_0x_hex() if log["topics"] else ""
-                if log["address"] == self.contract and topic in wanted:
-                    with contextlib.suppress(*MALFORMED):
-                        events.append(wanted[topic].process_log(log))
-            yield EventPage(events, last + 1, head)
-
     def register(self, peer: str) -> None:
         """Make the peer id this account's. Raises ForeignOwnerError when it is another's; may be called again."""
         owner = self.owners([peer])[peer]
@@ -154,31 +189,16 @@ class ContractCoordinator:
         if owner != self.account:
             raise ForeignOwnerError(peer, owner, self.account)
 
-    def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
-        """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""
-        return self._sender_of().transact(self.contract, self.encode(name, *arguments), **options)
 
-    def encode(self, name: str, *arguments: object) -> bytes:
-        """The data of a transaction that calls `name`. Raises ChainError for arguments that the ABI cannot hold."""
-        with _named_errors(name):
-            return bytes.fromhex(self._contract.encode_abi(name, arguments)[2:])
-
-    def _sender_of(self) -> Sender:
-        if self._sender is None:
-            raise ChainError("this needs an account; name a keystore or a signer")
-        return self._sender
-
-    def _ask(self, name: str, *arguments: object) -> Any:
-        with _named_errors(name):
-            return self._contract.functions[name](*arguments).call()
-
-
-def log_pages(client: ChainClient, contract: Any, topics: Any, since: int) -> Iterator[tuple[int, Any, int]]:
-    """The last block of a range, the contract's logs in it, and the newest block when the scan began.
+def log_pages(
+    client: ChainClient, contract: Any, topics: Any, since: int, until: int | None = None
+) -> Iterator[tuple[int, Any, int]]:
+    """The last block of a range, the contract's logs in it, and the last block of the scan: `until`, or the newest.
 
     A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
     """
     head, span, cursor = client.eth.block_number, FIRST_SPAN, since
+    head = head if until is None else min(head, until)
     while cursor <= head:
         last = min(cursor + span - 1, head)
         try:
@@ -194,11 +214,12 @@ def log_pages(client: ChainClient, contract: Any, topics: Any, since: int) -> It
             span = min(2 * span, LARGEST_SPAN)
 
 
-def deploy(sender: Sender) -> str:
-    """A new coordinator whose roles all belong to the sender. Returns its address."""
-    artifact = coordinator_artifact()
+def deploy(sender: Sender, name: str = COORDINATOR, given: str = "") -> str:
+    """A new contract; returns its address. given: what its constructor takes, for a coordinator who gets all roles;
+    empty: the sender."""
+    artifact = read_artifact(name)
     factory: Any = sender.client.eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)
-    data = factory.constructor(sender.address).data_in_transaction
+    data = factory.constructor(given or sender.address).data_in_transaction
     address = sender.transact(None, bytes.fromhex(data[2:]), seconds=2 * SECONDS).get("contractAddress")
     if address is None:
         raise ChainUnreachableError("the endpoint does not say where the contract was deployed")
@@ -206,10 +227,12 @@ def deploy(sender: Sender) -> str:
 
 
 class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contract of this chain's own swarm."""
+    """The contracts of this chain's own swarm."""
 
     chain_id: int
     contract: Address
+    market: Address | None = None
+    """None: the swarm is older than markets."""
 
 
 def fund(client: ChainClient, address: str) -> None:
@@ -222,27 +245,28 @@ def fund(client: ChainClient, address: str) -> None:
                 raise
 
 
-def own_contract(folder: Path, client: ChainClient, sender: Sender) -> str:
-    """The address of this chain's contract, deployed now by one of the callers if there is none. Raises ChainError."""
+def own_contracts(folder: Path, client: ChainClient, sender: Sender) -> Founded:
+    """This chain's contracts, deployed now by one of the callers if there are none. Raises ChainError."""
     path = folder / FILE
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             known = _read(path)
             if known.chain_id == client.chain_id:
-                return known.contract
+                return known
             os.replace(path, path.with_name(f"{FILE}.{known.chain_id}"))  # of a chain that is no more
-        address = deploy(sender)
-        logger.info("contract %s was deployed on chain %d", address, client.chain_id)
-        write_new(path, msgspec.json.encode(Founded(client.chain_id, address)))
-        return address
+        contract = deploy(sender)
+        own = Founded(client.chain_id, contract, deploy(sender, MARKET, contract))
+        logger.info("contract %s was deployed on chain %d", contract, client.chain_id)
+        write_new(path, msgspec.json.encode(own))
+        return own
 
 
-def founded(folder: Path) -> str:
-    """The address of this chain's own contract. Raises ChainError when there is none."""
+def founded(folder: Path) -> Founded:
+    """This chain's own contracts. Raises ChainError when there are none."""
     if not (folder / FILE).exists():
         raise ChainError(f"{folder} has no contract of its own yet; name one with chain.contract")
-    return _read(folder / FILE).contract
+    return _read(folder / FILE)
 
 
 def _read(path: Path) -> Founded:

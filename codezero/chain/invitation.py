@@ -29,14 +29,16 @@ Multiaddress = Annotated[str, Meta(pattern=BOOTNODE, max_length=256)]
 ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~/:@+-]+$", max_length=256)]
 
 
-class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the swarm's contract is."""
+class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the swarm's contracts are. What has its default is neither written nor signed."""
 
     id: Annotated[int, Meta(ge=1, le=2**53 - 1)]
     rpc: Annotated[list[Url], Meta(min_length=1, max_length=8)]
     """Endpoints, tried in turn."""
     contract: Address
     round_seconds: Annotated[float, Meta(gt=0, le=31_536_000)]
+    market: Annotated[str, Meta(pattern=r"^(0x[0-9a-fA-F]{40})?$")] = ""
+    """The contract of the prediction market; empty: the swarm has none."""
 
 
 class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,29 +15,45 @@ from typing import Any, Literal
 from codezero.chain.devchain_process import Lock
 from codezero.errors import ChainError, translated
 
-Kind = Literal["reward", "vote"]
+Kind = Literal["reward", "vote", "anchor", "ballot"]
 State = Literal["pending", "sent", "accepted", "refused"]
 
 REWARD_SCALE = 1000
 """The contract counts in integers: a round's reward is REWARD_SCALE times the mean of its iterations' rewards."""
-SCHEMA = """
+POINT_KINDS: tuple[Kind, Kind] = ("reward", "vote")
+MARKET_KINDS: tuple[Kind, Kind] = ("anchor", "ballot")
+"""Kinds in the order in which they are sent. Those of the market come after all points."""
+KEPT_ROUNDS = 100
+"""What the market settled in this many rounds stays in the file."""
+SUBMISSIONS_TABLE = """CREATE TABLE IF NOT EXISTS submissions(
+    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote', 'anchor', 'ballot')),
+    value TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'pending' CHECK(state IN ('pending', 'sent', 'accepted', 'refused')),
+    reason TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY(round, kind)
+) WITHOUT ROWID;"""
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS owner(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS points(round INTEGER PRIMARY KEY, total REAL NOT NULL, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ballots(
     round INTEGER NOT NULL, candidate TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY(round, candidate)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS submissions(
-    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote')), value TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'pending' CHECK(state IN ('pending', 'sent', 'accepted', 'refused')),
-    reason TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
-    PRIMARY KEY(round, kind)
-) WITHOUT ROWID;
+{SUBMISSIONS_TABLE}
 CREATE INDEX IF NOT EXISTS submissions_open ON submissions(state) WHERE state IN ('pending', 'sent');
 CREATE TABLE IF NOT EXISTS signed(
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, round INTEGER NOT NULL, kind TEXT NOT NULL,
     nonce INTEGER NOT NULL, raw BLOB NOT NULL
 );
 """
+MIGRATION = f"""
+BEGIN IMMEDIATE;
+ALTER TABLE submissions RENAME TO submissions_without_market;
+{SUBMISSIONS_TABLE}
+INSERT INTO submissions SELECT round, kind, value, state, reason, hash, at FROM submissions_without_market;
+DROP TABLE submissions_without_market;
+COMMIT;
+"""
+"""Of a file whose submissions cannot be the market's yet: all of it or, when killed, none. SCHEMA makes the index."""
 SUBMISSIONS = "SELECT round, kind, value, state, reason, hash, at FROM submissions WHERE state IN"
 PROBLEM = "problem"
 """Under this key of `owner` another process reads what is wrong now."""
@@ -56,12 +72,12 @@ class SignedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What one round has to tell the chain: a reward, or a vote."""
+    """What one round has to tell the chain."""
 
     round: int
     kind: Kind
     value: str
-    """An integer, or the peer voted for."""
+    """An integer; the peer voted for; an anchored root in hexadecimal digits; or a ballot in JSON."""
     state: State
     reason: str
     """Why it was refused, or how it was found to be accepted."""
@@ -106,7 +122,8 @@ class OutboxStore:
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
         """Count one iteration, in the first later round if its own is sealed already."""
         with self._transaction() as run:
-            (sealed,) = run("SELECT coalesce(max(round), -1) FROM submissions").fetchone()
+            sealed_rounds = f"SELECT coalesce(max(round), -1) FROM submissions WHERE kind IN {POINT_KINDS}"
+            (sealed,) = run(sealed_rounds).fetchone()
             target = max(round_number, sealed + 1)
             run(
                 "INSERT INTO points VALUES(?, ?, 1) ON CONFLICT(round) DO UPDATE "
@@ -139,10 +156,19 @@ class OutboxStore:
             run("DELETE FROM points WHERE round <= ?", (round_number,))
             run("DELETE FROM ballots WHERE round <= ?", (round_number,))
 
-    def unsettled(self) -> list[Submission]:
-        """Pending and sent, oldest round first, rewards before votes."""
+    def queue(self, round_number: int, kind: Kind, value: str) -> str:
+        """Keep the market's submission of a round. Returns the value that counts: the first that was queued."""
         with self._transaction() as run:
-            return [Submission(*row) for row in run(f"{SUBMISSIONS} ('pending', 'sent') ORDER BY round, kind")]
+            values = (round_number, kind, value)
+            run("INSERT OR IGNORE INTO submissions(round, kind, value) VALUES(?, ?, ?)", values)
+            return run("SELECT value FROM submissions WHERE round=? AND kind=?", values[:2]).fetchone()[0]
+
+    def unsettled(self, kinds: tuple[Kind, Kind] = POINT_KINDS) -> list[Submission]:
+        """Pending and sent, oldest round first, rewards before votes; but all anchors before ballots."""
+        order = "round, kind" if kinds == POINT_KINDS else "kind, round"
+        with self._transaction() as run:
+            rows = run(f"{SUBMISSIONS} ('pending', 'sent') AND kind IN {kinds} ORDER BY {order}")
+            return [Submission(*row) for row in rows]
 
     def signed_for(self, submission: Submission) -> list[SignedTransaction]:
         """Everything ever signed for it, in that order."""
@@ -165,6 +191,8 @@ class OutboxStore:
             values = (state, reason, hash, time.time(), *_key(submission))
             run("UPDATE submissions SET state=?, reason=?, hash=?, at=? WHERE round=? AND kind=?", values)
             run("DELETE FROM signed WHERE round=? AND kind=?", _key(submission))
+            old = f"kind IN {MARKET_KINDS} AND state IN ('accepted', 'refused') AND round < ?"
+            run(f"DELETE FROM submissions WHERE {old}", (submission.round - KEPT_ROUNDS,))
 
     def note(self, key: str, value: str) -> None:
         """Something that other processes may want to read."""
@@ -203,21 +231,26 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     if not read_only:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        table = connection.execute("SELECT sql FROM sqlite_master WHERE name='submissions'").fetchone()
+        if table and MARKET_KINDS[0] not in table[0]:
+            connection.executescript(MIGRATION)
         connection.executescript(SCHEMA)
     return connection
 
 
 def read_status(path: Path) -> OutboxStatus:
-    """Of any outbox, also one that another process is writing. Raises ChainError when there is none to read."""
+    """The points of any outbox, also one that is being written. Raises ChainError when there is none to read."""
     unreadable = translated(ChainError, f"the outbox {path} cannot be read", sqlite3.Error)
     with unreadable, closing(connect(path, read_only=True)) as connection:
         run = connection.execute
-        states: dict[State, int] = dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
-        refused = "SELECT reason, count(*) FROM submissions WHERE state='refused' GROUP BY reason"
+        points = f"submissions WHERE kind IN {POINT_KINDS}"
+        states: dict[State, int] = dict(run(f"SELECT state, count(*) FROM {points} GROUP BY state"))
+        refused = f"SELECT reason, count(*) FROM {points} AND state='refused' GROUP BY reason"
         reasons: dict[str, int] = dict(run(refused))
         (collecting,) = run("SELECT count(*) FROM points").fetchone()
         problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
-        last: Any = run(f"{SUBMISSIONS} ('accepted', 'refused') ORDER BY round DESC, kind LIMIT 1").fetchone()
+        settled = f"{SUBMISSIONS} ('accepted', 'refused') AND kind IN {POINT_KINDS}"
+        last: Any = run(f"{settled} ORDER BY round DESC, kind LIMIT 1").fetchone()
     return OutboxStatus(
         collecting=collecting,
         pending=states.get("pending", 0) + states.get("sent", 0),

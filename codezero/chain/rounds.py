@@ -22,6 +22,7 @@ from codezero.system.state import KnownRound
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
+    from codezero.chain.market import ContractMarket
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class ChainParts(NamedTuple):
 
     coordinator: Coordinator
     outbox: Outbox
+    market: "ContractMarket | None" = None
+    """Where the outbox's anchors and ballots can be read; None: the swarm has no market."""
 
 
 class Repeating:

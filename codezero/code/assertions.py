@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from codezero.code.parsing import BUILTINS, called, literal, names_bound, names_imported, names_loaded, parse
 from codezero.errors import ProblemError
+from codezero.types import Problem, Source, problem_id
 
 MAX_TESTS = 200
 MAX_CASE = 64 * 1024
@@ -46,6 +47,19 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`f(1, 2)`, or what stands on stdin."""
     output: str
     """`3`, or what must stand on stdout."""
+
+
+def as_problem(question: str, tests: Sequence[str], entry_point: str | None, level: int | None = None) -> Problem:
+    """A problem that somebody asks about. entry_point: None is read off the tests; empty: a program of stdin.
+
+    Raises ProblemError for tests that cannot be read.
+    """
+    tests = tuple(tests)
+    if entry_point == "":
+        parse_cases(tests)
+    entry = parse_tests(tests, entry_point)[0] if entry_point != "" else ""
+    source = Source.MBPP if entry else Source.CODE_CONTESTS
+    return Problem(problem_id(question, tests), question, tests, entry, source, level=level)
 
 
 def parse_cases(tests: Sequence[str], longest: int = MAX_CASE) -> tuple[Example, ...]:

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Meta
 
 from codezero.code.answer import read_answer
-from codezero.code.assertions import parse_cases, parse_tests
+from codezero.code.assertions import as_problem
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ProblemError
 from codezero.monitor.verdict_card import JudgedProblem
 from codezero.problems.dedup import Novelty
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, Source, Style, problem_id
+from codezero.types import Completion, Metrics, RolloutGroup, Style
 from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
 
 MAX_LINE = 8 << 20
@@ -93,12 +93,7 @@ def read_group(line: bytes) -> RolloutGroup:
         read = msgspec.json.decode(line, type=Line)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ProblemError(str(error)) from error
-    tests = tuple(read.tests)
-    if read.entry_point == "":
-        parse_cases(tests)
-    entry = parse_tests(tests, read.entry_point)[0] if read.entry_point != "" else ""
-    source = Source.MBPP if entry else Source.CODE_CONTESTS
-    problem = Problem(problem_id(read.question, tests), read.question, tests, entry, source, level=read.level)
+    problem = as_problem(read.question, read.tests, read.entry_point, read.level)
     completions = tuple(Completion(text, (), (), finished=True) for text in read.completions)
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
 

@@ -1,8 +1,7 @@
 """Every setting: its type, unit, bounds and default. Imports nothing heavy.
 
 YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
-`learning.py` has the sections of the models and of what they learn from, `judging.py` those of who says whether it is
-right, `training.py` those of a trainer and servers apart.
+`learning.py`: models, what they learn from; `judging.py`: who says what is right; `training.py`: trainer, servers.
 """
 
 import dataclasses
@@ -31,8 +30,7 @@ from codezero.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")
-"""Of a run's folder: one path component that is not hidden."""
+RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")  # of a run's folder: one path component that is not hidden
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 SIGNS = {"ge": "at least", "gt": "more than", "le": "at most"}
 
@@ -118,6 +116,8 @@ class ChainConfig:
     """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
     contract: str = ""
     """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
+    market: str = ""
+    """Of the contract of its prediction market; empty: it has none, or with the embedded chain's own swarm its own."""
     plain_http: bool = False
     """May endpoints on other machines be asked without encryption? For a network of one's own."""
     wallet: str = "wallet.json"

@@ -14,42 +14,18 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TypeVar
 
-import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.login import Login
+from codezero.system.web import error, refuse
 
 logger = logging.getLogger("codezero.login")
-T = TypeVar("T")
 
 MAX_BODY = 64 << 10
 """Bytes; the application's `client_max_size`. The largest honest one deploys a contract."""
-BODY_SECONDS = 10.0
-
-
-async def read_body(request: web.Request, of: type[T]) -> T:
-    """Raises HttpRefusal: 400, 408 or 413."""
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return msgspec.json.decode(await request.read(), type=of)
-    except TimeoutError:
-        raise HttpRefusal(408, "the request came too slowly") from None
-    except web.HTTPRequestEntityTooLarge:
-        raise HttpRefusal(413, f"a request has at most {MAX_BODY} bytes") from None
-    except msgspec.ValidationError as error:  # names a field, and shows no value
-        raise HttpRefusal(400, f"the request is refused: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HttpRefusal(400, "the request is not JSON") from None
-
-
-def answer(value: object, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
-
-
 PORT: web.AppKey[int] = web.AppKey("port", int)
 """Set by who opens the port, before the application starts."""
 CALLERS: web.AppKey[frozenset[str]] = web.AppKey("callers", frozenset)
@@ -125,7 +101,6 @@ HEADERS = {
 }
 SAFE = ("GET", "HEAD")
 NO_TOKEN = "this needs the header `Authorization: Bearer` with the token in node.token"
-WORDS = {404: "there is nothing at this address", 405: "this address is not asked in this way"}
 
 
 @web.middleware
@@ -137,12 +112,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if access is Access.READABLE:
             return await _while_readable(request, handler)
         return await handler(request)
-    except HttpRefusal as refusal:
-        headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
-        return error(refusal.status, refusal.text, **headers)
-    except web.HTTPException as failure:
-        allow = {"Allow": failure.headers["Allow"]} if "Allow" in failure.headers else {}
-        return error(failure.status, WORDS.get(failure.status, failure.reason), **allow)
+    except (HttpRefusal, web.HTTPException) as failure:
+        return refuse(failure)
     except CodeZeroError as failure:
         logger.error("%s could not be answered: %s", request.path[:100], failure)
         return error(503, str(failure))
@@ -153,13 +124,6 @@ async def add_headers(_request: web.Request, response: web.StreamResponse) -> No
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.popall("Server", None)
-
-
-def error(status: int, text: str, **headers: str) -> web.Response:
-    line = "".join(character if character.isprintable() else " " for character in text[:500])
-    response = answer({"error": line}, status)
-    response.headers.update(headers)
-    return response
 
 
 def _check(request: web.Request, access: Access) -> None:

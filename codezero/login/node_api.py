@@ -31,8 +31,9 @@ from aiohttp import web
 from msgspec import Meta
 
 from codezero.errors import ChainError, HttpRefusal, LoginError, WalletError
-from codezero.login.guard import NO_TOKEN, PROGRAM, Access, Routes, answer, read_body
+from codezero.login.guard import NO_TOKEN, PROGRAM, Access, Routes
 from codezero.login.store import Folder
+from codezero.system.web import answer, read_body
 
 logger = logging.getLogger("codezero.login")
 C = TypeVar("C", bound="ClientCall")

@@ -23,10 +23,10 @@ from webauthn.helpers import base64url_to_bytes
 
 from codezero.errors import HttpRefusal
 from codezero.login import passkey
-from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, answer, origin_of, read_body, session_of
+from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, origin_of, session_of
 from codezero.login.login import Login, NewCode
-from codezero.login.sessions import RateLimit
 from codezero.login.vault import Address, Passkey, Passphrase, Scrypt, new_salt
+from codezero.system.web import RateLimit, answer, read_body
 
 logger = logging.getLogger("codezero.login")
 T = TypeVar("T")

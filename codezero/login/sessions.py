@@ -8,7 +8,6 @@ requesters together. A challenge ties the second request of a ceremony to its fi
 import hashlib
 import hmac
 import logging
-import math
 import secrets
 from collections.abc import Callable
 from typing import Annotated, Generic, TypeVar
@@ -116,24 +115,6 @@ class ClaimCode:
             raise HttpRefusal(403, "this is not the code in the terminal; type its 8 digits")
         self.renew()
         raise HttpRefusal(403, f"{TRIES} wrong codes; the terminal shows a new one")
-
-
-class RateLimit:
-    """burst: requests at once. seconds: until one more is allowed. clock: in seconds; one set back only delays."""
-
-    def __init__(self, burst: int, seconds: float, clock: Callable[[], float]) -> None:
-        self._burst, self._seconds, self._clock = burst, seconds, clock
-        self._left, self._filled = float(burst), clock()
-
-    def take(self) -> None:
-        """Raises HttpRefusal when none is left."""
-        now = self._clock()
-        gained = max(0.0, now - self._filled) / self._seconds
-        self._left, self._filled = min(self._burst, self._left + gained), now
-        if self._left < 1:
-            wait = max(1, math.ceil((1 - self._left) * self._seconds))
-            raise HttpRefusal(429, f"too many attempts; wait {wait} seconds", retry_after=wait)
-        self._left -= 1
 
 
 class Tickets(Generic[T]):

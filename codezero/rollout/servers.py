@@ -17,8 +17,8 @@ from codezero.rollout.client import LoopThread, RolloutServer, read_answer
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import set_aside
 from codezero.system.signals import Backoff, Stop
+from codezero.system.web import check_bearer
 from codezero.weights import TOKEN
-from codezero.weights.transfer import check_bearer
 
 HOST = "127.0.0.1"
 POLL_SECONDS, START_SECONDS, HUNG_SECONDS = 0.5, 1800.0, 60.0
@@ -113,14 +113,17 @@ def build_door(servers: Sequence[RolloutServer], token: str, max_body: int) -> w
 
 
 @contextlib.contextmanager
-def serving(app: web.Application, listen: str, setting: str, token: str) -> Generator[int]:
-    """While this lasts, `app` is served at `listen`; the port. Raises ConfigError that names the setting."""
+def serving(app: web.Application, listen: str, setting: str, token: str, variable: str = TOKEN) -> Generator[int]:
+    """While this lasts, `app` is served at `listen`; the port. Raises ConfigError that names the setting.
+
+    variable: of the environment, which holds `token`.
+    """
     try:
         host, port = host_and_port(listen)
     except ValueError as error:
         raise ConfigError(f"{setting}{error}") from error
     if not token and host not in (HOST, "::1", "localhost"):
-        raise ConfigError(f"{setting}={listen} is open to other machines; set {TOKEN} to a secret, here and there")
+        raise ConfigError(f"{setting}={listen} is open to other machines; set {variable} to a secret, here and there")
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

@@ -1,6 +1,5 @@
 """Versions from a folder of this machine or over HTTP, and the routes that serve such a folder."""
 
-import hmac
 import re
 import tempfile
 import time
@@ -12,6 +11,7 @@ import httpx2
 from aiohttp import web
 
 from codezero.errors import WeightsError
+from codezero.system.web import check_bearer
 from codezero.weights import MANIFEST
 from codezero.weights.versions import VersionSource
 
@@ -69,13 +69,6 @@ class HttpSource:
 def open_source(where: str, token: str) -> VersionSource:
     """An http(s) address, or a folder."""
     return HttpSource(where, token) if where.startswith(("http://", "https://")) else FolderSource(Path(where))
-
-
-def check_bearer(request: web.Request, token: str) -> None:
-    """Raise HTTPUnauthorized unless the request bears `token`; empty: none is needed."""
-    header = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-    if token and not hmac.compare_digest(header, f"Bearer {token}".encode()):
-        raise web.HTTPUnauthorized(text="the bearer token is missing or wrong")
 
 
 def routes(folder: Path, token: str) -> list[web.RouteDef]:

@@ -53,7 +53,9 @@ def build_chain(
     if config.kind == "clock":
         clock = ClockCoordinator(config.round_seconds)
         return ChainParts(clock, clock)
+    from codezero.chain.contract import founded
     from codezero.chain.devchain_process import Lock
+    from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
 
     coordinator = connect(config, open_wallet(config), stack)
@@ -67,9 +69,11 @@ def build_chain(
     except ChainError as error:
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
-    outbox = ChainOutbox(
-        path, coordinator, peer, submit_after=config.submit_after or None, round_seconds=config.round_seconds
-    )
+    own = config.kind == "embedded" and not config.contract
+    address = config.market or (founded(Path(config.directory)).market if own else None)
+    market = ContractMarket(coordinator, address) if address else None
+    submit_after, round_seconds = config.submit_after or None, config.round_seconds
+    outbox = ChainOutbox(path, coordinator, peer, market=market, submit_after=submit_after, round_seconds=round_seconds)
     stack.callback(outbox.close)
     # of several nodes with one account on this machine, one opens the rounds; when it ends, another does
     turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))
@@ -78,7 +82,7 @@ def build_chain(
     _repeat("opening rounds", manager.tick, min(ROUND_SECONDS, config.round_seconds / 4), stack)
     if members is not None:
         _repeat("reading who is registered", Registry(coordinator, members, peer).tick, MEMBERS_SECONDS, stack)
-    return ChainParts(coordinator, outbox)
+    return ChainParts(coordinator, outbox, market)
 
 
 def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ContractCoordinator":
@@ -86,13 +90,13 @@ def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) 
 
     Raises ConfigError, WalletError, ChainError.
     """
-    from codezero.chain.contract import ContractCoordinator, own_contract
+    from codezero.chain.contract import ContractCoordinator, own_contracts
     from codezero.chain.sender import Sender
 
     client = chain_access(config, wallet, stack)
     contract = config.contract
     if config.kind == "embedded" and not contract:
-        contract = own_contract(Path(config.directory), client, Sender(client, wallet))
+        contract = own_contracts(Path(config.directory), client, Sender(client, wallet)).contract
     sender = _sponsored(config, client, wallet) if config.alchemy_policy else Sender(client, wallet)
     coordinator = ContractCoordinator(client, contract, sender)
     stack.callback(coordinator.close)
@@ -135,7 +139,7 @@ def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoor
     directory = Path(config.directory)
     if config.kind == "embedded" and not directory.is_dir():
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
-    contract = founded(directory) if config.kind == "embedded" and not config.contract else config.contract
+    contract = founded(directory).contract if config.kind == "embedded" and not config.contract else config.contract
     return ContractCoordinator(_client(config, stack), contract)
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from codezero.chain.contract import ContractCoordinator, deploy
+from codezero.chain.contract import MARKET, ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import (
@@ -23,6 +23,7 @@ from codezero.chain.invitation import (
     signed,
     write_invitation,
 )
+from codezero.chain.market import ContractMarket
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
@@ -41,7 +42,7 @@ MOST_BOOTNODES = 16
 
 
 def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> list[str]:
-    """Deploy a contract, name this node as the way in, and write the invitation to `out`; lines for the founder.
+    """Deploy the contracts, name this node as the way in, and write the invitation to `out`; lines for the founder.
 
     chain: an embedded one is served until this is closed, so that whoever has the invitation at once finds it there.
     Raises ConfigError, WalletError, ModelError, ChainError.
@@ -66,13 +67,15 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
     coordinator = ContractCoordinator(client, contract, sender)
     if not coordinator.has_role("OWNER_ROLE", wallet.address):
         raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
+    market = config.chain.market or deploy(sender, MARKET, contract)
+    ContractMarket(coordinator, market).check()
     coordinator.send("addBootnodes", bootnodes)
     name = config.swarm.name
     invitation = signed(
         Invitation(
             version=VERSION,
             founder=wallet.address,
-            chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds),
+            chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds, market),
             network=NetworkPart(
                 f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name, PROTOCOL, bootnodes
             ),
@@ -135,6 +138,7 @@ def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
         f"chain.rpc_urls=[{','.join(map(quoted, place.rpc_urls))}]",
         f"chain.chain_id={place.chain_id}",
         f"chain.contract={quoted(place.contract)}",
+        f"chain.market={quoted(place.market)}",
         f"chain.round_seconds={place.round_seconds}",
     ]
 
@@ -148,6 +152,7 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
         rpc_urls=chain.rpc,
         chain_id=chain.id,
         contract=chain.contract,
+        market=chain.market,
         round_seconds=chain.round_seconds,
     )
 
@@ -169,6 +174,8 @@ def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
                     f"the contract {contract} does not belong to {founder}, who signed the invitation; do not "
                     "join with it"
                 )
+            if invitation.chain.market:
+                ContractMarket(coordinator, invitation.chain.market).check()
             listed = coordinator.bootnodes()
         except ChainUnreachableError as error:
             print(f"codezero: the invitation could not be compared with the chain yet: {error}")

@@ -163,7 +163,7 @@ def build_node(
         solver = build_verified(config, solver, verifier_environments, folder.path, monitor.busy, stack)
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
-    coordinator, outbox = chain()
+    coordinator, outbox, _ = chain()
     run, fingerprint = config.run, policy_fingerprint(policy, learning)
     checkpoints = CheckpointStore(folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict

@@ -16,11 +16,11 @@ from builders.monitor import PEER, exam_row, group, row
 
 from codezero.errors import ChainError, HttpRefusal
 from codezero.inspection.run_files import RunFiles
-from codezero.login.guard import error as refused
 from codezero.monitor.api import DataApi, Streams
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.reader import RunReader
 from codezero.monitor.run_types import Leaderboard
+from codezero.system.web import error as refused
 from codezero.types import Metrics
 
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"

@@ -18,10 +18,10 @@ from eth_abi import decode, encode
 from eth_abi.exceptions import InsufficientDataBytes
 from eth_utils import keccak, to_canonical_address, to_checksum_address
 
-from codezero.chain.contract import coordinator_artifact
+from codezero.chain.contract import read_artifact
 
-ABI = coordinator_artifact().abi
-CODE = bytes.fromhex(coordinator_artifact().bytecode[2:])
+ABI = read_artifact().abi
+CODE = bytes.fromhex(read_artifact().bytecode[2:])
 GAS_LIMIT = 30_000_000
 PRICE = 10**10
 BUILT_IN = {

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from builders.login import page
 
-from codezero.chain.contract import ContractCoordinator, fund, own_contract
+from codezero.chain.contract import ContractCoordinator, fund, own_contracts
 from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.provider import ChainClient
 from codezero.chain.sender import Sender
@@ -41,7 +41,7 @@ def contract(folder: Path) -> Generator[list[Member]]:
         for name in ("first", "second"):
             sender = Sender(rpc, KeystoreWallet.ephemeral(folder / f"{name}.json"))
             fund(rpc, sender.address)
-            address = address or own_contract(folder / "chain", rpc, sender)
+            address = address or own_contracts(folder / "chain", rpc, sender).contract
             coordinator = ContractCoordinator(rpc, address, sender)
             stack.callback(coordinator.close)
             members.append(Member(coordinator, contract_calls(lambda coordinator=coordinator: coordinator)))

@@ -45,7 +45,7 @@ def test_yesterdays_chain_answers_as_it_did_and_twice(folder: Path) -> None:
 
 
 def test_yesterdays_chain_goes_on(folder: Path) -> None:
-    contract = founded(folder)
+    contract = founded(folder).contract
     with DevChainHandle(folder) as chain:
         client = Client(chain)
         member = Sender(client, fund=False)

@@ -5,7 +5,7 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as some
 
-from codezero.chain.contract import coordinator_artifact
+from codezero.chain.contract import read_artifact
 from codezero.chain.errors import SELECTORS, TEXTS, decode_revert, refusal
 from codezero.errors import ChainError
 
@@ -36,7 +36,7 @@ def test_every_shape_is_read(message: str, data: object) -> None:
 
 
 def test_every_error_of_the_contract_has_a_name_and_a_line_for_people() -> None:
-    declared = {entry["name"] for entry in coordinator_artifact().abi if entry["type"] == "error"}
+    declared = {entry["name"] for entry in read_artifact().abi if entry["type"] == "error"}
     assert declared - BEHIND_A_PROXY <= TEXTS.keys()
     assert all(text and "\n" not in text for text in TEXTS.values())
 

@@ -24,6 +24,28 @@ from codezero.errors import ConfigError, InviteError
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
+OLD = """version = 1
+founder = "0x0Ffbd3A1b444a7e66AA4f3C771Aa4396Ab97530e"
+signature = "0x00a7744159e453cec1497ab93c7b5c39058628823fa5865bced5694318c914f4\
+58540634de34613d30a8d16f944220edbfff1322f5e44963669d50698961e8ba1b"
+
+[chain]
+id = 31337
+rpc = ["http://127.0.0.1:8545"]
+contract = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+round_seconds = 60.0
+
+[network]
+name = "codezero-test"
+protocol = 1
+bootnodes = ["/ip4/203.0.113.5/tcp/38331/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"]
+
+[judge]
+model = "nano"
+digest = "0000000000000000000000000000000000000000000000000000000000000000"
+"""
+"""Signed before there were markets."""
+
 
 @pytest.fixture(scope="module")
 def founder(tmp_path_factory: pytest.TempPathFactory) -> KeystoreWallet:
@@ -73,6 +95,31 @@ def test_any_field_that_is_changed_is_noticed(tmp_path: Path, invitation: Invita
         read_invitation(path)
 
 
+def test_an_invitation_from_before_markets_is_valid_and_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "swarm.toml"
+    for text in (OLD, OLD.replace("= 60.0", '= 60.0\nmarket = ""')):
+        path.write_text(text)
+        assert read_invitation(path).chain.market == ""
+    path.write_text(OLD.replace("= 60.0", f'= 60.0\nmarket = "0x{40 * "c"}"'))
+    with pytest.raises(InviteError, match="was changed"):
+        read_invitation(path)
+
+
+def test_the_market_is_named_and_signed(tmp_path: Path, invitation: Invitation, founder: KeystoreWallet) -> None:
+    chain = msgspec.structs.replace(invitation.chain, market="0x" + 40 * "c")
+    marketed = signed(msgspec.structs.replace(invitation, chain=chain), founder.sign_message)
+    path = tmp_path / "swarm.toml"
+    write_invitation(path, marketed)
+    text = path.read_text()
+    assert read_invitation(path) == marketed and f'market = "0x{40 * "c"}"' in text
+    for changed in (40 * "c", 40 * "b"), (f'market = "0x{40 * "c"}"\n', ""):
+        path.write_text(text.replace(*changed))
+        with pytest.raises(InviteError, match="was changed"):
+            read_invitation(path)
+    write_invitation(tmp_path / "without.toml", invitation)
+    assert "market" not in (tmp_path / "without.toml").read_text()
+
+
 def test_another_s_signature_is_refused(invitation: Invitation, tmp_path: Path) -> None:
     mallory = KeystoreWallet.ephemeral(tmp_path / "mallory.json")
     with pytest.raises(InviteError, match="another account"):
@@ -95,6 +142,8 @@ def test_a_signature_that_is_none_is_refused(invitation: Invitation, signature: 
         (r'name = "codezero-test"', 'name = "a/b"'),
         (r"round_seconds = 60.0", "round_seconds = 0.0"),
         (r"\[judge\]", "[judge]\nextra = 1"),
+        (r"round_seconds = 60.0", "round_seconds = 60.0\nmarket = '0x12'"),
+        (r"round_seconds = 60.0", "round_seconds = 60.0\nmarket = '${oc.env:HOME}'"),
     ],
 )
 def test_fields_out_of_bounds_are_named(tmp_path: Path, invitation: Invitation, pattern: str, broken: str) -> None:

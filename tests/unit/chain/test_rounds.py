@@ -9,7 +9,7 @@ from builders.chain import Swarm, found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.contract import own_contract
+from codezero.chain.contract import own_contracts
 from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import SHORTEST, ClockCoordinator, Registry, StageManager
 from codezero.chain.sender import Sender
@@ -109,11 +109,11 @@ def test_a_chain_has_one_contract_of_its_own(swarm: Swarm, tmp_path: Path) -> No
     wallet = KeystoreWallet.ephemeral(tmp_path / "wallet.json")
     swarm.member(tmp_path / "wallet.json")
     sender = Sender(swarm.client, wallet)
-    first = own_contract(tmp_path, swarm.client, sender)
-    assert own_contract(tmp_path, swarm.client, sender) == first
+    first = own_contracts(tmp_path, swarm.client, sender)
+    assert own_contracts(tmp_path, swarm.client, sender) == first
     (tmp_path / "contract.json").write_text("{}")
     with pytest.raises(ChainError, match="damaged"):
-        own_contract(tmp_path, swarm.client, sender)
+        own_contracts(tmp_path, swarm.client, sender)
 
 
 def test_the_leaderboard_adds_up_and_goes_on_where_it_stopped(swarm: Swarm, tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from builders.evm import ABI, Contract, Evm, account, deployed, hash_of, type_of
 
-from codezero.chain.contract import ARTIFACT
+from codezero.chain.contract import ARTIFACTS
 
 ROOT = Path(__file__).parents[3]
 CONTRACTS = ROOT / "contracts"
 SOURCE = CONTRACTS / "SwarmCoordinator.sol"
+ARTIFACT = ARTIFACTS / "SwarmCoordinator.json"
 FOUNDER = account(0)
 FUNCTIONS_0_4_2 = """
     BOOTNODE_MANAGER_ROLE() OWNER_ROLE() STAGE_MANAGER_ROLE() UPGRADE_INTERFACE_VERSION() addBootnodes(string[])
@@ -94,15 +95,18 @@ def test_compiling_again_gives_the_same_bytes(compiler: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_changed_source_is_told_in_one_line(compiler: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SwarmCoordinator", "SwarmMarket"])
+def test_a_changed_source_is_told_in_one_line(compiler: Path, tmp_path: Path, name: str) -> None:
     copy, target = tmp_path / "contracts", tmp_path / "codezero" / "chain" / "artifacts"
     copy.mkdir()
     shutil.copytree(ROOT / "codezero" / "chain" / "artifacts", target)
-    shutil.copy(CONTRACTS / "compile.mjs", copy)
-    (copy / SOURCE.name).write_text(SOURCE.read_text() + "\n")
+    for file in (CONTRACTS / "compile.mjs", *CONTRACTS.glob("*.sol")):
+        shutil.copy(file, copy)
+    with (copy / f"{name}.sol").open("a") as source:
+        source.write("\n")
     done = run(["node", "compile.mjs", "--check"], copy)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"SwarmCoordinator\.json is not what .*: run `npm run compile` in contracts/\n", done.stderr)
+    assert re.fullmatch(rf"{name}\.json is not what .*: run `npm run compile` in contracts/\n", done.stderr)
 
 
 def test_functions_and_errors_of_0_4_2_keep_their_selectors() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders.node_api import Client, Member, contract, serving
 
-from codezero.chain.contract import coordinator_artifact
+from codezero.chain.contract import read_artifact
 from codezero.errors import LoginError
 from codezero.login.node_api import ORG_FILE, is_local, legacy_id
 from codezero.login.store import Folder
@@ -116,7 +116,7 @@ def test_the_original_s_own_client(client: Client, members: list[Member], tmp_pa
 
     chain = members[0].coordinator
     abi = tmp_path / "abi.json"
-    abi.write_text(json.dumps({"abi": coordinator_artifact().abi}))
+    abi.write_text(json.dumps({"abi": read_artifact().abi}))
     url = f"http://localhost:{client.port}/api/"
     sent = connections.send_via_api(client.org_id, url, "register-peer", {"peerId": "QmGenrl"})
     assert sent["hash"].startswith("0x")

@@ -1,0 +1,300 @@
+"""The judge as a service, for rl-swarm's unchanged JudgeClient and for whoever wants verdicts with a receipt.
+
+    POST /request-question  POST /submit-answer  GET /current_clue       that client's; a slash at the end is optional
+    POST /v1/verdicts       GET /v1/card                                 batches of 1 to 64, signed; who the judge is
+    GET /healthz  /metrics  /openapi.json
+
+Nothing that is sent is executed. Web pages are refused; so are other machines without the token, but for the first
+three routes where the service is open. A judge that cannot answer is a 503, never a score of 0.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from msgspec import Meta
+
+from codezero.code.assertions import as_problem
+from codezero.errors import CodeZeroError, HttpRefusal, ProblemError
+from codezero.market.receipts import MAX_ITEMS, Item, Leaf, Receipt, SignedReceipt, digest, signed_bytes, tree
+from codezero.system.web import RateLimit, answer, check_bearer, error, read_body, refuse
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Status, Verdict
+
+MAX_BODY, MAX_ANSWER = 256 << 10, 64 << 10
+"""Bytes of a request; characters of an answer."""
+MAX_SESSIONS, SESSION_SECONDS = 10_000, 3600.0
+MAX_WAITING = 8
+"""Requests for the judge, which reads one after another."""
+QUESTIONS, BATCHES, MAX_CALLERS = (30, 2.0), (10, 6.0), 4096
+"""Of an address: at once, and seconds until one more; and addresses that are remembered."""
+ALL = 10
+"""Times as much for all addresses together."""
+TURN = re.compile(r"\s*(?:<\|?(?:im_end|eot_id|end_of_turn|im_start|start_of_turn)\|?>\s*)*(?:assistant|model)\b:?|"
+                  r"\s*\[/INST\]")  # fmt: skip
+"""What a chat template puts between a question and its answer, special tokens left out or not."""
+CLIENT_ROUTES = ("/request-question", "/submit-answer", "/current_clue")
+Name = Annotated[str, Meta(max_length=256)]
+
+
+class QuestionRequest(msgspec.Struct):
+    user_id: Name
+    round_number: int
+    model_name: Name
+
+
+class AnswerRequest(msgspec.Struct):
+    session_id: Annotated[str, Meta(max_length=64)]
+    round_number: int
+    user_answer: str
+
+
+class BatchRequest(msgspec.Struct):
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
+    receipt: bool = True
+
+
+class Card(msgspec.Struct, frozen=True):
+    """Who the judge is, and how far it can be believed. judge: see `Receipt`; empty: it signs no receipts."""
+
+    judge: str
+    weights: str
+    prompts: str
+    questions: tuple[str, ...]
+    grid: int
+    versions: dict[str, str]
+    calibration: dict[str, float | int | str | None]
+
+
+class Clue(msgspec.Struct, frozen=True):
+    """The game that is open, as the client asks for it."""
+
+    game_id: int = -1
+    clue_id: int = -1
+    rounds_remaining: int = -1
+    clue: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeParts:
+    """What the service asks; `score` and `read` are called from one thread at a time."""
+
+    draw: Callable[[], Problem]
+    score: Callable[[Sequence[RolloutGroup]], list[ScoredGroup]]
+    read: Callable[[Sequence[RolloutGroup]], list[tuple[int, ...] | None]] | None
+    """Scores of each group's one completion, alone, in steps of the grid; None: no receipts are signed."""
+    sign: Callable[[bytes], bytes]
+    public_key: bytes
+    card: Callable[[], Card]
+    clue: Callable[[], Clue] = Clue
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    problem: Problem
+    round_number: int
+    until: float
+
+
+class JudgeService:
+    def __init__(
+        self, parts: JudgeParts, *, token: str, is_open: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """token: of callers; empty: this machine's need none. is_open: the client's routes need none anyway."""
+        self._parts, self._token, self._open, self._clock = parts, token, is_open, clock
+        self._sessions = OrderedDict[str, _Session]()
+        self._limits = OrderedDict[tuple[str, str], RateLimit]()
+        self._turn, self._waiting = asyncio.Lock(), 0
+        self.counts = Counter[str]()
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY, middlewares=[self._guard])
+        posts = {"/request-question": self._question, "/submit-answer": self._answer, "/v1/verdicts": self._verdicts}
+        gets = {"/current_clue": self._clue, "/v1/card": self._card, "/healthz": self._health,
+                "/metrics": self._metrics, "/openapi.json": describe}  # fmt: skip
+        for method, handlers in (("POST", posts), ("GET", gets)):
+            for path, handler in handlers.items():
+                app.router.add_route(method, path, handler)
+                app.router.add_route(method, f"{path}/", handler)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        path = request.path.rstrip("/")
+        try:
+            if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+                raise HttpRefusal(403, "this is for programs and not for web pages")
+            if request.method == "POST" and request.content_type != "application/json":
+                raise HttpRefusal(415, "only application/json is read here")
+            if path != "/healthz" and not (self._open and path in CLIENT_ROUTES):
+                check_bearer(request, self._token)
+            if request.match_info.http_exception is None:
+                self.counts[path] += 1
+            return await handler(request)
+        except (HttpRefusal, web.HTTPException) as failure:
+            self.counts[f"{failure.status}"] += 1
+            return refuse(failure)
+        except CodeZeroError as failure:
+            self.counts["503"] += 1
+            return error(503, f"the judge cannot answer: {failure}", **{"Retry-After": "10"})
+
+    def _take(self, request: web.Request, kind: str, burst: int, seconds: float) -> None:
+        """Of the address's allowance and of everybody's. Raises HttpRefusal."""
+        for who, times in ((str(request.remote), 1), ("", ALL)):
+            if (who, kind) not in self._limits:
+                self._limits[who, kind] = RateLimit(burst * times, seconds / times, self._clock)
+            self._limits.move_to_end((who, kind))
+            self._limits[who, kind].take()
+        while len(self._limits) > MAX_CALLERS:
+            self._limits.popitem(last=False)
+
+    @asynccontextmanager
+    async def _judging(self) -> AsyncGenerator[None]:
+        """One request after another. Raises HttpRefusal where too many wait."""
+        if self._waiting >= MAX_WAITING:
+            raise HttpRefusal(503, "too many requests wait for the judge", retry_after=10)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting -= 1
+
+    async def _question(self, request: web.Request) -> web.Response:
+        self._take(request, "question", *QUESTIONS)
+        body = await read_body(request, QuestionRequest)
+        async with self._judging():
+            problem = await asyncio.to_thread(self._parts.draw)
+        now, session = self._clock(), secrets.token_urlsafe(24)
+        while len(self._sessions) >= MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        self._sessions[session] = _Session(problem, body.round_number, now + SESSION_SECONDS)
+        given = {"session_id": session, "question": problem.question, "round_number": body.round_number}
+        return answer(given | {"expires_in": SESSION_SECONDS})
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        """A session's only answer, whether the judge can read it or not."""
+        self._take(request, "answer", *QUESTIONS)
+        body = await read_body(request, AnswerRequest)
+        if len(body.user_answer) > MAX_ANSWER:
+            raise HttpRefusal(413, f"an answer has at most {MAX_ANSWER} characters")
+        session = self._sessions.get(body.session_id)
+        if session is None or session.until <= self._clock():
+            raise HttpRefusal(404, "there is no such session; ask for a question first")
+        if session.round_number != body.round_number:
+            raise HttpRefusal(409, "the question was asked in another round")
+        del self._sessions[body.session_id]
+        text = without_prompt(session.problem.question, body.user_answer)
+        async with self._judging():
+            (scored,) = await asyncio.to_thread(self._parts.score, [_group(session.problem, text)])
+        verdict = scored.verdicts[0]
+        if verdict.status is Status.UNAVAILABLE:
+            raise HttpRefusal(503, "; ".join(verdict.reasons))
+        removed = text != body.user_answer
+        return answer({"score": verdict.reward, "verdict": shown(verdict), "prompt_removed": removed})
+
+    async def _verdicts(self, request: web.Request) -> web.Response:
+        """An item that cannot be read is unavailable, and the others stand."""
+        self._take(request, "batch", *BATCHES)
+        batch = await read_body(request, BatchRequest)
+        groups = [as_group(item) for item in batch.items]
+        usable = [group for group in groups if isinstance(group, RolloutGroup)]
+        reader = self._parts.read if batch.receipt else None
+        async with self._judging():
+            scored = iter(await asyncio.to_thread(self._parts.score, usable))
+            read = iter(await asyncio.to_thread(reader, usable) if reader else ())
+        verdicts = [
+            next(scored).verdicts[0] if isinstance(group, RolloutGroup) else _unreadable(group) for group in groups
+        ]
+        result = {"verdicts": [shown(verdict) for verdict in verdicts], "calibration": self._parts.card().calibration}
+        if reader is None:
+            return answer(result)
+        leaves = tuple(
+            Leaf(digest(item), next(read) if isinstance(group, RolloutGroup) else None, verdict.status)
+            for item, group, verdict in zip(batch.items, groups, verdicts, strict=True)
+        )
+        receipt = Receipt(self._parts.card().judge, len(leaves), tree(leaves)[-1][0].hex())
+        signature = await asyncio.to_thread(self._parts.sign, signed_bytes(receipt))
+        signed = SignedReceipt(receipt, leaves, self._parts.public_key.hex(), signature.hex())
+        return answer(result | msgspec.structs.asdict(signed))
+
+    async def _clue(self, _: web.Request) -> web.Response:
+        return answer(self._parts.clue())
+
+    async def _card(self, _: web.Request) -> web.Response:
+        card = self._parts.card()
+        signature = await asyncio.to_thread(self._parts.sign, b"cz1-card" + msgspec.json.encode(card, order="sorted"))
+        return answer({"card": card, "public_key": self._parts.public_key.hex(), "signature": signature.hex()})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return answer({"status": "ok", "waiting": self._waiting})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        name = "codezero_judge_requests_total"
+        lines = [f"# TYPE {name} counter", *(f'{name}{{kind="{kind}"}} {n}' for kind, n in self.counts.items())]
+        return web.Response(text="\n".join([*lines, ""]))
+
+
+def without_prompt(question: str, text: str) -> str:
+    """What a model added, where its prompt came along: the text behind the first occurrence of the question.
+
+    White space counts for nothing. A text that does not repeat the question is taken whole; one that quotes it once
+    more keeps the quotation.
+    """
+    places = [at for at, character in enumerate(text) if not character.isspace()]
+    wanted = "".join(question.split())
+    at = "".join(text[place] for place in places).find(wanted)
+    if not wanted or at < 0:
+        return text
+    rest = text[places[at + len(wanted) - 1] + 1 :]
+    turn = TURN.match(rest)
+    return rest[turn.end() if turn else 0 :].strip()
+
+
+def shown(verdict: Verdict) -> dict[str, object]:
+    return {name: getattr(verdict, name) for name in ("reward", "correctness", "status", "reasons")}
+
+
+def as_group(item: Item) -> RolloutGroup | str:
+    """Or why its tests cannot be read."""
+    try:
+        return _group(as_problem(item.question, item.tests, item.entry_point), item.completion)
+    except ProblemError as failure:
+        return str(failure)
+
+
+def _group(problem: Problem, text: str) -> RolloutGroup:
+    return RolloutGroup(problem, (Completion(text, (), (), finished=True),), peer_id="client", round=0, policy_step=0)
+
+
+def _unreadable(why: str) -> Verdict:
+    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (why,))
+
+
+async def describe(_: web.Request) -> web.Response:
+    """OpenAPI 3.1 of the routes, from their types."""
+    bodies = {"/request-question": QuestionRequest, "/submit-answer": AnswerRequest, "/v1/verdicts": BatchRequest}
+    answers = {"/current_clue": Clue, "/v1/card": Card, "/v1/verdicts": SignedReceipt}
+    types = [*bodies.values(), Item, *answers.values()]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    named = dict(zip(types, schemas, strict=True))
+    paths = dict[str, object]()
+    for path in (*CLIENT_ROUTES, "/v1/verdicts", "/v1/card", "/healthz", "/metrics", "/openapi.json"):
+        ok: dict[str, object] = {"description": "done"}
+        if path in answers:
+            ok["content"] = {"application/json": {"schema": named[answers[path]]}}
+        described: dict[str, object] = {"responses": {"200": ok, "default": {"description": "an error in one line"}}}
+        if path in bodies:
+            described["requestBody"] = {"content": {"application/json": {"schema": named[bodies[path]]}}}
+        paths[path] = {"post" if path in bodies else "get": described}
+    info = {"title": "codezero judge", "version": "1"}
+    return answer({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}})

@@ -1,0 +1,46 @@
+"""The jury: seats are drawn by hash, and two thirds of the ballots decide."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from codezero.market.games import Digest, Game, PeerId
+
+SEATS, LEAST = 7, 3
+"""Of a jury, and ballots without which it decides nothing."""
+
+
+class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    game: Digest
+    peer: PeerId
+    answer: Annotated[int, Meta(ge=0, lt=8)] | None
+    """None: the game should be void."""
+
+
+def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ...]:
+    """At most SEATS peers, by sha256(game, root, account): one for an account, so that more ids draw no more seats.
+
+    accounts: of every peer that anchored in the round before the ballots. root: of that round's anchors. Those of the
+    opener and the proposer are left out.
+    """
+    partial = {accounts.get(peer) for peer in (game.opener, game.proposer) if peer is not None}
+    first = {account: peer for peer, account in sorted(accounts.items(), reverse=True) if account not in partial}
+    seed = game.id + root
+    drawn = sorted(first, key=lambda account: hashlib.sha256(seed + account.encode()).digest())
+    return tuple(first[account] for account in drawn[:SEATS])
+
+
+def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot]) -> tuple[int | None, int]:
+    """The answer of two thirds (5 of 7) or None, and how many ballots count: of each juror the one, if it gave one."""
+    given, name = defaultdict[str, set[int | None]](set), game.id
+    for ballot in ballots:
+        if ballot.game == name and ballot.peer in seated and (ballot.answer or 0) < len(game.answers):
+            given[ballot.peer].add(ballot.answer)
+    votes = Counter(answer for answers in given.values() if len(answers) == 1 for answer in answers)
+    count = votes.total()
+    winner = next((answer for answer, number in votes.items() if count >= LEAST and 3 * number >= 2 * count), None)
+    return winner, count

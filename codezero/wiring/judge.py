@@ -1,0 +1,192 @@
+"""`codezero judge serve` and `codezero judge verify`: the judge, its exact reader, and what one reading settles."""
+
+import hashlib
+import importlib.metadata
+import secrets
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from codezero.code.worker import StaticGuard
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError, EvaluatorError
+from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
+from codezero.evaluator.types import program, request
+from codezero.market.judge_service import Card, JudgeParts, as_group
+from codezero.market.receipts import GRID, Item, SignedReceipt, agree, differences
+from codezero.problems.dedup import Novelty
+from codezero.problems.stream import MixedStream
+from codezero.system.files import read_json
+from codezero.types import Problem, RolloutGroup
+from codezero.wiring.evaluator import build_canaries, build_evaluator
+from codezero.wiring.models import FrozenModels, Say, source_of
+
+if TYPE_CHECKING:
+    from codezero.swarm.identity import Identity
+
+AHEAD = 16
+"""Questions that are drawn together."""
+MAX_FILE = 4 << 20
+"""Bytes of a receipt, or of the items that it is about."""
+RECHECKED = 0.02
+"""Of an undisputed receipt's programs; one at least."""
+VERSIONS = ("codezero", "torch", "transformers")
+T = TypeVar("T")
+
+
+class Items(msgspec.Struct, frozen=True):
+    """What was sent to `/v1/verdicts`."""
+
+    items: list[Item]
+
+
+class ExactReader:
+    """Reads one program at a time, by a float64 forward pass on the CPU, up to a grid; see `market/receipts.py`."""
+
+    def __init__(self, config: NodeConfig, guard: StaticGuard, say: Say) -> None:
+        """Raises ConfigError for a judge behind an endpoint, and ModelError."""
+        from codezero.evaluator.judge import LikelihoodJudge
+        from codezero.models.digest import weights_digest
+        from codezero.models.load import load_model
+
+        if config.evaluator.kind != "local":
+            raise ConfigError("a judge behind an endpoint signs no receipts; set evaluator.kind=local")
+        name = source_of(config.evaluator.model, "judge")
+        say("loading the judge in float64, for receipts")
+        loaded = load_model(name, device="cpu", precision="float32", role="judge")
+        loaded.model.double()
+        self._judge: LikelihoodJudge = LikelihoodJudge(loaded, questions=[LIKELIHOOD], batch_rows=1, share_prefix=False)
+        self._guard, self._block = guard, config.answer.block
+        self.weights = weights_digest(name)
+        parts = [self.weights, PROMPT_VERSION, LIKELIHOOD, GRID, self._block]
+        self.identity = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+    def read(self, groups: Sequence[RolloutGroup]) -> list[tuple[int, ...] | None]:
+        """Of each group's one completion; None where the static pass leaves nothing to read."""
+        asked = [(group.problem, group.completions[0].text) for group in groups]
+        reports = self._guard.check_many([request(problem, text, self._block) for problem, text in asked])
+        read = list[tuple[int, ...] | None]()
+        for (problem, _), report in zip(asked, reports, strict=True):
+            code = program(problem, report)
+            scores = self._judge.read([code], frozenset(self._judge.names))[0].scores if code else None
+            self._judge.forget()
+            read.append(None if scores is None else tuple(round(GRID * (score or 0.0)) for score in scores))
+        return read
+
+
+def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: Say, stack: ExitStack) -> JudgeParts:
+    """Raises ConfigError, ModelError, EvaluatorError and ProblemError."""
+    from codezero.evaluator.evaluator import FrozenEvaluator
+
+    if config.reward.mode != "judge":
+        raise ConfigError(f"reward.mode={config.reward.mode} would execute what is sent; serve a judge without it")
+    canaries = build_canaries(config, Novelty(), stack, say)
+    evaluator = build_evaluator(config, canaries, stack, say, FrozenModels(config, say))
+    assert isinstance(evaluator, FrozenEvaluator)
+    settings, reader = config.evaluator, None
+    if receipts:
+        guard = StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib)
+        reader = ExactReader(config, stack.enter_context(guard), say)
+    stream = MixedStream(config.data, seed=secrets.randbits(32), peer_id=identity.peer_id, batch=AHEAD)
+    drawn = deque[Problem]()
+
+    def draw() -> Problem:
+        if not drawn:
+            drawn.extend(stream.next_batch([]))
+        return drawn.popleft()
+
+    known = evaluator.calibrate()
+    card = Card(
+        judge=reader.identity if reader else "",
+        weights=reader.weights if reader else settings.model,
+        prompts=PROMPT_VERSION,
+        questions=tuple(settings.questions),
+        grid=GRID,
+        versions={name: importlib.metadata.version(name) for name in VERSIONS},
+        calibration={"auroc": known.auroc, "auroc_low": known.auroc_low, "brier": known.brier, "ece": known.ece,
+                     "canaries": known.canaries, "calibrated_on": canaries.name},
+    )  # fmt: skip
+    return JudgeParts(
+        draw=draw,
+        score=evaluator.score,
+        read=reader.read if reader else None,
+        sign=identity.sign,
+        public_key=identity.public_key_bytes,
+        card=lambda: card,
+    )
+
+
+class Refuted(msgspec.Struct, frozen=True):
+    """A reading that was signed, and is not what the judge reads."""
+
+    receipt: str
+    item: int
+    signed: tuple[int, ...] | None
+    read: tuple[int, ...] | None
+
+
+class RereadReceipts(msgspec.Struct, frozen=True):
+    """signers: peer id by receipt. read: scores by item, in steps of the grid, as they were signed."""
+
+    signers: dict[str, str]
+    read: dict[int, tuple[int, ...] | None]
+    refuted: list[Refuted]
+
+    def lines(self) -> Iterator[str]:
+        for path, peer in self.signers.items():
+            yield f"{path}: signed by {peer}, and of these items"
+        for item, read in self.read.items():
+            yield f"item {item} reads {read}, as was signed"
+        for wrong in self.refuted:
+            yield f"{wrong.receipt}: REFUTED, item {wrong.item} reads {wrong.read}, and {wrong.signed} was signed"
+
+
+def verify(config: NodeConfig, items: Path, receipts: Sequence[Path], number: int | None, say: Say) -> RereadReceipts:
+    """Read again: item `number`; else where two receipts differ, up to the first that is refuted; else some at random.
+
+    Raises EvaluatorError for a receipt that does not hold, ConfigError where that cannot be told: other weights, a
+    file that cannot be read.
+    """
+    from codezero.swarm.identity import peer_id_of
+    from codezero.swarm.identity import verify as holds
+
+    asked = _read(items, Items).items
+    signed = {str(path): _read(path, SignedReceipt) for path in receipts}
+    for path, each in signed.items():
+        try:
+            each.check(asked, holds)
+        except EvaluatorError as error:
+            raise EvaluatorError(f"{path}: {error}") from error
+    if number is not None and not 0 <= number < len(asked):
+        raise ConfigError(f"--item={number} is out of bounds; it must be 0 to {len(asked) - 1}")
+    first, *_, last = [*signed.values(), *signed.values()]
+    numbers = [number] if number is not None else list(differences(first.leaves, last.leaves))
+    numbers = numbers or secrets.SystemRandom().sample(range(len(asked)), max(1, round(RECHECKED * len(asked))))
+    peers = {path: peer_id_of(bytes.fromhex(each.public_key)) for path, each in signed.items()}
+    result = RereadReceipts(peers, {}, [])
+    with ExitStack() as stack:
+        reader = ExactReader(config, stack.enter_context(StaticGuard()), say)
+        if other := [path for path, each in signed.items() if each.receipt.judge != reader.identity]:
+            raise ConfigError(f"{other[0]} is of another judge than evaluator.model={config.evaluator.model}")
+        for at in numbers:
+            group = as_group(asked[at])
+            (again,) = reader.read([group]) if isinstance(group, RolloutGroup) else [None]
+            leaves = {path: each.leaves[at] for path, each in signed.items()}
+            wrong = [Refuted(path, at, leaf.read, again) for path, leaf in leaves.items() if not agree(leaf, again)]
+            if wrong:
+                result.refuted.extend(wrong)
+                break
+            result.read[at] = again
+    return result
+
+
+def _read(path: Path, schema: type[T]) -> T:
+    """Raises ConfigError."""
+    try:
+        return read_json(path, schema, MAX_FILE)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be used: {getattr(error, 'strerror', None) or error}") from error

@@ -1,0 +1,154 @@
+"""How games end: who is in the jury, what it decides, what is void, and what counts in records."""
+
+from collections import Counter
+from random import Random
+
+import msgspec
+import pytest
+from builders.market import SALT, opening_of, peer, program_game, random_positions, reports_on, value_game
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codezero.market.games import Game, Opening
+from codezero.market.jury import SEATS, Ballot, decide, seats
+from codezero.market.payout import pay
+from codezero.market.sealing import positions, seal_root
+from codezero.market.settling import UNPROVEN, Settlement, Void, VoidReason, settle
+
+ACCOUNTS = {peer(number): f"0x{number}" for number in range(20)}
+ROOT = b"r" * 32
+
+
+def ballots(game: Game, *answers: int | None, first: int = 0) -> list[Ballot]:
+    return [Ballot(game.id, peer(first + number), answer) for number, answer in enumerate(answers)]
+
+
+SEATED = tuple(peer(number) for number in range(SEATS))
+
+
+def test_a_jury_is_the_same_for_everybody_and_another_for_each_game_and_root() -> None:
+    game = program_game()
+    drawn = seats(game, ROOT, ACCOUNTS)
+    assert len(set(drawn)) == SEATS and drawn == seats(game, ROOT, dict(reversed(ACCOUNTS.items())))
+    assert drawn != seats(game, b"s" * 32, ACCOUNTS) and drawn != seats(program_game(round=11), ROOT, ACCOUNTS)
+
+
+def test_opener_and_proposer_are_in_no_jury_with_none_of_their_peers() -> None:
+    game = value_game(opener=peer(0))
+    accounts = {peer(0): "own", peer(1): "own", peer(41): "proposer's", **{peer(n): f"0x{n}" for n in range(2, 6)}}
+    assert set(seats(game, ROOT, accounts)) == {peer(n) for n in range(2, 6)}
+
+
+def test_many_ids_of_one_account_have_one_seat_and_no_better_chance() -> None:
+    many = {peer(number): "sybil" if number < 10 else f"0x{number}" for number in range(20)}
+    drawn = [seats(program_game(round=round), ROOT, many) for round in range(400)]
+    taken = Counter(many[name] for jury in drawn for name in jury)
+    assert all(len({many[name] for name in jury}) == SEATS for jury in drawn)
+    assert 0.5 < taken["sybil"] / 400 < 0.77  # 7 of 11 accounts
+
+
+@pytest.mark.parametrize(
+    ("given", "decided"),
+    [
+        ((0, 0, 0, 0, 0, 1, 1), 0), ((0, 0, 0, 0, 1, 1, 1), None), ((0, 0, 1), 0), ((0, 0), None), ((), None),
+        ((0, 0, None), 0), ((None, None, None), None), ((0, 0, 0, 1, 1), None), ((0, 0, 0, 0, 1, 1), 0),
+    ],
+)  # fmt: skip
+def test_two_thirds_of_three_ballots_or_more_decide(given: tuple[int | None, ...], decided: int | None) -> None:
+    assert decide(program_game(), SEATED, ballots(program_game(), *given)) == (decided, len(given))
+
+
+def test_only_ballots_of_this_game_and_jury_count_and_two_of_one_juror_are_none() -> None:
+    game = program_game()
+    strangers = ballots(game, 1, 1, 1, 1, first=20) + ballots(program_game(round=11), 1, 1, 1) + ballots(game, 7, 7)
+    assert decide(game, SEATED, [*strangers, *ballots(game, 0, 0, 0)]) == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 0, 0), *ballots(game, 1)]) == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 0), *ballots(game, 0)]) == (0, 3)
+
+
+def test_a_settled_game_pays_by_ballots_and_records_by_execution() -> None:
+    game, held = program_game(), random_positions(Random(1), 2, 8)
+    settled = settle(game, held, SEATED, ballots(game, 0, 0, 0), {}, 1)
+    assert isinstance(settled, Settlement) and settled.contested
+    assert settled.answer == 0 and settled.wins == pay(held, 0)
+    truth = settle(game, held, SEATED, ballots(game, 1, 1, 1), {}, 1)
+    assert isinstance(truth, Settlement) and settled.scores == truth.scores and not truth.contested
+    assert settle(game, held, SEATED, ballots(game, 0, 0, 0), {}, None).scores == {}
+
+
+def test_what_is_void_pays_nothing_and_still_counts_in_records() -> None:
+    game, held = program_game(), random_positions(Random(1), 2, 8)
+    for votes, reason in (((0, 1, 0, 1), VoidReason.UNDECIDED), ((0,), VoidReason.FEW_BALLOTS)):
+        void = settle(game, held, SEATED, ballots(game, *votes), {}, 0)
+        assert isinstance(void, Void) and void.reason is reason and len(void.scores) == 8
+
+
+def test_a_sentinel_pays_whole_and_counts_and_another_value_game_neither() -> None:
+    sentinel, held = value_game(), random_positions(Random(2), 3, 8)
+    settled = settle(sentinel, held, SEATED, ballots(sentinel, 1, 1, 1), opening_of(sentinel), 1)
+    assert isinstance(settled, Settlement) and settled.wins == pay(held, 1) and len(settled.scores) == 8
+    real = value_game(reference="")
+    openings = opening_of(sentinel) | opening_of(real, "")
+    settled = settle(real, held, SEATED, ballots(real, 1, 1, 1), openings, 0)
+    assert isinstance(settled, Settlement) and settled.wins == pay(held, 1, UNPROVEN)
+    assert settled.scores == {} and not settled.contested
+
+
+def test_commitments_have_to_be_opened_and_a_quarter_to_be_of_sentinels() -> None:
+    game, real, votes = value_game(), value_game(reference=""), ballots(value_game(), 1, 1, 1)
+    forged = {game.id: Opening(game.id, SALT, "def f(n):\n    return n + 2")}
+    others = {bytes([n]) * 32: Opening(bytes([n]) * 32, SALT, "") for n in range(3)}
+    four, five = opening_of(game) | others, opening_of(game) | others | opening_of(real, "")
+    reasons = [settle(game, [], SEATED, votes, openings, None) for openings in ({}, forged, four, five)]
+    assert [getattr(each, "reason", None) for each in reasons] == [
+        VoidReason.UNOPENED, VoidReason.FORGED, None, VoidReason.FEW_SENTINELS,
+    ]  # fmt: skip
+
+
+def test_who_could_know_the_answer_has_no_gain_in_records() -> None:
+    game, held = value_game(opener=peer(0)), random_positions(Random(3), 3, 6)
+    settled = settle(game, held, SEATED, ballots(game, 1, 1, 1), opening_of(game), 1)
+    assert set(settled.scores) == {peer(number) for number in range(1, 6)}
+
+
+@given(st.integers(0, 2**32))
+def test_a_settlement_does_not_depend_on_any_order(seed: int) -> None:
+    random = Random(seed)
+    game, held = value_game(), random_positions(random, 3, 9)
+    votes = ballots(game, *(random.choice([0, 1, 1, 1, None]) for _ in range(SEATS)))
+    openings = opening_of(game) | {SALT: Opening(SALT, SALT, "")}
+    seen = [
+        settle(
+            game,
+            random.sample(held, 9),
+            tuple(random.sample(SEATED, SEATS)),
+            random.sample(votes, SEATS),
+            dict(random.sample([*openings.items()], 2)),
+            1,
+        )
+        for _ in range(3)
+    ]
+    assert seen[0] == seen[1] == seen[2]
+    assert msgspec.json.decode(msgspec.json.encode(seen[0]), type=type(seen[0])) == seen[0]
+
+
+def test_from_seals_to_points_in_one_line_of_functions() -> None:
+    """Six peers seal, one hides a step, one copies late: the same for everybody who has the same messages."""
+    game = value_game()
+    names = [peer(number) for number in range(6)]
+    plans = {name: reports_on(game, (1000, 8000, 1000), None, None, (500, 9000, 500)) for name in names[:5]}
+    plans[names[5]] = reports_on(game, None, (1000, 8000, 1000))
+    sealed = {(name, 11 + each.step): (SALT, (each,)) for name, plan in plans.items() for each in plan}
+    roots = {place: seal_root(*content) for place, content in sealed.items()}
+    del sealed[names[0], 14]
+    stakes = dict.fromkeys(names, 10_000)
+    jury = seats(game, ROOT, {name: name for name in [*names, game.opener]})
+    votes = [Ballot(game.id, name, 1) for name in jury]
+    results = [
+        settle(game, positions(game, stakes, dict(shuffled), sealed), jury, votes, opening_of(game), 1)
+        for shuffled in ([*roots.items()], [*reversed(roots.items())])
+    ]
+    assert results[0] == results[1] and isinstance(settled := results[0], Settlement)
+    assert settled.answer == 1 and set(jury) == set(names)
+    assert settled.wins[names[0]] < settled.wins[names[1]] == settled.wins[names[4]] > 0
+    assert settled.wins[names[5]] == 0 == settled.scores[names[5]].first < settled.scores[names[1]].first

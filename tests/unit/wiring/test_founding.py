@@ -1,0 +1,102 @@
+"""A swarm that is founded has a market, and whoever joins it gets to know; a market of others is refused."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders.chain import Swarm, found
+
+from codezero.chain.contract import MARKET, deploy
+from codezero.chain.invitation import Invitation, read_invitation, signed, write_invitation
+from codezero.chain.market import ContractMarket, peer_key
+from codezero.chain.outbox import ChainOutbox
+from codezero.chain.wallet import KeystoreWallet
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError
+from codezero.settings import compose, quoted
+from codezero.swarm.identity import Identity
+from codezero.wiring.chain import build_chain
+from codezero.wiring.founding import create_swarm, joined
+
+ROOT = bytes(range(32))
+
+
+@pytest.fixture(scope="module")
+def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
+    with found(tmp_path_factory.mktemp("swarm")) as swarm:
+        yield swarm
+
+
+def settings(swarm: Swarm, folder: Path, *more: str) -> NodeConfig:
+    folder.mkdir(exist_ok=True)
+    fixed = [f"swarm.identity={quoted(folder / 'swarm.pem')}", f"chain.wallet={quoted(folder / 'wallet.json')}"]
+    chain = ["chain.kind=rpc", f"chain.rpc_urls=[{quoted(swarm.url)}]", f"chain.chain_id={swarm.chain_id}"]
+    return compose(["network=peer", *fixed, *chain, "swarm.port=38331", *more])
+
+
+@pytest.fixture(scope="module")
+def invitation(swarm: Swarm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("founder")
+    with contextlib.ExitStack() as stack:
+        create_swarm(settings(swarm, folder), folder / "swarm.toml", stack)
+    return folder / "swarm.toml"
+
+
+def test_the_market_reaches_who_joins(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
+    chain = read_invitation(invitation).chain
+    config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")  # the user's own is of another swarm
+    config = compose(joined(invitation, config))
+    assert (config.chain.contract, config.chain.market) == (chain.contract, chain.market)
+    config = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
+    peer = Identity.load_or_create(tmp_path / "joiner" / "swarm.pem").peer_id
+    with contextlib.ExitStack() as stack:
+        parts = build_chain(config, peer, tmp_path, stack)
+        assert isinstance(parts.outbox, ChainOutbox) and parts.market is not None
+        parts.outbox.anchor(0, ROOT)
+        assert parts.outbox.close(60)
+        assert parts.market.anchors(0) == {peer_key(peer): ROOT}
+
+
+def again(invitation: Path, folder: Path, market: str) -> Path:
+    """The founder's invitation with another market."""
+    wallet = KeystoreWallet.ephemeral(invitation.with_name("wallet.json"))
+    old: Invitation = read_invitation(invitation)
+    chain = msgspec.structs.replace(old.chain, market=market)
+    write_invitation(folder / "swarm.toml", signed(msgspec.structs.replace(old, chain=chain), wallet.sign_message))
+    return folder / "swarm.toml"
+
+
+def test_an_invitation_without_a_market_means_none(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
+    config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")
+    config = compose(joined(again(invitation, tmp_path, ""), config))
+    assert config.chain.market == ""
+    with contextlib.ExitStack() as stack:
+        chain = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
+        assert build_chain(chain, "QmWithout", tmp_path, stack).market is None
+
+
+def test_a_market_of_another_contract_is_refused(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
+    assert swarm.owner._sender is not None
+    foreign = deploy(swarm.owner._sender, MARKET, swarm.contract)
+    ContractMarket(swarm.owner, foreign).check()
+    with pytest.raises(ConfigError, match="not to this swarm's"):
+        joined(again(invitation, tmp_path, foreign), settings(swarm, tmp_path / "joiner"))
+    with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="not to this swarm's"):
+        create_swarm(settings(swarm, tmp_path / "other", f"chain.market='{foreign}'"), tmp_path / "out.toml", stack)
+
+
+def test_the_embedded_chains_own_swarm_has_a_market(tmp_path: Path) -> None:
+    folder = tmp_path / "chain"
+    wallet = f"chain.wallet={quoted(tmp_path / 'wallet.json')}"
+    config = compose(["chain.kind=embedded", f"chain.directory={quoted(folder)}", wallet]).chain
+    for _ in range(2):
+        with contextlib.ExitStack() as stack:
+            parts = build_chain(config, "QmOwn", tmp_path, stack)
+            assert parts.market is not None
+            parts.market.check()
+    (folder / "contract.json").write_text((folder / "contract.json").read_text().split(',"market"')[0] + "}")
+    with contextlib.ExitStack() as stack:  # founded before there were markets
+        assert build_chain(config, "QmOwn", tmp_path, stack).market is None
