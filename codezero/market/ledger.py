@@ -183,6 +183,11 @@ class Ledger:
         """Of rounds below `before`, newest first."""
         return self._rows("kind=? AND round<?", kind, entry, before, order=f"DESC LIMIT {int(limit)}")
 
+    def starting(self, entry: Entry, digits: str, kind: Any) -> list[Item]:
+        """Whose names begin with these hexadecimal digits, two at most."""
+        where = "kind=? AND substr(hex(name), 1, ?)=?"
+        return self._rows(where, kind, entry, len(digits), digits.upper(), order="LIMIT 2")
+
     def count(self, entry: Entry) -> int:
         return self._run("SELECT count(*) FROM items WHERE kind=?", entry).fetchone()[0]
 
@@ -202,6 +207,10 @@ class Ledger:
         """Milli-points."""
         row = self._run("SELECT milli FROM balances WHERE peer=?", peer).fetchone()
         return row[0] if row else START
+
+    def balances(self) -> dict[str, int]:
+        """Of all that a game paid: milli-points by peer."""
+        return dict(self._run("SELECT peer, milli FROM balances").fetchall())
 
     def scores(self) -> dict[str, list[Score]]:
         """By peer, oldest first."""
