@@ -9,6 +9,7 @@ from codezero.types import (
     Feedback,
     JudgeRates,
     Metrics,
+    Post,
     Problem,
     RewardedGroup,
     RolloutGroup,
@@ -136,6 +137,13 @@ class Swarm(Persistent, Protocol):
 
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals. Raises SwarmError."""
+
+    def post(self, payload: bytes, round_number: int) -> None:
+        """Announce the own message to the market of a round; it replaces an earlier one. Raises SwarmError."""
+
+    def posts(self) -> list[Post]:
+        """Peers' messages to the market since the last call, oldest first; never blocks. Raises SwarmError."""
+        ...
 
     def metrics(self) -> Metrics:
         """`swarm/...`: peers, bytes, refusals by reason."""

@@ -51,6 +51,12 @@ class Parts:
     def feedback(self) -> list[Feedback]:
         return [Feedback("somebody", PROBLEM.id, 2, 8, 0.5)]
 
+    def post(self, payload: bytes, round_number: int) -> None:
+        self.note("post")
+
+    def posts(self) -> list[Post]:
+        return []
+
     def hear(self, feedback: list[Feedback]) -> None:
         self.note(f"hear {len(feedback)}")
 
