@@ -140,8 +140,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 256,
-    "lines": 39_892,
-    "lines of code": 27_684,
+    "lines": 39_893,
+    "lines of code": 27_682,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -75,7 +75,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class Clue(msgspec.Struct, frozen=True):
-    """The game that is open, as the client asks for it."""
+    """The game that is open, as the client asks for it: no node opens one here, so none is."""
 
     game_id: int = -1
     clue_id: int = -1
@@ -94,8 +94,7 @@ class JudgeParts:
     """Scores of each group's one completion, alone, in steps of the grid; None: no receipts are signed."""
     sign: Callable[[bytes], bytes]
     public_key: bytes
-    card: Callable[[], Card]
-    clue: Callable[[], Clue] = Clue
+    card: Card
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,24 +214,24 @@ class JudgeService:
         verdicts = [
             next(scored).verdicts[0] if isinstance(group, RolloutGroup) else _unreadable(group) for group in groups
         ]
-        result = {"verdicts": [shown(verdict) for verdict in verdicts], "calibration": self._parts.card().calibration}
+        result = {"verdicts": [shown(verdict) for verdict in verdicts], "calibration": self._parts.card.calibration}
         if reader is None:
             return answer(result)
         leaves = tuple(
             Leaf(digest(item), next(read) if isinstance(group, RolloutGroup) else None, verdict.status)
             for item, group, verdict in zip(batch.items, groups, verdicts, strict=True)
         )
-        receipt = Receipt(self._parts.card().judge, len(leaves), tree(leaves)[-1][0].hex())
+        receipt = Receipt(self._parts.card.judge, len(leaves), tree(leaves)[-1][0].hex())
         signature = await asyncio.to_thread(self._parts.sign, signed_bytes(receipt))
         signed = SignedReceipt(receipt, leaves, self._parts.public_key.hex(), signature.hex())
         return answer(result | msgspec.structs.asdict(signed))
 
     async def _clue(self, _: web.Request) -> web.Response:
-        return answer(self._parts.clue())
+        return answer(Clue())
 
     async def _card(self, _: web.Request) -> web.Response:
-        card = self._parts.card()
-        signature = await asyncio.to_thread(self._parts.sign, b"cz1-card" + msgspec.json.encode(card, order="sorted"))
+        card = self._parts.card
+        signature = await asyncio.to_thread(self._parts.sign, signed_bytes(card, b"cz1-card"))
         return answer({"card": card, "public_key": self._parts.public_key.hex(), "signature": signature.hex()})
 
     async def _health(self, _: web.Request) -> web.Response:

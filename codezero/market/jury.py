@@ -1,7 +1,7 @@
 """The jury: seats are drawn by hash, and two thirds of the ballots decide."""
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
@@ -35,12 +35,14 @@ def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ..
 
 
 def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot]) -> tuple[int | None, int]:
-    """The answer of two thirds (5 of 7) or None, and how many ballots count: of each juror the one, if it gave one."""
-    given, name = defaultdict[str, set[int | None]](set), game.id
+    """The answer of two thirds (5 of 7) or None, and how many ballots count: of each juror the first.
+
+    ballots: in the order of the chain.
+    """
+    given, name = dict[str, int | None](), game.id
     for ballot in ballots:
         if ballot.game == name and ballot.peer in seated and (ballot.answer or 0) < len(game.answers):
-            given[ballot.peer].add(ballot.answer)
-    votes = Counter(answer for answers in given.values() if len(answers) == 1 for answer in answers)
-    count = votes.total()
+            given.setdefault(ballot.peer, ballot.answer)
+    votes, count = Counter(given.values()), len(given)
     winner = next((answer for answer, number in votes.items() if count >= LEAST and 3 * number >= 2 * count), None)
     return winner, count

@@ -85,8 +85,8 @@ def digest(item: Item) -> str:
     return hashlib.sha256(canonical(item)).hexdigest()
 
 
-def signed_bytes(receipt: Receipt) -> bytes:
-    return CONTEXT + canonical(receipt)
+def signed_bytes(value: msgspec.Struct, context: bytes = CONTEXT) -> bytes:
+    return context + canonical(value)
 
 
 def tree(leaves: Sequence[Leaf]) -> list[list[bytes]]:

@@ -116,7 +116,7 @@ def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: S
         read=reader.read if reader else None,
         sign=identity.sign,
         public_key=identity.public_key_bytes,
-        card=lambda: card,
+        card=card,
     )
 
 

@@ -58,11 +58,11 @@ def test_two_thirds_of_three_ballots_or_more_decide(given: tuple[int | None, ...
     assert decide(program_game(), SEATED, ballots(program_game(), *given)) == (decided, len(given))
 
 
-def test_only_ballots_of_this_game_and_jury_count_and_two_of_one_juror_are_none() -> None:
+def test_only_ballots_of_this_game_and_jury_count_and_of_each_juror_the_first() -> None:
     game = program_game()
     strangers = ballots(game, 1, 1, 1, 1, first=20) + ballots(program_game(round=11), 1, 1, 1) + ballots(game, 7, 7)
     assert decide(game, SEATED, [*strangers, *ballots(game, 0, 0, 0)]) == (0, 3)
-    assert decide(game, SEATED, [*ballots(game, 0, 0, 0, 0), *ballots(game, 1)]) == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 1), *ballots(game, 1, 1)]) == (0, 3)
     assert decide(game, SEATED, [*ballots(game, 0, 0, 0), *ballots(game, 0)]) == (0, 3)
 
 
