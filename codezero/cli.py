@@ -7,7 +7,7 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from codezero.commands import account, inspect, judge, measure, page, run, weights
+from codezero.commands import account, inspect, judge, market, measure, page, run, weights
 from codezero.commands.common import DONE, FAILED, USAGE, Commands
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
@@ -48,6 +48,9 @@ class Parser(argparse.ArgumentParser):
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
+        alone: str | None = self.get_default("alone")
+        if alone and not any(word.isalpha() or word in ("-h", "--help") for word in args[:1]):
+            args = [alone, *args]
         options, left = super().parse_known_args(args, namespace)
         for word in (word for word in left if word.startswith("-")):
             near = nearest(word.partition("=")[0], list(self._option_string_actions))
@@ -78,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="codezero", description=ABOUT, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, page, inspect, account, measure, judge, weights):
+    for module in (run, page, inspect, account, measure, judge, market, weights):
         module.add(commands)
     return parser
 

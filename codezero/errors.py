@@ -96,6 +96,10 @@ class WalletError(ChainError):
     """The account's key cannot be read, opened or used."""
 
 
+class MarketError(CodeZeroError):
+    """A market's file cannot be used, or what a player posted broke a rule."""
+
+
 class InviteError(ChainError, ValueError):
     """An invitation is malformed, was changed after it was signed, or leads to another swarm."""
 

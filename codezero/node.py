@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from codezero.errors import EvaluatorError, ProposalError, RolloutError, SandboxError, SwarmError
-from codezero.protocols import Evaluator, Exam, Harvest, Outbox, ProblemStream, Solver
+from codezero.errors import EvaluatorError, MarketError, ProposalError, RolloutError, SandboxError, SwarmError
+from codezero.protocols import Evaluator, Exam, Harvest, Market, Outbox, ProblemStream, Solver
 from codezero.runner import LIMITS, Iterating
 from codezero.system.state import Persistent
 from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, mean
@@ -30,13 +30,15 @@ class Node(Iterating):
     outbox: Outbox
     exam: Exam
     harvest: Harvest
+    market: Market | None = None
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One pass; returns what was measured and the judged groups, own and peers'."""
         began = time.monotonic()
         proposals: list[Problem] = []
-        with self.tolerate(SwarmError, "no proposals this iteration"):
+        with self.tolerate((SwarmError, MarketError), "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
+            proposals = self.market.proposals(proposals) if self.market else proposals
 
         taken: list[ScoredGroup] = []
         judging = "not everything could be judged: less learned"
@@ -57,6 +59,12 @@ class Node(Iterating):
         judged = [*scored, *scored_peers]
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
+
+        bets: Metrics = {}
+        with self.tolerate((MarketError, SwarmError, EvaluatorError, SandboxError), "no bets this iteration"):
+            if self.market:
+                self.market.play(round_number, judged)
+                bets = self.market.metrics()
 
         learned: Metrics = {}
         with self.tolerate(SwarmError, "the policy stays at its version"):  # role=sampler
@@ -86,7 +94,7 @@ class Node(Iterating):
             "difficulty/success": success_at_proposals(scored),
         }
         row |= self.harvest.metrics() | learned | self.evaluator.metrics()
-        row |= self.problems.metrics() | self.shared_metrics()
+        row |= self.problems.metrics() | self.shared_metrics() | bets
         return row, judged
 
     def measure(self, iteration: int, reason: str) -> Metrics:

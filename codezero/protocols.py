@@ -9,6 +9,7 @@ from codezero.types import (
     Feedback,
     JudgeRates,
     Metrics,
+    Post,
     Problem,
     RewardedGroup,
     RolloutGroup,
@@ -137,6 +138,13 @@ class Swarm(Persistent, Protocol):
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """Announce own proposals. Raises SwarmError."""
 
+    def post(self, payload: bytes, round_number: int) -> None:
+        """Announce the own market message of a round; a later one replaces it. Raises SwarmError."""
+
+    def posts(self) -> list[Post]:
+        """Peers' market messages since the last call, oldest first; never blocks. Raises SwarmError."""
+        ...
+
     def metrics(self) -> Metrics:
         """`swarm/...`: peers, bytes, refusals by reason."""
         ...
@@ -177,6 +185,21 @@ class Proposer(Persistent, Protocol):
 
     def metrics(self) -> Metrics:
         """`proposer/...`: written, refused by reason."""
+        ...
+
+
+class Market(Protocol):
+    """Reports on attempts beside training; nothing of it enters a reward."""
+
+    def proposals(self, proposals: Sequence[Problem]) -> list[Problem]:
+        """With confirmed values in the place of claims, and with what the market asks."""
+        ...
+
+    def play(self, round_number: int, judged: Sequence[ScoredGroup]) -> None:
+        """Once an iteration. Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
+
+    def metrics(self) -> Metrics:
+        """`market/...`"""
         ...
 
 

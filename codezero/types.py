@@ -205,6 +205,15 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
+class Post:
+    """What a peer says to the market of a round, for the market to parse."""
+
+    peer: str
+    round: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeRates:
     """How often a judge was mistaken on answers whose truth is known; an attempt is believed from BELIEF on."""
 

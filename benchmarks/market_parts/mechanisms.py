@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codezero.market.games import NONE, ONE, STEPS, Game, GameKind
-from codezero.market.payout import MOST, POINT, START, Position, pay, stake
+from codezero.market.payout import MOST, POINT, STAKE, START, Position, pay
 from codezero.market.pricing import NEWCOMER, Record, Score, best_power, clip, gain, price, record, robust, skilled
 from codezero.stats import Array, mean_interval
 
@@ -278,7 +278,7 @@ def run(way: str, scene: str, runs: int, games: int, seed: int = 1) -> dict[str,
     errors: list[Array] = []
     for number in range(games):
         draw = world.draw()
-        stakes = np.array([[stake(int(b)) for b in row] for row in balance], float)
+        stakes = np.array([[min(b // 10, STAKE) if b >= POINT else 0 for b in row] for row in balance], float)
         seen = played(world, draw, stakes)
         balance = np.clip(balance + seen.profit, POINT, MOST)
         staked, won = staked + stakes, won + seen.profit

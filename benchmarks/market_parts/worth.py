@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from codezero.market.games import ONE
-from codezero.market.payout import MOST_STAKE, Position, pay
+from codezero.market.payout import STAKE, Position, pay
 from codezero.market.pricing import (
     Price,
     Record,
@@ -234,8 +234,8 @@ def returns(of: Play) -> list[float]:
     """[peers] Won for a stake and game."""
     won: defaultdict[str, list[int]] = defaultdict(list)
     for at, each in enumerate(of.games):
-        stakes = {peer: 0 if peer == each.game.opener else MOST_STAKE for peer in of.peers}
+        stakes = {peer: 0 if peer == each.game.opener else STAKE for peer in of.peers}
         rows = [Position(peer, stakes[peer], tuple(step[at][peer] for step in of.steps)) for peer in of.peers]
         for peer, win in pay(rows, each.truth).items():
             won[peer].append(win)
-    return [round(fmean(won[peer]) / MOST_STAKE, 4) for peer in of.peers]
+    return [round(fmean(won[peer]) / STAKE, 4) for peer in of.peers]

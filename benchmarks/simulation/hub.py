@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from codezero.swarm.proposals import LocalSwarm
 from codezero.swarm.schema import MAX_ITEMS, WireRefusal
-from codezero.swarm.wire import claimed, decode_body, encode_body, encode_feedback
-from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.swarm.wire import claimed, decode_body, decode_market, encode_body, encode_feedback, encode_market
+from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup
 
 
 class LocalHub:
@@ -28,6 +28,7 @@ class HubSwarm(LocalSwarm):
         self._members[peer_id] = self
         self._inbox: list[RolloutGroup] = []
         self._feedback: list[Feedback] = []
+        self._posts: dict[tuple[str, int], Post] = {}
         self._counts: Counter[str] = Counter()
         self._peers: set[str] = set()
 
@@ -73,6 +74,19 @@ class HubSwarm(LocalSwarm):
         for swarm in self._members.values():
             if swarm is not self:
                 swarm.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
+
+    def post(self, payload: bytes, round_number: int) -> None:
+        """It reaches every other member at once, in place of the one before."""
+        body = encode_market([payload], peer=self.peer_id, round_number=round_number)
+        for swarm in self._members.values():
+            if swarm is not self:
+                peer, number, (received,) = decode_market(body)
+                swarm._posts.pop((peer, number), None)
+                swarm._posts[peer, number] = Post(peer, number, received)
+
+    def posts(self) -> list[Post]:
+        posts, self._posts = self._posts, {}
+        return list(posts.values())
 
     def metrics(self) -> Metrics:
         counts: Metrics = {f"swarm/{name}": count for name, count in self._counts.items()}

@@ -13,6 +13,7 @@ from msgspec import Meta
 from web3.types import EventData
 
 from codezero.chain.contract import FIRST_SPAN, MARKET, BoundContract, ContractCoordinator
+from codezero.chain.rounds import MAX_MEMBERS
 from codezero.errors import ChainError, ConfigError
 
 MOST_ANCHORS, MOST_BALLOTS = 4096, 8
@@ -55,7 +56,8 @@ class ContractMarket(BoundContract):
 
     def __init__(self, coordinator: ContractCoordinator, market: str) -> None:
         super().__init__(coordinator.client, market, coordinator._sender)
-        self._coordinator = coordinator
+        self._coordinator, self._cursor = coordinator, 0
+        self._players: dict[bytes, tuple[str, str]] = {}
         self._opened = {0: (0, 0)}
         """By round, as far as known: block and position in it of the event that opened it."""
 
@@ -92,6 +94,16 @@ class ContractMarket(BoundContract):
                 if counts[key] <= MOST_BALLOTS:
                     ballots.append(CastBallot(*peers[key], ballot))
         return ballots
+
+    def players(self) -> dict[bytes, tuple[str, str]]:
+        """Peer id and account of all that are registered, by `peer_key`; MAX_MEMBERS at most."""
+        for page in self._coordinator.history(self._cursor, ["PeerRegistered"]):
+            for event in page.events:
+                peer, account = event["args"]["peerId"], event["args"]["eoa"]
+                if len(self._players) < MAX_MEMBERS:
+                    self._players.setdefault(peer_key(peer), (peer, account))
+            self._cursor = page.cursor
+        return self._players
 
     def _events(self, round_number: int, name: str, filters: Sequence[list[str] | None]) -> Iterator[EventData]:
         """Those between the events that opened the round and the next one."""

@@ -48,8 +48,11 @@ class Commands:
     def __init__(self, parser: argparse.ArgumentParser, metavar: str = "COMMAND") -> None:
         self._parsers = parser.add_subparsers(metavar=metavar, required=True)
 
-    def group(self, name: str, help: str) -> "Commands":
-        return Commands(self._parser(name, help), f"{name.upper()}_COMMAND")
+    def group(self, name: str, help: str, epilog: str = "", *, alone: str | None = None) -> "Commands":
+        """alone: which of its commands the bare name stands for; `Parser.parse_known_args` puts it in."""
+        parser = self._parser(name, help, epilog)
+        parser.set_defaults(alone=alone)
+        return Commands(parser, f"{name.upper()}_COMMAND")
 
     def add(
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Interval
 
-from codezero.config.judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, RewardConfig
+from codezero.config.judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, MarketConfig, RewardConfig
 from codezero.config.learning import (
     Checked,
     DataConfig,
@@ -217,6 +217,7 @@ class NodeConfig:
     verifier: VerifierConfig = field(default_factory=VerifierConfig)
     swarm: SwarmConfig = field(default_factory=SwarmConfig)
     chain: ChainConfig = field(default_factory=ChainConfig)
+    market: MarketConfig = field(default_factory=MarketConfig)
     login: LoginConfig = field(default_factory=LoginConfig)
     hub: HubConfig = field(default_factory=HubConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)

@@ -114,3 +114,25 @@ class EvalsConfig:
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
     seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
+
+
+@dataclass(kw_only=True)
+class MarketConfig:
+    """The prediction market of a swarm with peers. Play points alone are at stake."""
+
+    enabled: bool = False
+    """Report on others' attempts by itself, and have own ones reported on."""
+    execute: bool = False
+    """Execute games' programs in the sandbox: for juries, own records, and games on what a call should return."""
+    confirm: bool = False
+    """Let a confirmed value take the place of a proposer's claim on this node; needs `execute`."""
+    open: Annotated[int, Interval(ge=0, le=8)] = 4
+    """Games opened in a round."""
+    games: Annotated[int, Interval(ge=0, le=16)] = 16
+    """Others' games of a round that are played."""
+    seconds: Annotated[float, Interval(gt=0, le=600)] = 2.0
+    """For judging and executing games, in one iteration."""
+    threshold: Annotated[float, Interval(ge=0.5, lt=1)] = 0.9
+    """Of both prices, from which a value may be confirmed."""
+    voters: Annotated[int, Interval(ge=3, le=64)] = 5
+    """Peers with a vote without whom nothing is confirmed."""

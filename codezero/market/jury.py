@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,17 @@ class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peer: PeerId
     answer: Annotated[int, Meta(ge=0, lt=8)] | None
     """None: the game should be void."""
+    shown: Digest = bytes(32)
+    """Of what the juror saw opened in time: `messages.shown_digest`."""
+
+
+class Decision(NamedTuple):
+    answer: int | None
+    """None: none was reached, or that the game is void."""
+    ballots: int
+    """That count: of each juror the first."""
+    shown: bytes = bytes(32)
+    """By which ballots the reports that count are known to everybody."""
 
 
 def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ...]:
@@ -34,15 +45,16 @@ def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ..
     return tuple(first[account] for account in drawn[:SEATS])
 
 
-def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot]) -> tuple[int | None, int]:
-    """The answer of two thirds (5 of 7) or None, and how many ballots count: of each juror the first.
+def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot]) -> Decision:
+    """What two thirds (5 of 7) agree on: an answer, and what was shown in time. Of each juror the first ballot counts.
 
     ballots: in the order of the chain.
     """
-    given, name = dict[str, int | None](), game.id
+    given, name = dict[str, tuple[int | None, bytes]](), game.id
     for ballot in ballots:
         if ballot.game == name and ballot.peer in seated and (ballot.answer or 0) < len(game.answers):
-            given.setdefault(ballot.peer, ballot.answer)
+            given.setdefault(ballot.peer, (ballot.answer, ballot.shown))
     votes, count = Counter(given.values()), len(given)
-    winner = next((answer for answer, number in votes.items() if count >= LEAST and 3 * number >= 2 * count), None)
-    return winner, count
+    agreed = (vote for vote, number in votes.items() if count >= LEAST and 3 * number >= 2 * count)
+    answer, shown = next(agreed, (None, bytes(32)))
+    return Decision(answer, count, shown)

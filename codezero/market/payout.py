@@ -19,8 +19,9 @@ from codezero.market.games import ONE, STEPS
 WEIGHTS, WHOLE = (8, 4, 2, 1), 16
 """Of the steps: halving, so that the first weighs more than all later ones together."""
 POINT = 1000
-START, MOST, MOST_STAKE = 100 * POINT, 1000 * POINT, 10 * POINT
-"""A peer's first balance, its greatest, and its greatest stake on one game."""
+START, MOST, STAKE = 100 * POINT, 1000 * POINT, 10 * POINT
+"""A peer's first balance, its greatest, and its stake on one game: the same for all, as a node that joins late cannot
+know the balances by which all would have to settle alike."""
 FEWEST = 5
 """Peers with a stake, without whom a game pays nothing."""
 
@@ -40,11 +41,6 @@ class Position:
     def standing(self, step: int = STEPS - 1) -> tuple[int, ...] | None:
         """[K] The report that stands after a step."""
         return next((q for q in reversed(self.reports[: step + 1]) if q is not None), None)
-
-
-def stake(free: int) -> int:
-    """On one game, of a balance less what is at stake already; 0 below one point."""
-    return min(free // 10, MOST_STAKE) if free >= POINT else 0
 
 
 def opening(answers: int) -> tuple[int, ...]:

@@ -69,17 +69,17 @@ def settle(
             return Void(name, VoidReason.FEW_SENTINELS)
         if not opening.reference:
             share, executed = UNPROVEN, None
-    scores = {} if executed is None else _scores(game, positions, executed)
-    answer, count = decide(game, seated, ballots)
+    scores = scores_of(game, positions, executed)
+    answer, count, _ = decide(game, seated, ballots)
     if answer is None:
         return Void(name, VoidReason.UNDECIDED if count >= LEAST else VoidReason.FEW_BALLOTS, scores)
     return Settlement(name, answer, pay(positions, answer, share), scores, executed not in (None, answer))
 
 
-def _scores(game: Game, positions: Iterable[Position], executed: int) -> dict[str, Score]:
-    """Of everybody but the opener and the proposer, who could know the answer."""
+def scores_of(game: Game, positions: Iterable[Position], executed: int | None) -> dict[str, Score]:
+    """Of everybody but the opener and the proposer, who could know the answer. executed: None: nobody has a score."""
     return {
         each.peer: Score(game.opener, gain(each.reports[0], executed), gain(each.standing(), executed))
         for each in positions
-        if each.peer not in (game.opener, game.proposer)
+        if executed is not None and each.peer not in (game.opener, game.proposer)
     }

@@ -17,7 +17,7 @@ from codezero.errors import UnreachableError
 from codezero.swarm.listener import Listener, ShardEstimate
 from codezero.swarm.messages import Fetch, Fetched, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind, WireRefusal
+from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind, WireRefusal
 from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
@@ -35,7 +35,7 @@ that the allowance is used up."""
 
 
 class QueuedItem(NamedTuple):
-    """One group, problem or manifest, and what its announcement says of it."""
+    """One group, problem or payload, and what its announcement says of it."""
 
     content: Any
     reward: float | None
@@ -73,7 +73,8 @@ class Announcer:
         """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
         if message.kind == VERSIONS:
             self._server.files = {bytes.fromhex(path.stem): path for path in map(Path, message.files)}
-            self._queued.pop((VERSIONS, message.round), None)  # a manifest has all that was in the one before
+        if message.kind in (VERSIONS, MARKET):  # the newest has all that was in those before
+            self._queued.pop((message.kind, message.round), None)
         queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             queued.clear()
@@ -97,7 +98,7 @@ class Announcer:
         items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
         if not items:
             return None
-        contents = [item.content for item in items[: 0 if kind == VERSIONS else 16]]
+        contents = [item.content for item in items[: 0 if kind in (VERSIONS, MARKET) else 16]]
         problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
         header = Header(
             v=VERSION,
@@ -241,11 +242,16 @@ class Exchange:
             transport, self.sharding, trust, validator.swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
         self.puller = VersionPuller(transport, validator, trust, self.listener)
-        self.publish, self.send_feedback, self.pause = self.announcer.add, self.feedback.add, self.listener.pause
+        self.send_feedback, self.pause = self.feedback.add, self.listener.pause
 
     async def start(self) -> None:
         """Begin to serve. Raises UnreachableError."""
         await self._transport.serve(self._answer)
+
+    def publish(self, message: Publish) -> None:
+        """Queue an announcement; who posts to the market reads it from then on. Raises WireRefusal."""
+        self.announcer.add(message)
+        self.listener.market |= message.kind == MARKET
 
     def open_round(self, round_number: int, *, hungry: bool = True) -> None:
         """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget."""

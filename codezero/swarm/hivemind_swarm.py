@@ -19,16 +19,18 @@ from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import ProposalStore
-from codezero.swarm.schema import GROUPS, MAX_ITEMS, PROPOSALS, VERSIONS
+from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS, VERSIONS, Newest
 from codezero.swarm.supervisor import NetworkProcess
-from codezero.swarm.wire import DECODE, encode_body, encode_feedback, encode_proposals, encode_versions, largest
-from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
+from codezero.swarm.wire import DECODE, ENCODE, encode_body, encode_feedback, encode_proposals, largest
+from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
 READY_SECONDS = 90.0
 ROUNDS_KEPT = 1
 """A group this many rounds old is still of use."""
 ARRIVED_GROUPS = 1024
 """Groups that wait for the next `gather`; the oldest are dropped."""
+WAITING_POSTS = 256
+"""Peers' posts that wait for the next `posts`; the oldest are dropped."""
 PEER_SECONDS = 300.0
 """How long a peer counts after its last body."""
 UNKNOWN_TOKENIZER = "0" * 64
@@ -48,6 +50,8 @@ class HivemindSwarm(ProposalStore):
         self.tokenizer_digest = tokenizer_digest
         self._network = NetworkProcess(settings, state)
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
+        self._posts = Newest[tuple[str, int], Post](WAITING_POSTS)
+        """By author and round, so that nobody's many push out the others'."""
         self._last_received: dict[str, float] = {}
         self._round = self._shared_in = -1
         """The open round, and the one in which the newest versions were announced; -1: none."""
@@ -119,6 +123,18 @@ class HivemindSwarm(ProposalStore):
         self._receive()
         return self.newest_first()
 
+    def post(self, payload: bytes, round_number: int) -> None:
+        """Announce the own message to the market of a round; it replaces an earlier one. Raises SwarmError."""
+        self._network.check()
+        body = ENCODE[MARKET]([payload], peer=self.peer_id, round_number=round_number)
+        self._network.send(Publish(MARKET, round_number, body, [], bytes.fromhex(UNKNOWN_TOKENIZER)))
+
+    def posts(self) -> list[Post]:
+        """Peers' messages to the market since the last call, each author's newest of a round. Raises SwarmError."""
+        self._network.check()
+        self._receive()
+        return [self._posts.popitem(last=False)[1] for _ in range(len(self._posts))]
+
     def metrics(self) -> Metrics:
         """`swarm/...`: totals since the start, but for `peers` (heard in PEER_SECONDS) and `neighbours` (now)."""
         counts = self._network.counts + self._counts
@@ -148,7 +164,7 @@ class HivemindSwarm(ProposalStore):
         manifest, files = self._versions
         if manifest and self._round != self._shared_in:
             self._shared_in = self._round
-            body = encode_versions([manifest], peer=self.peer_id, round_number=self._round)
+            body = ENCODE[VERSIONS]([manifest], peer=self.peer_id, round_number=self._round)
             self._network.send(Publish(VERSIONS, self._round, body, [], bytes.fromhex(self.tokenizer_digest), files))
 
     def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
@@ -166,6 +182,8 @@ class HivemindSwarm(ProposalStore):
             _, _, items = DECODE[message.kind](message.body)
             if message.kind == PROPOSALS:
                 self.keep(items)
+            elif message.kind == MARKET:
+                self._posts[message.peer, message.round] = Post(message.peer, message.round, *items)
             else:
                 self._arrived.extend(self._distrusted(group, message.tokenizer) for group in items)
 

@@ -12,8 +12,8 @@ from random import Random
 import msgspec
 
 from codezero.swarm.messages import ReceivedBody
-from codezero.swarm.records import MAX_SHARDS, RecordPlace
-from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
+from codezero.swarm.records import MAX_SHARDS, RecordPlace, place_of
+from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
@@ -132,6 +132,8 @@ class Listener:
         """Whether the last poll saw a peer."""
         self._budget = pull_groups
         """Groups that the trainer has room for."""
+        self.market = False
+        """Whether to read what peers of the own shard post to the market, even without room for groups."""
         self._pulls = asyncio.Semaphore(PULLS_AT_ONCE)
 
     def pause(self, seconds: float) -> float:
@@ -144,7 +146,7 @@ class Listener:
 
     async def poll(self, round_number: int) -> None:
         """Read some places of this round and the last, and pull what is announced there, if the trainer has room."""
-        if self._budget > 0:
+        if self._budget > 0 or self.market:
             self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
             news = await self._read(round_number)
             self.idle = 0 if news else min(self.idle + 1, MOST_DOUBLINGS)
@@ -152,9 +154,16 @@ class Listener:
             self._polls += 1
 
     def _places(self, round_number: int) -> list[RecordPlace]:
-        """Groups at the own number of shards; at times problems, and groups at others: a vain search is dear."""
+        """Groups at the own number of shards; at times problems, and groups at others: a vain search is dear.
+
+        The first of them, and of the market's after it, are those to read well.
+        """
         shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
+        posted = (rounds if self._all_round else rounds[:1]) if self.market else []
+        market = [place_of(self._transport.me, self._swarm, MARKET, number, shards) for number in posted]
+        if self._budget <= 0:
+            return market
         open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
         places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
         places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in rounds[1:]]
@@ -164,12 +173,12 @@ class Listener:
         if self._all_round or self._sharding.alone or self.idle:
             for other in self._sharding.elsewhere(lost=self.idle >= LOST_POLLS):
                 places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
-        return list(dict.fromkeys(places))
+        return list(dict.fromkeys([*places[:1], *market, *places[1:]]))
 
     async def _read(self, round_number: int) -> list[News]:
         """New headers in the places of this poll, in the order in which to pull them."""
         places = self._places(round_number)
-        well_read = places[:1] if self._all_round or not self._met else []
+        well_read = places[: 1 + self.market] if self._all_round or not self._met else []
         try:
             records = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
             records |= await self._transport.headers(well_read, thorough=True)
@@ -200,19 +209,20 @@ class Listener:
         return (peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
-        """In random order weighted by trust; headers with problems that no earlier one has go first."""
+        """In random order weighted by trust: some posts to the market, then headers with problems that are new here."""
         # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest u^(1/w) first
         by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item[0]))))
         seen: set[bytes] = set()
         fresh: list[News] = []
         rest: list[News] = []
-        for item in by_chance:
+        posts = [item for item in by_chance if item[1].kind == MARKET][: PULLS_PER_POLL // 2]
+        for item in (item for item in by_chance if item[1].kind != MARKET):
             (rest if seen.issuperset(item[1].problems) else fresh).append(item)
             seen.update(item[1].problems)
-        return [*fresh, *rest]
+        return [*posts, *fresh, *rest]
 
     async def _pull_all(self, news: Sequence[News]) -> None:
-        """Pull until the budget of groups is used up. Problems cost none."""
+        """Pull until the budget of groups is used up. Anything else costs none."""
         async with asyncio.TaskGroup() as tasks:
             for peer, header in news[:PULLS_PER_POLL]:
                 wanted = header.count

@@ -57,7 +57,7 @@ class OpenRound(msgspec.Struct, frozen=True, tag=True):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: these are our groups, problems or versions of a round; announce them."""
+    """Trainer: these are our groups, problems, versions or message to the market of a round; announce them."""
 
     kind: Kind
     round: int

@@ -8,7 +8,7 @@ import msgspec
 from codezero.swarm.schema import MAX_ITEMS, Newest
 from codezero.swarm.wire import claimed, decode_feedback
 from codezero.system.state import StateFile
-from codezero.types import Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, Standing
+from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup, Standing
 
 PROPOSALS_KEPT = 256
 OWN_KEPT = 256
@@ -101,6 +101,12 @@ class LocalSwarm(ProposalStore):
     def offer(self, problems: Sequence[Problem], round_number: int) -> None:
         """They are proposals from now on."""
         self.keep_own(problems[:MAX_ITEMS])
+
+    def post(self, payload: bytes, round_number: int) -> None:
+        """Nobody is there."""
+
+    def posts(self) -> list[Post]:
+        return []
 
     def metrics(self) -> Metrics:
         """`swarm/...`, the names of the real swarm."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import MAX_HEADER, MAX_ROUND, VERSIONS, Kind, Newest, WireRefusal
+from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, VERSIONS, Kind, Newest, WireRefusal
 from codezero.swarm.wire import UNDECODABLE
 
 LIFETIME = 300.0
@@ -109,7 +109,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 BODY_KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/b/([0-9a-f]{64})")
-KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpv])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
+KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpvm])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 
 
 def parse_key(key: str) -> RecordPlace | BodyPlace:
@@ -126,15 +126,16 @@ def parse_key(key: str) -> RecordPlace | BodyPlace:
     return place
 
 
-def shard_of(round_number: int, peer: str, shards: int) -> int:
-    """The shard that `peer` writes to in a round."""
+def shard_of(round_number: int, peer: str, shards: int, kind: Kind = GROUPS) -> int:
+    """The shard that `peer` writes to in a round; for the market in every round, as games outlast one."""
+    round_number = 0 if kind == MARKET else round_number
     return int.from_bytes(hashlib.sha256(f"{round_number}|{peer}".encode()).digest()[:4], "big") % shards
 
 
 def place_of(peer: str, swarm: str, kind: Kind, round_number: int, shards: int = MAX_SHARDS) -> RecordPlace:
     """Where `peer` announces. Versions of a policy lie always among MAX_SHARDS, as only its followers look there."""
     shards = MAX_SHARDS if kind == VERSIONS else shards
-    return RecordPlace(swarm, kind, round_number, shards, shard_of(round_number, peer, shards))
+    return RecordPlace(swarm, kind, round_number, shards, shard_of(round_number, peer, shards, kind))
 
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:
@@ -222,7 +223,7 @@ class PeerRecordValidator:
         if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
             raise WireRefusal("size")
         self._check_round(place.round)
-        if place.shard != shard_of(place.round, peer, place.shards):
+        if place.shard != shard_of(place.round, peer, place.shards, place.kind):
             raise WireRefusal("shard")
 
     def _check_expiry(self, expiry: float) -> None:

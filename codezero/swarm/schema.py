@@ -28,8 +28,8 @@ MAX_COMPLETIONS = 64
 MAX_TOKENS = 32_768
 MAX_FILE = 1 << 40
 """Bytes of a file that such a list names."""
-MAX_FEEDBACK = 4096
-"""Bytes of one peer's feedback to another."""
+MAX_FEEDBACK, MAX_MARKET = 4096, 128 << 10
+"""Bytes of one peer's feedback to another, and of all that it says to the market of a round."""
 MAX_ROUND = 2**53 - 1
 LOWEST_LOGPROB = -65504.0
 """The most negative finite half-precision number."""
@@ -37,8 +37,9 @@ LOWEST_LOGPROB = -65504.0
 GROUPS: Literal["h"] = "h"
 PROPOSALS: Literal["p"] = "p"
 VERSIONS: Literal["v"] = "v"
+MARKET: Literal["m"] = "m"
 FEEDBACK: Literal["f"] = "f"
-Kind = Literal["h", "p", "v"]
+Kind = Literal["h", "p", "v", "m"]
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -88,9 +89,9 @@ class Header(WireRecord, frozen=True):
     """Bytes of the body as it is served."""
     codec: Literal["zlib"]
     tokenizer: Digest
-    """Of the tokenizer that made the token ids, or of the policy; zeros in an announcement of proposals."""
+    """Of the tokenizer that made the token ids, or of the policy; zeros where there is neither."""
     count: Annotated[int, Meta(ge=1, le=MAX_ITEMS)]
-    """Groups or problems in the body; 1 for a policy's versions."""
+    """Groups or problems in the body; 1 for anything else."""
     problems: Annotated[list[Annotated[bytes, Meta(min_length=16, max_length=16)]], Meta(max_length=16)]
     """First half of the problem ids of the first groups."""
     reward: Annotated[float, Meta(ge=0, le=1)] | None
@@ -151,6 +152,16 @@ class VersionsBody(WireRecord, frozen=True):
     round: Round
     manifest: Annotated[bytes, Meta(min_length=2, max_length=MAX_MANIFEST)]
     """JSON, as `weights.versions.VersionList` has it; for the follower to check."""
+
+
+class MarketBody(WireRecord, frozen=True):
+    """All that a peer says to the market of a round, for the market to parse."""
+
+    v: Literal[1]
+    kind: Literal["m"]
+    peer: PeerId
+    round: Round
+    payload: Annotated[bytes, Meta(min_length=1, max_length=MAX_MARKET)]
 
 
 class ProblemOutcome(WireRecord, frozen=True):

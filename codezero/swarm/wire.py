@@ -20,6 +20,7 @@ from codezero.swarm.schema import (
     FEEDBACK,
     GROUPS,
     LOWEST_LOGPROB,
+    MARKET,
     MAX_BODY,
     MAX_FEEDBACK,
     MAX_HEADER,
@@ -32,6 +33,7 @@ from codezero.swarm.schema import (
     GroupsBody,
     Header,
     Kind,
+    MarketBody,
     ProblemOutcome,
     ProposalsBody,
     Versioned,
@@ -109,17 +111,31 @@ def decode_versions(data: bytes) -> tuple[str, int, tuple[bytes]]:
     return body.peer, body.round, (body.manifest,)
 
 
+def encode_market(payloads: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
+    """The body of the one message of `peer` to the market of a round. Raises WireRefusal."""
+    (payload,) = payloads
+    return _deflate(MarketBody(v=VERSION, kind=MARKET, peer=peer, round=round_number, payload=payload), decode_market)
+
+
+def decode_market(data: bytes) -> tuple[str, int, tuple[bytes]]:
+    """Peer, round and the message, which is not read here. Raises WireRefusal."""
+    body = _decode(_inflate(data), MarketBody)
+    return body.peer, body.round, (body.payload,)
+
+
 ENCODE: dict[Kind, Callable[..., bytes]] = {
     GROUPS: encode_body,
     PROPOSALS: encode_proposals,
     VERSIONS: encode_versions,
+    MARKET: encode_market,
 }
 DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
     GROUPS: decode_body,
     PROPOSALS: decode_proposals,
     VERSIONS: decode_versions,
+    MARKET: decode_market,
 }
-"""Peer, round, and the groups, the problems or the manifest."""
+"""Peer, round, and the groups, the problems, the manifest or the message to the market."""
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:

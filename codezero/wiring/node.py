@@ -45,6 +45,7 @@ from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
+from codezero.wiring.market import build_market
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 from codezero.wiring.solver import build_solver, build_verified, verifier_config
@@ -163,7 +164,7 @@ def build_node(
         solver = build_verified(config, solver, verifier_environments, folder.path, monitor.busy, stack)
     proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
     monitor.busy("waiting for the chain")
-    coordinator, outbox, _ = chain()
+    parts = chain()
     run, fingerprint = config.run, policy_fingerprint(policy, learning)
     checkpoints = CheckpointStore(folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
@@ -180,10 +181,11 @@ def build_node(
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
         proposer=vetted(config, proposer, sampler, evaluator, swarm.peer_id, stack),
-        coordinator=coordinator,
-        outbox=outbox,
+        coordinator=parts.coordinator,
+        outbox=parts.outbox,
         exam=build_exam(config, asked, sampler, evaluator, stack),
         harvest=harvest,
+        market=build_market(config, swarm, evaluator, parts, folder.path, stack),
         monitor=monitor,
         checkpoints=checkpoints,
     )

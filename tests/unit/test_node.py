@@ -15,7 +15,7 @@ import pytest
 from codezero.config import NodeConfig, ProposerConfig, RunConfig
 from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
 from codezero.node import InStep, Node, best_proposer, mean_reward, success_at_proposals
-from codezero.types import Completion, Feedback, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
+from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
 COMPLETION = Completion(text="a", token_ids=(1,), logprobs=(-0.5,), finished=True)
@@ -50,6 +50,12 @@ class Parts:
 
     def feedback(self) -> list[Feedback]:
         return [Feedback("somebody", PROBLEM.id, 2, 8, 0.5)]
+
+    def post(self, payload: bytes, round_number: int) -> None:
+        self.note("post")
+
+    def posts(self) -> list[Post]:
+        return []
 
     def hear(self, feedback: list[Feedback]) -> None:
         self.note(f"hear {len(feedback)}")

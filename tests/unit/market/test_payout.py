@@ -7,13 +7,12 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
-import pytest
 from builders.market import peer, probabilities, random_positions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import step_scoring
 
-from codezero.market.payout import FEWEST, MOST_STAKE, STEPS, Position, opening, pay, stake
+from codezero.market.payout import FEWEST, STEPS, Position, opening, pay
 
 SEEDS = st.integers(0, 2**32)
 BIG = 10**9
@@ -130,13 +129,6 @@ def test_a_quarter_of_the_points_is_a_quarter_of_each_win(seed: int) -> None:
     _, positions, answer, _ = play(seed)
     whole, part = pay(positions, answer), pay(positions, answer, Fraction(1, 4))
     assert all(0 <= Fraction(whole[name] + 1, 4) - part[name] <= Fraction(5, 4) for name in whole)
-
-
-@pytest.mark.parametrize(
-    ("free", "put"), [(100_000, 10_000), (999, 0), (1000, 100), (10**6, MOST_STAKE), (0, 0), (-5, 0)]
-)
-def test_a_stake_is_a_tenth_of_what_is_free(free: int, put: int) -> None:
-    assert stake(free) == put
 
 
 def test_the_opening_price_is_whole() -> None:

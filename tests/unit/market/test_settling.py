@@ -55,15 +55,23 @@ def test_many_ids_of_one_account_have_one_seat_and_no_better_chance() -> None:
     ],
 )  # fmt: skip
 def test_two_thirds_of_three_ballots_or_more_decide(given: tuple[int | None, ...], decided: int | None) -> None:
-    assert decide(program_game(), SEATED, ballots(program_game(), *given)) == (decided, len(given))
+    assert decide(program_game(), SEATED, ballots(program_game(), *given))[:2] == (decided, len(given))
 
 
 def test_only_ballots_of_this_game_and_jury_count_and_of_each_juror_the_first() -> None:
     game = program_game()
     strangers = ballots(game, 1, 1, 1, 1, first=20) + ballots(program_game(round=11), 1, 1, 1) + ballots(game, 7, 7)
-    assert decide(game, SEATED, [*strangers, *ballots(game, 0, 0, 0)]) == (0, 3)
-    assert decide(game, SEATED, [*ballots(game, 0, 0, 1), *ballots(game, 1, 1)]) == (0, 3)
-    assert decide(game, SEATED, [*ballots(game, 0, 0, 0), *ballots(game, 0)]) == (0, 3)
+    assert decide(game, SEATED, [*strangers, *ballots(game, 0, 0, 0)])[:2] == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 1), *ballots(game, 1, 1)])[:2] == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 0), *ballots(game, 0)])[:2] == (0, 3)
+
+
+def test_jurors_have_to_agree_on_what_was_shown_too() -> None:
+    game = program_game()
+    votes = [Ballot(game.id, peer(number), 0, bytes([number % 2]) * 32) for number in range(7)]
+    assert decide(game, SEATED, votes) == (None, 7, bytes(32))
+    assert decide(game, SEATED, votes[::2]) == (0, 4, bytes(32))
+    assert decide(game, SEATED, [*votes[1::2], *votes[0:1]]) == (0, 4, b"\1" * 32)
 
 
 def test_a_settled_game_pays_by_ballots_and_records_by_execution() -> None:

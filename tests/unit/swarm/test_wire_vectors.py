@@ -16,9 +16,11 @@ from codezero.swarm.wire import (
     decode_body,
     decode_feedback,
     decode_header,
+    decode_market,
     decode_versions,
     encode_body,
     encode_header,
+    encode_market,
     encode_proposals,
     encode_versions,
 )
@@ -57,6 +59,16 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     assert encode_header(announced) == raw["versions_header"]
     assert place_of(peer, "codezero", "v", 7).key.encode() == raw["versions_key"]
     assert msgspec.msgpack.encode(ChunkRequest(bytes.fromhex("2" * 64), 1 << 20)) == raw["chunk_request"]
+
+    peer, number, (payload,) = decode_market(raw["market"])
+    assert (peer, number, payload) == (vectors["peer"], 7, b"for the market to parse")
+    assert zlib.decompress(encode_market([payload], peer=peer, round_number=7)) == raw["market_inflated"]
+    announced = decode_header(raw["market_header"])
+    assert (announced.kind, announced.digest, announced.size) == ("m", body_digest(raw["market"]), len(raw["market"]))
+    assert encode_header(announced) == raw["market_header"]
+    for round_number in (7, 8):  # the shard stays
+        place = place_of(peer, "codezero", "m", round_number, 1024)
+        assert place.key.encode() == raw["market_key"].replace(b"/7/", b"/%d/" % round_number)
 
     header = decode_header(raw["header"])
     assert (header.digest, header.size) == (body_digest(raw["body"]), len(raw["body"])) == (raw["digest"], 375)
