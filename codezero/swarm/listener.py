@@ -154,10 +154,7 @@ class Listener:
             self._polls += 1
 
     def _places(self, round_number: int) -> list[RecordPlace]:
-        """Groups at the own number of shards; at times problems, and groups at others: a vain search is dear.
-
-        The first of them, and of the market's after it, are those to read well.
-        """
+        """Groups at the own number of shards; at times problems, and groups at others: a vain search is dear."""
         shards, shard = self._sharding.shards, self._random.randrange
         rounds = [number for number in (round_number, round_number - 1) if number >= 0]
         posted = (rounds if self._all_round else rounds[:1]) if self.market else []
@@ -173,7 +170,7 @@ class Listener:
         if self._all_round or self._sharding.alone or self.idle:
             for other in self._sharding.elsewhere(lost=self.idle >= LOST_POLLS):
                 places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
-        return list(dict.fromkeys([*places[:1], *market, *places[1:]]))
+        return list(dict.fromkeys([*places[:1], *market, *places[1:]]))  # the first are to be read well
 
     async def _read(self, round_number: int) -> list[News]:
         """New headers in the places of this poll, in the order in which to pull them."""

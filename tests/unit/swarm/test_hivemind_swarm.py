@@ -21,7 +21,7 @@ from codezero.errors import ConfigError, IdentityError, SwarmError, WeightsError
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.messages import Message, Publish
 from codezero.swarm.wire import decode_body
-from codezero.types import Completion, Feedback, Problem, RolloutGroup, Source, Standing
+from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, Source, Standing
 from codezero.weights import MANIFEST, MAX_MANIFEST
 from codezero.wiring.following import SwarmSource
 
@@ -65,6 +65,28 @@ def test_proposals_travel_and_come_back_newest_first(nodes: Nodes) -> None:
     assert offers == [one for one in nodes.bob.proposals(10) if one.question == "offer two"]
     assert (offers[0].source, offers[0].standing) == (Source.PROPOSER, Standing.CLAIMED)
     assert (offers[0].proposer, offers[0].reference) == (nodes.bob.peer_id, None)
+
+
+def test_posts_travel_among_those_who_post_and_disturb_nobody_else(nodes: Nodes, tmp_path: Path) -> None:
+    """bob never posts, as a node without the market: he reads none, and groups go to and fro as before."""
+    alice, bob, carol = nodes.alice, nodes.bob, make_swarm(tmp_path, "market", bootstrap=(nodes.join,))
+    carol.start()
+    try:
+        for swarm in (alice, bob, carol):
+            swarm.play(10)
+        carol.post(b"here", 10)
+        for payload in (b"an offer", b"\xc1 a bid", os.urandom(100_000)):
+            alice.post(payload, 10)
+            expected = Post(alice.peer_id, 10, payload)
+            assert eventually(lambda expected=expected: expected in carol.posts())
+        assert eventually(alice.posts) == [Post(carol.peer_id, 10, b"here")]
+        bob.publish([scored(group(bob.peer_id, "beside the market"))], 10)
+        assert hear(carol, 10, "beside the market").peer_id == bob.peer_id
+        alice.publish([scored(group(alice.peer_id, "of a player"))], 10)
+        assert hear(bob, 10, "of a player").peer_id == alice.peer_id
+        assert bob.posts() == [] and bob.metrics()["swarm/refused"] == 0
+    finally:
+        carol.close()
 
 
 def manifest_of(source: SwarmSource) -> bytes:
