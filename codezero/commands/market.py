@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ONE, NONE, VOID = 10_000, "none of these", "void"
 """Basis points of a whole; and words for answers."""
 ABOUT = """Nodes bet play points on what programs do: no money, and nothing is executed unless market.execute=true.
-  codezero market                    this run's balance, bets and prices, or why there are none; as `market page`
+  codezero market                    balance, bets and prices, or why there are none; `market page` is the same
   codezero market games --limit 20   the newest games
   codezero market show 3fa9          all about the game whose id begins with 3fa9
   codezero market verify 3fa9        recompute its id, its seals and what it paid
@@ -145,8 +145,9 @@ def _print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
 
     from codezero.monitor.text import clean
 
-    columns = [Column(Text(clean(head, 40))) for head in heads]
-    table = Table(*columns, title=title, title_justify="left", box=None, padding=(0, 1))
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+    for head in heads:
+        table.add_column(Text(clean(head, 40)))
     for row in rows:
         table.add_row(*(Text(clean(cell, 60)) for cell in row))
     if rows:

@@ -65,7 +65,7 @@ def _differences(ledger: Ledger, item: LedgerRow, result: GameResult | None) -> 
 
 
 def _payouts(ledger: Ledger, game: Game, answer: int, openings: dict[bytes, Opening]) -> Iterator[dict[str, int]]:
-    """By what jurors with this answer saw opened, the most frequent first. Who had a seat is not in the file."""
+    """By what jurors of this answer saw opened, the most frequent first. The file does not say who had a seat."""
     roots, reveals = seals_of(ledger, game)
     lists = ledger.all(Fact.SEEN, tuple[bytes, ...], _rounds(game))
     seen, looks = Counter(root for item in lists for root in {*item.data}), Counter(item.round for item in lists)

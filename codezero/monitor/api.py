@@ -16,7 +16,7 @@ from aiohttp import web
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from codezero.errors import HttpRefusal, UnreadableError
+from codezero.errors import HttpRefusal, MarketError, UnreadableError
 from codezero.monitor.health import overall
 from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.reader import KEY, RunReader
@@ -44,6 +44,15 @@ class OfRollouts(OfRun, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 50
     peer: Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{1,128}\Z")] | None = None
     own: bool | None = msgspec.field(name="mine", default=None)
+
+
+class OfGames(OfRun, frozen=True):
+    before: Number | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 50
+
+
+class OfGame(OfRun, frozen=True):
+    id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{4,64}\Z")]
 
 
 class Shared:
@@ -140,6 +149,9 @@ class DataApi:
             self._get("/api/runs/{run}", OfRun, lambda asked: reader.view(asked.run)),
             self._get("/api/runs/{run}/rollouts", OfRollouts, lambda asked: reader.rollouts(**asdict(asked))),
             self._get("/api/runs/{run}/rollouts/{id}", OfRollout, lambda asked: reader.rollout(asked.run, asked.id)),
+            self._get("/api/runs/{run}/market", OfRun, lambda asked: reader.market(asked.run)),
+            self._get("/api/runs/{run}/market/games", OfGames, lambda asked: reader.games(**asdict(asked))),
+            self._get("/api/runs/{run}/market/games/{id}", OfGame, lambda asked: reader.game(asked.run, asked.id)),
             web.get("/api/runs/{run}/leaderboard", self._leaderboard),
             web.get("/api/runs/{run}/events", self._events, allow_head=False),
         ]
@@ -204,7 +216,7 @@ class DataApi:
     async def _once(self, question: Hashable, read: Callable[[], Result]) -> Result:
         try:
             return await self._shared.get(question, lambda: self._in_thread(read))
-        except UnreadableError as failure:
+        except (UnreadableError, MarketError) as failure:
             raise HttpRefusal(503, str(failure)) from failure
 
     def _in_thread(self, read: Callable[[], Result]) -> Awaitable[Result]:

@@ -1,4 +1,4 @@
-"""What the API reads: the runs below a folder, their files, and the leaderboard. Its methods block, in any thread."""
+"""What the API reads: the runs below a folder, their files and markets; the leaderboard. Its methods block, anywhere."""
 
 import contextlib
 import hashlib
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -24,9 +24,18 @@ from codezero.system.pidfile import read_process
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
 """What a run is called in the API: its path below the base, with ~ between the parts."""
 MAX_RUNS = 200
-NOTHING = "there is no such run, or no such group in it any more"
+NOTHING = "there is no such run, or no such group or game in it any more"
 ReadView = Callable[[str], RunView]
 """One run's view under its key. Raises UnreadableError."""
+
+
+class MarketReads(Protocol):
+    """Of the run in a folder, whose node has the peer id `me`. All raise MarketError."""
+
+    def read_market(self, folder: Path, me: str) -> object: ...
+    def read_games(self, folder: Path, me: str, before: int | None = None, limit: int = 50) -> object: ...
+    def read_game(self, folder: Path, me: str, digits: str) -> object | None: ...
+
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +78,14 @@ class RunReader:
     returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
     """
 
-    def __init__(self, base: Path, follow: Callable[[Path], ReadView], read_board: Callable[[], Leaderboard]) -> None:
-        self._base, self._read_board = base, read_board
+    def __init__(
+        self,
+        base: Path,
+        follow: Callable[[Path], ReadView],
+        read_board: Callable[[], Leaderboard],
+        market: MarketReads,
+    ) -> None:
+        self._base, self._read_board, self._market = base, read_board, market
         unread = "the chain is being read; look again in a moment"
         self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=unread)
         self._turn = threading.Lock()
@@ -114,6 +129,23 @@ class RunReader:
         own = read_process(self._folder(key) / NODE_FILE).peer_id
         peers = [replace(line, own=line.peer_id == own) for line in self._board.peers]
         return replace(self._board, peers=peers)
+
+    def market(self, key: str) -> object:
+        return self._market.read_market(*self._node(key))
+
+    def games(self, run: str, **which: Any) -> object:
+        return self._market.read_games(*self._node(run), **which)
+
+    def game(self, key: str, digits: str) -> object:
+        """Raises HttpRefusal when there is no such game, or no more."""
+        page = self._market.read_game(*self._node(key), digits)
+        if page is None:
+            raise HttpRefusal(404, NOTHING)
+        return page
+
+    def _node(self, key: str) -> tuple[Path, str]:
+        folder = self._folder(key)
+        return folder, read_process(folder / NODE_FILE).peer_id
 
     def watched(self) -> list[RunView]:
         """The run that wrote last, then others that are running, 16 at most. Raises UnreadableError."""

@@ -15,6 +15,7 @@ from codezero.chain.errors import REGISTERED, ContractError, ForeignOwnerError
 from codezero.chain.wallet import EphemeralAccount, KeystoreWallet
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import HttpRefusal, WalletError
+from codezero.inspection import market_view
 from codezero.inspection.run_files import RunFiles
 from codezero.login.guard import Access
 from codezero.login.login import Login
@@ -89,6 +90,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login, stack: ExitSt
             run or base,
             lambda folder: RunFiles(folder).view,
             lambda: board_page(read_board(config.chain, base, lambda _: None)),
+            market_view,
         )
     )
     legacy = legacy_id(Folder(Path(config.login.directory))) if config.login.legacy_clients else ""

@@ -14,7 +14,7 @@ ROUTES = {
     Access.OPEN: "session claim/passkey/options claim/passkey/verify claim/passphrase login/passkey/options "
     "login/passkey/verify login/passphrase logout",
     Access.READABLE: "runs runs/{run} runs/{run}/events runs/{run}/rollouts runs/{run}/rollouts/{id} "
-    "runs/{run}/leaderboard",
+    "runs/{run}/leaderboard runs/{run}/market runs/{run}/market/games runs/{run}/market/games/{id}",
     Access.BEARER: "sign-transaction claim/code",
     Access.LEGACY: "register-peer submit-reward submit-winner get-api-key-status get-api-key set-api-key-activated",
 }
