@@ -109,7 +109,7 @@ def _print_games(title: str, lines: "Sequence[GameLine]") -> None:
         top = max(range(len(price)), key=price.__getitem__, default=0)
         likeliest = f"{line.answers[top] or NONE} {price[top]:.2f}" if price else ""
         state = f"{line.phase}, {line.rounds_left} to go" if line.state == "open" else line.state
-        state += f": {line.result.void}" if line.result and line.result.void else ""
+        state += f": {line.void}" if line.void else ""
         own = [f"{max(q) / ONE:.2f}" for q in line.own if q]
         win = "" if line.win is None else f"{line.win:+.3f}"
         rows.append([line.id[:8], line.kind, state, line.call or line.question, likeliest, " ".join(own), win])

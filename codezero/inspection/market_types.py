@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from codezero.market.ledger import GameResult, PriceRow
+from codezero.market.ledger import PriceRow
 
 OFF = "this run plays no market: market.enabled=false"
 
@@ -31,8 +31,12 @@ class GameLine(msgspec.Struct, frozen=True, kw_only=True):
     stake: int
     win: float | None
     price: PriceRow | None
-    result: GameResult | None
-    """In lists without the wins."""
+    answer: int | None
+    """By the jury."""
+    truth: int | None
+    """By what this node's records go."""
+    void: str
+    """Why no points are paid."""
     evidence: list[bool | None]
     """Of the first tests."""
 
@@ -107,6 +111,7 @@ class GamePage(msgspec.Struct, frozen=True, kw_only=True):
     """[STEPS][K] basis points."""
     hidden: dict[str, list[int]]
     """Steps that were sealed and not shown in time."""
+    wins: dict[str, float]
     ballots: dict[str, int | None]
     """None: the game should be void."""
     values: list[str]

@@ -8,8 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from codezero.inspection.market_types import (
     GameLine,
     GamePage,
@@ -23,7 +21,7 @@ from codezero.market.closing import VOID, Cast
 from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow, opened
 from codezero.market.messages import Evidence
-from codezero.market.payout import POINT, STAKE
+from codezero.market.payout import MOST_STAKE, POINT, START
 from codezero.market.pricing import NEWCOMER, Record, record
 from codezero.market.sealing import Place, Sealed, positions
 from codezero.monitor.run_types import MAX_PEERS
@@ -119,24 +117,25 @@ class Book:
             own=own,
             stake=stake // POINT,
             win=result.wins.get(self._me, 0) / POINT if result and not result.void and stake else None,
-            price=ledger.get(Fact.PRICE, *where, PriceRow),
-            result=result and replace(result, wins={}),
+            price=ledger.get(Entry.PRICE, *where, PriceRow),
+            answer=result.answer if result else None,
+            truth=result.truth if result else None,
+            void=result.void if result else "",
             evidence=[*evidence.outcomes] if evidence else [],
         )
 
     def page(self, item: LedgerRow) -> GamePage:
         (round, opener, id, game), ledger = item, self._ledger
-        opening, result = (
-            ledger.get(Fact.OPENING, round, opener, id, Opening),
-            ledger.get(Fact.RESULT, round, opener, id, GameResult),
-        )
+        opening = ledger.get(Entry.OPENING, round, opener, id, Opening)
+        result = ledger.get(Entry.RESULT, round, opener, id, Result)
+        values = ledger.get(Entry.VALUES, round, opener, id, list[str | tuple[str, float] | None]) or []
         found = positions(game, {}, *seals_of(ledger, game))[:MAX_PEERS]
         sheets = ledger.all(Fact.BALLOT, Cast, [round])[:MAX_PEERS]
         known = (VOID, *range(len(game.answers)))
         votes = {each.peer: vote for each in sheets if (vote := vote_of(each.data, id)) in known}
         due = range(self._round - round - 2)  # what a round seals is opened by the end of the next
         return GamePage(
-            line=replace(self.line(game), result=result),
+            line=self.line(game),
             question=game.question,
             code=game.code,
             tests=[*game.tests],
@@ -144,8 +143,9 @@ class Book:
             names={peer: readable_name(peer) for peer in [*votes, *(each.peer for each in found)]},
             reports={each.peer: [None if q is None else [*q] for q in each.reports] for each in found},
             hidden={each.peer: steps for each in found if (steps := sorted(each.hidden.intersection(due)))},
+            wins={peer: win / POINT for peer, win in (result.wins if result else {}).items()},
             ballots={peer: None if vote == VOID else vote for peer, vote in votes.items()},
-            values=[value for value, _ in ledger.get(Fact.VALUES, round, opener, id, list[tuple[str, float]]) or []],
+            values=[value[0] if isinstance(value, tuple) else value for value in values],
             reference=opening.reference if opening else None,
             confirmed=ledger.get(Fact.CONFIRMED, round, opener, id, str),
         )
@@ -156,16 +156,21 @@ class Book:
         return [*reports[0]] if reports else None
 
     def _peers(self) -> list[MarketPeer]:
-        scores, balances = self._ledger.scores(), self._ledger.balances()
-        records = {peer: record(scores.get(peer, ()), self._me) for peer in {*scores, *balances}}
+        scores, held = self._ledger.scores(), self._ledger.balances()
+        records = {peer: record(scores.get(peer, ()), self._me) for peer in {*scores, *held}}
         ranked = sorted(records.items(), key=lambda pair: (-pair[1].gain, pair[0]))[:MAX_PEERS]
         return [
-            MarketPeer(peer, readable_name(peer), peer == self._me, of.games, of.gain, _no_vote(of), self._points(peer))
+            MarketPeer(
+                peer,
+                readable_name(peer),
+                peer == self._me,
+                of.games,
+                of.gain,
+                _no_vote(of),
+                held.get(peer, START) / POINT,
+            )
             for peer, of in ranked
         ]
-
-    def _points(self, peer: str) -> float:
-        return self._ledger.balance(peer) / POINT
 
 
 def seals_of(ledger: Ledger, game: Game) -> tuple[dict[Place, bytes], dict[Place, Sealed]]:

@@ -1,7 +1,6 @@
-"""`swarm.log`, the market's `prg_record.txt` and the warnings a person sees. Foreign text in a message cannot forge a
-line or drive the terminal.
+"""`swarm.log` and the warnings a person sees. Foreign text in a message cannot forge a line or drive the terminal.
 
-A file is rotated: it and its backups stay below 40 MiB. Passphrases, keys and tokens are hidden in all, wherever a
+The file is rotated: it and its backups stay below 40 MiB. Passphrases, keys and tokens are hidden in both, wherever a
 message has them from: what is known to be secret by its value, what only looks secret by its form. A secret that is
 neither known nor looks like one is not found.
 """
@@ -21,9 +20,7 @@ import msgspec
 
 from codezero.monitor.text import clean
 
-FILE_NAME, RECORD = "swarm.log", "prg_record.txt"
-MARKET = "codezero.market"
-"""Loggers below it write into RECORD, too: bets and how they ended."""
+FILE_NAME = "swarm.log"
 MAX_BYTES, BACKUPS = 10 << 20, 3
 """Of one log file; with its backups a node keeps four times that."""
 MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000
@@ -145,9 +142,8 @@ class LogFile(RotatingFileHandler):
 def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = None) -> list[logging.Handler]:
     """INFO and above into `folder/swarm.log` (rotated), WARNING and above also to stderr, which stays text.
 
-    What the market has to say goes into `folder/prg_record.txt` too, as text. `form` is text or json; `secrets` are
-    hidden, with those that look like one. Returns the handlers, now on the root logger in place of those of an earlier
-    call.
+    `form` is text or json; `secrets` are hidden, with those that look like one. Returns the handlers, now on the root
+    logger in place of those of an earlier call.
     """
     root, secrets = logging.getLogger(), secrets or Secrets()
     for handler in [handler for handler in root.handlers if handler.get_name() == MARK]:
@@ -160,16 +156,12 @@ def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = No
     console = CurrentStderr()
     console.setLevel(logging.WARNING)
     console.setFormatter(CleanFormatter("%(levelname)s %(message)s", secrets))
-    record = LogFile(folder / RECORD, maxBytes=MAX_BYTES, backupCount=1, encoding="utf-8", delay=True)
-    record.addFilter(logging.Filter(MARKET))
-    record.setFormatter(CleanFormatter("%(asctime)s %(message)s", secrets))
-    handlers = [file, console, record]
-    for handler in handlers:
+    for handler in (file, console):
         handler.set_name(MARK)
         root.addHandler(handler)
     root.setLevel(logging.INFO)
     quiet_libraries()
-    return handlers
+    return [file, console]
 
 
 def quiet_libraries() -> None:

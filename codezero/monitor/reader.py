@@ -1,4 +1,4 @@
-"""What the API reads: the runs below a folder, their files and markets; the leaderboard. Its methods block, anywhere."""
+"""What the API reads: runs below a folder, their files and markets, and the leaderboard. All methods block."""
 
 import contextlib
 import hashlib

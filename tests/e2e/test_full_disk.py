@@ -151,7 +151,7 @@ def test_a_log_that_cannot_be_written_is_told_once_and_shows_no_secret(
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", list(root.handlers))
     monkeypatch.setattr(root, "level", root.level)
-    file, *_ = setup_logging(tmp_path)
+    file, _ = setup_logging(tmp_path)
     for _ in range(3):
         logging.getLogger("codezero").info("the token is %s", "hunter2")
     said = capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_an_error_that_comes_again_and_again_does_not_flood(caplog: pytest.LogCa
 
 @pytest.mark.usefixtures("root")
 def test_the_file_and_its_backups_are_bounded(tmp_path: Path) -> None:
-    file, *_ = setup_logging(tmp_path)
+    file, _ = setup_logging(tmp_path)
     file.maxBytes = 10_000  # the same handler at a thousandth of its size
     for number in range(2_000):
         logging.getLogger("codezero.x").info("%d %s", number, "x" * 100)
