@@ -98,7 +98,8 @@ def _print_page(view: "MarketView") -> None:
     for title, lines in (("your bets", view.bets), ("open", view.open), ("last settled", view.settled)):
         _print_games(title, lines)
     brier = ", ".join(f"{name} {score:.3f}" for name, score in view.worth.brier.items())
-    print("\n".join(filter(None, (view.worth.verdict, brier and f"Brier score, 0 is best: {brier}"))))
+    for text in filter(None, (view.worth.verdict, brier and f"Brier score, 0 is best: {brier}")):
+        print(text)
     _print_peers(view.peers)
 
 
@@ -110,10 +111,10 @@ def _print_games(title: str, lines: "Sequence[GameLine]") -> None:
         likeliest = f"{line.answers[top] or NONE} {price[top]:.2f}" if price else ""
         state = f"{line.phase}, {line.rounds_left} to go" if line.state == "open" else line.state
         state += f": {line.void}" if line.void else ""
-        own = [f"{max(q) / ONE:.2f}" for q in line.own if q]
+        own = [f"{q[top] / ONE:.2f}" for q in line.own if q]
         win = "" if line.win is None else f"{line.win:+.3f}"
         rows.append([line.id[:8], line.kind, state, line.call or line.question, likeliest, " ".join(own), win])
-    _print_table(title, ["game", "kind", "state", "asked", "likeliest", "own by step", "win"], rows)
+    _print_table(title, ["game", "kind", "state", "asked", "likeliest", "own report of it", "win"], rows)
 
 
 def _print_peers(found: "Sequence[MarketPeer]") -> None:

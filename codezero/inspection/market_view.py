@@ -194,7 +194,7 @@ def _no_vote(of: Record) -> str:
     if of.vote or of.lost:
         return "worse than a peer that knows nothing" if of.lost else ""
     few = of.games < NEWCOMER
-    return f"{of.games:.0f} of {NEWCOMER} games" if few else "no gain beyond what one opener's games gave it"
+    return f"{of.games:.0f} of {NEWCOMER} games that count" if few else "no gain beyond what one opener's games gave it"
 
 
 def _worth(scores: Iterable[dict[str, float]]) -> Worth:

@@ -1,9 +1,18 @@
 """Games, reports and random plays of the market."""
 
+from contextlib import closing
+from pathlib import Path
 from random import Random
 
+import msgspec
+
 from codezero.market.games import NONE, ONE, STEPS, VERDICTS, Game, GameKind, Opening, StepReport
-from codezero.market.payout import Position
+from codezero.market.jury import Ballot
+from codezero.market.ledger import FILE, NOTE, Entry, Item, Ledger, PlayerNote, PriceRow, Result
+from codezero.market.messages import Evidence, shown_digest
+from codezero.market.payout import MOST_STAKE, Position
+from codezero.market.sealing import Sealed, positions, seal_root
+from codezero.market.settling import Settlement, settle
 
 SALT = b"s" * 32
 REFERENCE = "def f(n):\n    return n + 1"
@@ -48,3 +57,69 @@ def random_positions(random: Random, answers: int, peers: int, *, stake: int = 1
 def reports_on(game: Game, *qs: tuple[int, ...] | None) -> tuple[StepReport, ...]:
     """One for each step from the first on; None: none."""
     return tuple(StepReport(game.id, step, q) for step, q in enumerate(qs) if q is not None)
+
+
+ME = peer(0)
+
+
+def small_ledger(folder: Path, *, games: int = 3, round: int = 100) -> list[Game]:
+    """`market.sqlite` of node ME: `games` games each that seven peers played, settled, and one open. Oldest first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [played(round - 20 + 10 * (number % 2), f"question {number}") for number in range(games)]
+    with closing(Ledger(folder / FILE)) as ledger:
+        for game in made:
+            ledger.put(Entry.GAME, game.round, game.opener, game.id, game)
+        for start in {game.round for game in made}:
+            _play(ledger, [game for game in made if game.round == start])
+        open_game = msgspec.structs.replace(program_game(round=round - 2), question="is open <img src=x>\u202e")
+        place = open_game.round, open_game.opener, open_game.id
+        ledger.put(Entry.GAME, *place, open_game)
+        ledger.put(Entry.SEAL, round - 1, ME, b"", (SALT, reports_on(open_game, (7000, 3000))))
+        ledger.put(Entry.PRICE, *place, PriceRow([[0.5, 0.5], [0.7, 0.3]], [[0.5, 0.5], [0.6, 0.4]], 3))
+        ledger.put(Entry.EVIDENCE, *place, Evidence(open_game.id, (True, None, False)))
+        ledger.put(Entry.NOTE, 0, "", NOTE, PlayerNote(round, "", {"settled": games}))
+    return [*made, open_game]
+
+
+def played(round: int, question: str) -> Game:
+    return msgspec.structs.replace(value_game(answers=("2", "1", NONE)), round=round, question=question)
+
+
+def _play(ledger: Ledger, games: list[Game]) -> None:
+    """Seals of seven peers, the last of whom hides one; ballots of five of them; settled by the real functions."""
+    start, peers = games[0].round, [peer(number) for number in range(7)]
+    roots: dict[tuple[str, int], bytes] = {}
+    reveals: dict[tuple[str, int], Sealed] = {}
+    openings = {game.id: opening_of(game)[game.id] for game in games}
+    for number, name in enumerate(peers):
+        for step in range(STEPS):
+            q = (5000 + 600 * number, 3000 - 300 * number, 2000 - 300 * number)
+            reports = tuple(
+                report for game in games for report in reports_on(game, *[q] * STEPS) if report.step == step
+            )
+            place, root = (name, start + 1 + step), seal_root(SALT, reports)
+            roots[place] = root
+            ledger.put(Entry.ROOT, place[1], name, root, root)
+            if name == ME:
+                ledger.put(Entry.SEAL, place[1], name, b"", (SALT, reports))
+            if (number, step) != (6, 2):
+                reveals[place] = SALT, reports
+                ledger.put(Entry.REVEAL, place[1], name, root, reveals[place])
+    for number in range(start + 1, start + 1 + STEPS):
+        ledger.put(Entry.SEEN, number, ME, b"", [roots[place] for place in reveals if place[1] == number])
+    sheet = tuple(openings), (0,) * len(openings), shown_digest((roots[place] for place in reveals), openings.values())
+    for name in peers[1:6]:
+        ledger.put(Entry.BALLOT, start, name, b"", sheet)
+    for game in games:
+        place = game.round, game.opener, game.id
+        held = positions(game, dict.fromkeys(peers, MOST_STAKE), roots, reveals)
+        ballots = [Ballot(game.id, name, 0) for name in peers[1:6]]
+        ended = settle(game, held, peers, ballots, openings, 0)
+        assert isinstance(ended, Settlement)
+        brier = {"own": 0.4, "equal": 0.3, "skilled": 0.2 + 0.01 * (len(game.question) % 3), "robust": 0.25}
+        result = Result(answer=0, truth=0, wins=ended.wins, brier=brier, price=0.81, right=True)
+        ledger.put(Entry.OPENING, *place, openings[game.id])
+        ledger.put(Entry.PRICE, *place, PriceRow([[0.5, 0.3, 0.2]] * 4, [[0.5, 0.3, 0.2]] * 4, 6))
+        ledger.put(Entry.VALUES, *place, ["2", None])
+        ledger.put(Entry.CONFIRMED, *place, "2")
+        ledger.settle(Item(*place, result), ended.wins, ended.scores)
