@@ -11,6 +11,8 @@ import { AccountPage } from "./login/account";
 import { ClaimPage } from "./login/claim";
 import { LoginPage } from "./login/enter";
 import { Overview } from "./overview/overview";
+import { GameDetail } from "./market/game";
+import { MarketPage } from "./market/market";
 import { Empty, Trouble, TroublePage } from "./parts/notice";
 import { RolloutDetail } from "./rollouts/detail";
 import { LeaderboardPage } from "./rollouts/leaderboard";
@@ -88,6 +90,8 @@ function Page({ route, run, live }: { route: Route; run: string; live: Live }) {
   if (route.page === "rollouts") return <RolloutList run={run} peer={route.peer} mine={route.mine} />;
   if (route.page === "rollout") return <RolloutDetail run={run} id={route.id} />;
   if (route.page === "leaderboard") return <LeaderboardPage run={run} />;
+  if (route.page === "market") return <MarketPage run={run} />;
+  if (route.page === "game") return <GameDetail run={run} id={route.id} />;
   if (live.view === null) {
     return live.problem === null ? <Empty>Loading the run…</Empty> : <TroublePage title="This run cannot be shown" error={live.problem} />;
   }
@@ -115,5 +119,6 @@ function NoRun({ error, known, retry }: { error: unknown; known: boolean; retry:
 
 function titleOf(route: Route): string {
   if (route.page === "rollout") return `Rollout ${route.id}`;
-  return { overview: "Overview", rollouts: "Rollouts", leaderboard: "Leaderboard", account: "Account" }[route.page];
+  if (route.page === "game") return `Game ${route.id.slice(0, 8)}`;
+  return { overview: "Overview", market: "Judge", rollouts: "Rollouts", leaderboard: "Leaderboard", account: "Account" }[route.page];
 }

@@ -75,6 +75,7 @@ function Places({ route, run }: { route: Route; run: string | null }) {
   const places: readonly { readonly name: string; readonly to: Route; readonly here: boolean }[] = [
     { name: "Overview", to: { page: "overview", run: chosen }, here: route.page === "overview" },
     { name: "Rollouts", to: { page: "rollouts", run: chosen, peer: null, mine: null }, here: route.page === "rollouts" || route.page === "rollout" },
+    { name: "Judge", to: { page: "market", run: chosen }, here: route.page === "market" || route.page === "game" },
     { name: "Leaderboard", to: { page: "leaderboard", run: chosen }, here: route.page === "leaderboard" },
   ];
   return (
@@ -93,7 +94,7 @@ function RunPicker({ runs, run, route }: { runs: readonly RunLine[]; run: string
     const to: Route =
       route.page === "rollouts" || route.page === "rollout"
         ? { page: "rollouts", run: chosen, peer: null, mine: null }
-        : { page: route.page === "leaderboard" ? "leaderboard" : "overview", run: chosen };
+        : { page: route.page === "leaderboard" ? "leaderboard" : route.page === "market" || route.page === "game" ? "market" : "overview", run: chosen };
     window.location.hash = formatRoute(to);
   };
   return (

@@ -4,13 +4,13 @@ import { AnswerError, list, maybe, number, object, table, text } from "../src/ap
 import { formatRoute, parseRoute } from "../src/route";
 
 test("addresses lead where they came from", () => {
-  for (const hash of ["#/", "#/run/a~b-1.2", "#/run/x/rollouts?peer=Qm%2F1&mine=false", "#/run/-/rollouts", "#/run/x/rollout/12", "#/run/x/leaderboard", "#/account"]) {
+  for (const hash of ["#/", "#/run/a~b-1.2", "#/run/x/rollouts?peer=Qm%2F1&mine=false", "#/run/-/rollouts", "#/run/x/rollout/12", "#/run/x/leaderboard", "#/run/x/market", "#/run/-/market", "#/run/x/game/3fa9", "#/account"]) {
     expect(formatRoute(parseRoute(hash))).toBe(hash);
   }
 });
 
 test("an address that is none of ours leads to the overview", () => {
-  for (const hash of ["", "#", "#/run/../../etc", "#/run/a b", "#/nowhere", "#/run/x/rollout/1e9", "#/run/<script>"]) {
+  for (const hash of ["", "#", "#/run/../../etc", "#/run/a b", "#/nowhere", "#/run/x/rollout/1e9", "#/run/x/game/3FA9", "#/run/x/game/ab", "#/run/<script>"]) {
     expect(parseRoute(hash).page).toBe("overview");
   }
 });

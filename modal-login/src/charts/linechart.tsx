@@ -1,7 +1,7 @@
 /** A chart for everybody: drawn, said in words, and as a table. */
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 
-import { described, type Line, thinned } from "./series";
+import { described, type Line, place, thinned } from "./series";
 import { type Axis, Chart, configuration, datasets, type LineChart as Drawn, rescale } from "./setup";
 
 const TABLE_ROWS = 20;
@@ -64,7 +64,7 @@ function Canvas({ lines, axis, tall }: { lines: readonly Line[]; axis: Axis; tal
     rescale(chart.current, axis);
     chart.current.update("none");
   }, [fingerprint, scheme, axis.min, axis.max, axis.until]);
-  const summary = lines.filter((line) => !line.faint).map((line) => described(line, axis.format));
+  const summary = lines.filter((line) => !line.faint).map((line) => described(line, axis.format, axis.along));
   return (
     <div className={tall ? "plot tall" : "plot"}>
       <canvas ref={canvas} role="img" aria-label={summary.join(" ")} />
@@ -107,7 +107,7 @@ function ValueTable({ lines, axis }: { lines: readonly Line[]; axis: Axis }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">iteration</th>
+            <th scope="col">{axis.along ?? "iteration"}</th>
             {lines.map((line) => (
               <th scope="col" key={line.label}>
                 {line.label}
@@ -118,7 +118,7 @@ function ValueTable({ lines, axis }: { lines: readonly Line[]; axis: Axis }) {
         <tbody>
           {thinned(longest.points, TABLE_ROWS).map(([x]) => (
             <tr key={x}>
-              <th scope="row">{Math.round(x)}</th>
+              <th scope="row">{place(x)}</th>
               {columns.map(({ line, at, low, high }) => (
                 <td key={line.label}>{cell(at.get(x), low.get(x), high.get(x), axis.format)}</td>
               ))}

@@ -56,12 +56,15 @@ export function examSeries(exams: readonly ExamView[], field: Field): Series {
 }
 
 /** How a curve went, in words: for whoever does not see it. */
-export function described(line: Line, format: (value: number) => string): string {
+export function described(line: Line, format: (value: number) => string, along = "iteration"): string {
   const first = line.points[0];
   const last = line.points.at(-1);
   if (first === undefined || last === undefined) return `${line.label}: nothing measured yet.`;
-  if (line.points.length === 1) return `${line.label}: ${format(last[1])} at iteration ${last[0]}.`;
+  if (line.points.length === 1) return `${line.label}: ${format(last[1])} at ${along} ${place(last[0])}.`;
   const values = line.points.map(([, y]) => y);
   const range = `between ${format(Math.min(...values))} and ${format(Math.max(...values))}`;
-  return `${line.label}: ${format(first[1])} at iteration ${Math.round(first[0])}, ${format(last[1])} at iteration ${Math.round(last[0])}, ${range}.`;
+  return `${line.label}: ${format(first[1])} at ${along} ${place(first[0])}, ${format(last[1])} at ${along} ${place(last[0])}, ${range}.`;
 }
+
+/** Along the bottom: iterations and steps are whole, a price is not. */
+export const place = (x: number): string => (x > 0 && x < 1 ? x.toFixed(2) : String(Math.round(x)));

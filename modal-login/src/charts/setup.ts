@@ -1,7 +1,7 @@
 /** Chart.js with only what lines need, and its settings in the colours of the page. */
 import { Chart, type ChartConfiguration, type ChartDataset, Filler, LinearScale, LineController, LineElement, PointElement, Tooltip, type TooltipItem } from "chart.js";
 
-import type { Line, Tone } from "./series";
+import { type Line, place, type Tone } from "./series";
 
 Chart.register(LineController, LineElement, PointElement, LinearScale, Filler, Tooltip);
 
@@ -12,6 +12,10 @@ export interface Axis {
   readonly step?: number;
   /** The iteration that all curves reach to. */
   readonly until: number | null;
+  /** What is counted along the bottom. */
+  readonly along?: string;
+  /** Of the marks along the bottom, behind the point. */
+  readonly digits?: number;
   readonly format: (value: number) => string;
 }
 
@@ -85,7 +89,7 @@ function options(lines: () => readonly Line[], axis: Axis): NonNullable<Configur
     interaction: { mode: "nearest", axis: "x", intersect: false },
     layout: { padding: { top: 6, right: 6 } },
     scales: {
-      x: { type: "linear", bounds: "data", beginAtZero: true, border: { display: false }, grid: { display: false }, ticks: { ...ticks, maxTicksLimit: TICKS_X, precision: 0, padding: 6 } },
+      x: { type: "linear", bounds: "data", beginAtZero: true, border: { display: false }, grid: { display: false }, ticks: { ...ticks, maxTicksLimit: TICKS_X, precision: axis.digits ?? 0, padding: 6 } },
       y: {
         ...bounds(axis),
         border: { display: false },
@@ -125,7 +129,7 @@ function tooltip(lines: () => readonly Line[], axis: Axis, font: { family: strin
     boxWidth: 10,
     boxHeight: 2,
     callbacks: {
-      title: (items: TooltipItem<"line">[]) => `iteration ${Math.round(items[0]?.parsed.x ?? 0)}`,
+      title: (items: TooltipItem<"line">[]) => `${axis.along ?? "iteration"} ${place(items[0]?.parsed.x ?? 0)}`,
       label: (item: TooltipItem<"line">) => {
         const line = lines().find(({ label }) => label === item.dataset.label);
         const low = line?.band?.low.find(([x]) => x === item.parsed.x)?.[1];

@@ -38,6 +38,14 @@ export const GLOSSARY = {
   adherence: "Whether it does what the problem asks: the right name, the right arguments.",
   format: "Whether the answer came in the form that was asked for.",
   cap: "The most this attempt could earn. Lowered when something about it is suspicious; 0 in quarantine.",
+  playPoints: "Everybody begins with 100 of them and stakes 10 on each game. They are play: no money, they cannot be sent to anybody, and they are not the points of the leaderboard.",
+  skilled: "The peers' last reports pooled, each by how good its earlier ones were. What this node believes of the game.",
+  robust: "For each answer the median of the peers' reports: one peer, one vote. It cannot be turned by one of them.",
+  equal: "The plain average of the peers' reports.",
+  brier: "The squared distance of a report from what was true: 0 is perfect, 2 is certain of something false.",
+  gain: "How much a peer's reports beat knowing nothing, in nats, over the games whose truth this node executed.",
+  vote: "A peer's reports count in the price after 20 games that count, with a gain that does not come from one opener alone.",
+  evidence: "What the opener says it executed: which of the first tests pass.",
   passkey: "A key that this device or a security key holds for one site. It is unlocked with a finger, a face or a PIN and cannot be typed into a false page.",
 } as const;
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from builders.api_server import OTHER, Served, full_row, monitor, played, served
+from builders.market import small_ledger
 from builders.monitor import GOOD, PEER
 
 from codezero.monitor.text import readable_name
@@ -82,6 +83,12 @@ def test_a_view_holds_what_the_run_measured(site: Served) -> None:
         ("/api/runs/none/rollouts", 404),
         ("/api/runs/none/rollouts/1", 404),
         ("/api/runs/none/leaderboard", 404),
+        ("/api/runs/none/market", 404),
+        ("/api/runs/one/market?x=1", 400),
+        ("/api/runs/one/market/games?limit=101", 400),
+        ("/api/runs/one/market/games/abcd", 404),
+        ("/api/runs/one/market/games/..", 400),
+        ("/api/runs/one/market/games/ABCD", 400),
         ("/api/runs/none/events", 404),
         ("/healthz?x", 400),
     ],
@@ -155,6 +162,18 @@ def test_the_leaderboard_is_what_the_chain_says_or_why_not(tmp_path: Path) -> No
         assert (told["chain_id"], told["round"], told["problem"]) == (7, 4, "")
     with served(tmp_path) as site:
         assert site.get("/api/runs/one/leaderboard").json["problem"] == "there is no chain here"
+
+
+def test_a_market_is_shown_or_why_there_is_none(site: Served, tmp_path: Path) -> None:
+    assert site.get("/api/runs/one/market").json["why"].endswith("market.enabled=false")
+    assert site.get("/api/runs/one/market/games").json == {"games": [], "older": None}
+    played(tmp_path / "one", 1).close("asked to stop")
+    game = small_ledger(tmp_path / "one")[0].id.hex()
+    with served(tmp_path) as there:
+        assert len(there.get("/api/runs/one/market").json["settled"]) == 3
+        assert there.get(f"/api/runs/one/market/games/{game[:8]}").json["line"]["id"] == game
+        (tmp_path / "one" / "market.sqlite").write_bytes(b"junk" * 500)
+        assert there.get("/api/runs/one/market/games").status == 503
 
 
 def test_prometheus_gets_each_running_node_and_the_newest_run(tmp_path: Path) -> None:

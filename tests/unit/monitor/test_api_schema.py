@@ -10,20 +10,27 @@ from urllib.parse import quote
 import msgspec
 import pytest
 from builders.api_server import Served, played, served
+from builders.market import played as played_game
+from builders.market import small_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codezero.inspection.market_types import GamePage, GamesPage, MarketView
 from codezero.login.login import LoginState
 from codezero.login.routes import PasskeyOptions
 from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
 
 CONTRACTS = Path(__file__).parents[3] / "modal-login" / "src" / "api"
+GAME = played_game(80, "question 0").id.hex()
 ANSWERS: dict[str, Any] = {
     "/api/runs": Runs,
     "/api/runs/{}": RunView,
     "/api/runs/{}/rollouts": RolloutPage,
     "/api/runs/{}/rollouts/3": Rollout,
     "/api/runs/{}/leaderboard": Leaderboard,
+    "/api/runs/{}/market": MarketView,
+    "/api/runs/{}/market/games": GamesPage,
+    f"/api/runs/{{}}/market/games/{GAME}": GamePage,
     "/healthz": Health,
 }
 
@@ -61,6 +68,7 @@ def check(schema: dict[str, Any]) -> str:
     ("file", "types"),
     [
         ("contract.ts", [RunView, Runs, RolloutPage, Rollout, Leaderboard]),
+        ("market_contract.ts", [MarketView, GamesPage, GamePage]),
         ("login_contract.ts", [LoginState, PasskeyOptions]),
     ],
 )
@@ -81,6 +89,7 @@ def test_page_and_server_agree_on_every_field(file: str, types: list[Any]) -> No
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     base = tmp_path_factory.mktemp("schema")
     played(base / "one", 12).close("asked to stop")
+    small_ledger(base / "one")
     with served(base) as running:
         yield running
 

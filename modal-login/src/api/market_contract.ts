@@ -1,0 +1,102 @@
+/**
+ * What the server sends of a run's market, field by field as in codezero/inspection/market_types.py. Amounts are play points;
+ * prices are in [0, 1], reports in basis points.
+ */
+import { type Checked, flag, list, maybe, number, object, oneOf, table, text } from "./check";
+
+export const PriceRow = object({
+  skilled: list(list(number)),
+  robust: list(list(number)),
+  voters: number,
+});
+export type PriceRow = Checked<typeof PriceRow>;
+
+export const GameLine = object({
+  id: text,
+  round: number,
+  kind: text,
+  state: oneOf("disputed", "open", "pending", "settled", "void"),
+  phase: text,
+  rounds_left: maybe(number),
+  opener: text,
+  question: text,
+  call: text,
+  answers: list(text),
+  own: list(maybe(list(number))),
+  stake: number,
+  win: maybe(number),
+  price: maybe(PriceRow),
+  answer: maybe(number),
+  truth: maybe(number),
+  void: text,
+  evidence: list(maybe(flag)),
+});
+export type GameLine = Checked<typeof GameLine>;
+
+export const MarketPeer = object({
+  peer_id: text,
+  name: text,
+  own: flag,
+  games: number,
+  gain: number,
+  no_vote: text,
+  balance: number,
+});
+export type MarketPeer = Checked<typeof MarketPeer>;
+
+export const Worth = object({
+  verdict: text,
+  games: number,
+  brier: table(number),
+  difference: maybe(number),
+  low: maybe(number),
+  high: maybe(number),
+});
+export type Worth = Checked<typeof Worth>;
+
+export const ReliabilityBin = object({
+  games: number,
+  price: number,
+  right: number,
+  low: number,
+  high: number,
+});
+export type ReliabilityBin = Checked<typeof ReliabilityBin>;
+
+export const MarketView = object({
+  why: text,
+  round: maybe(number),
+  balance: maybe(number),
+  confirming: flag,
+  open: list(GameLine),
+  bets: list(GameLine),
+  settled: list(GameLine),
+  peers: list(MarketPeer),
+  worth: Worth,
+  reliability: list(ReliabilityBin),
+  counts: table(number),
+});
+export type MarketView = Checked<typeof MarketView>;
+
+export const GamesPage = object({
+  games: list(GameLine),
+  older: maybe(number),
+});
+export type GamesPage = Checked<typeof GamesPage>;
+
+export const GamePage = object({
+  line: GameLine,
+  question: text,
+  code: text,
+  tests: list(text),
+  answers: list(text),
+  names: table(text),
+  reports: table(list(maybe(list(number)))),
+  hidden: table(list(number)),
+  wins: table(number),
+  ballots: table(maybe(number)),
+  values: list(maybe(text)),
+  reference: maybe(text),
+  confirmed: maybe(text),
+});
+export type GamePage = Checked<typeof GamePage>;
