@@ -60,8 +60,7 @@ function Shown({ page }: { page: GamePage }) {
         <ol>
           {answers.map((answer, index) => (
             <li key={index}>
-              {answer === "" ? NONE : <ForeignLine text={answer} />}
-              {index === line.answer && <span className="tag">by the jury</span>} {index === line.truth && <span className="tag">true, as this node found</span>}
+              {answer === "" ? NONE : <ForeignLine text={answer} />} {index === line.answer && <span className="tag">by the jury</span>} {index === line.truth && <span className="tag">true, as this node found</span>}
             </li>
           ))}
         </ol>
@@ -71,7 +70,12 @@ function Shown({ page }: { page: GamePage }) {
         <div className="card">
           <h3>What else is known</h3>
           <dl className="rows">
-            <Row name="median of the peers" value={robust.length === 0 ? "–" : shares(robust.map((part) => 10_000 * part))} />
+            <div>
+              <dt>
+                <Term of="robust">median of the peers</Term>
+              </dt>
+              <dd>{robust.length === 0 ? "–" : shares(robust.map((part) => 10_000 * part))}</dd>
+            </div>
             <Row name="own attempts return" value={page.values.length === 0 ? "nothing was tried" : page.values.map((value) => value ?? "no value").join(", ")} />
             <Row name="confirmed by this node" value={page.confirmed ?? "–"} />
             <Row name="the opener's solution" value={page.reference === null ? "not opened" : page.reference === "" ? "it knows none" : "below"} />

@@ -39,7 +39,7 @@ const GAME = { key: "game", title: "game" };
 const STATE = { key: "state", title: "state" };
 const RIGHT = { key: "answer", title: "answer" };
 const WIN = { key: "win", title: <Term of="playPoints">win</Term>, numeric: true };
-const BETS = [GAME, ...[1, 2, 3, 4].map((step) => ({ key: `step-${step}`, title: `step ${step}` })), { key: "stake", title: <Term of="playPoints">stake</Term>, numeric: true }, STATE, WIN];
+const BETS = [GAME, { key: "stake", title: <Term of="playPoints">stake</Term>, numeric: true }, WIN, STATE, ...[1, 2, 3, 4].map((step) => ({ key: `step-${step}`, title: `step ${step}` }))];
 const ENDED = [GAME, STATE, RIGHT, WIN];
 
 interface Props {
@@ -57,14 +57,14 @@ export function Bets({ run, label, lines, empty }: Props) {
       {lines.map((line) => (
         <tr key={line.id}>
           <Game run={run} line={line} />
-          {line.own.map((q, step) => (
-            <td key={step}>{q === null ? "–" : shares(q)}</td>
-          ))}
           <td className="numeric">{line.stake}</td>
+          <td className="numeric">{signed(line.win)}</td>
           <td className="words">
             <State line={line} />
           </td>
-          <td className="numeric">{signed(line.win)}</td>
+          {line.own.map((q, step) => (
+            <td key={step}>{q === null ? "–" : shares(q)}</td>
+          ))}
         </tr>
       ))}
     </Table>

@@ -120,7 +120,7 @@ function Believed({ worth, bins }: { worth: Worth; bins: readonly ReliabilityBin
   return (
     <section aria-labelledby="worth">
       <h2 id="worth">Is the market worth anything here?</h2>
-      <p className="sentence">{visibleLine(worth.verdict, 300)}.</p>
+      <p className="sentence">{visibleLine(worth.verdict.charAt(0).toUpperCase() + worth.verdict.slice(1), 300)}.</p>
       <div className="grid">
         <div className="card">
           <h3>

@@ -1,11 +1,13 @@
 """The dashboard in a real browser: whole over a run that has ended, harmless over hostile text, usable by everybody."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
 from builders.api_server import full_row, monitor, played
 from builders.browsing import AXE, Served, browser, free_port, needs_browser, served
+from builders.market import ME, small_ledger
 from playwright.sync_api import BrowserContext, Page, expect
 
 from codezero.types import REHEARSAL
@@ -16,13 +18,18 @@ HOSTILE = (
     "def f():\n    return 'user\u202e\u2066 nothing to see \u2069\u2066'\n\x1b[2J\x00",
     "x" * (1 << 20),
 )
-PAGES = ("#/", "#/account", "#/run/old/rollouts", "#/run/old/rollout/{group}", "#/run/old/leaderboard")
+PAGES = ("#/", "#/account", "#/run/old/rollouts", "#/run/old/rollout/{group}", "#/run/old/leaderboard",
+         "#/run/old/market", "#/run/bets/market", "#/run/bets/game/{game}")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A run that has ended, of peers with nothing good in mind."""
     folder = tmp_path_factory.mktemp("page")
+    small_ledger(folder / "runs" / "bets", games=24)
+    (folder / "runs" / "bets" / "node.json").write_text(
+        json.dumps({"pid": 1, "peer_id": ME, "stopped": "asked to stop"})
+    )
     rehearsed = monitor(folder / "runs" / "rehearsed")
     rehearsed.started(0)
     rehearsed.observe(1, full_row(1, problems__stand_ins=f"{REHEARSAL}: {HOSTILE[0]}"), [])
@@ -51,6 +58,11 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 def newest_group(page: Page, server: Served) -> int:
     return page.request.get(f"{server.url}/api/runs/old/rollouts?limit=1").json()["rollouts"][0]["id"]
+
+
+def path_of(path: str, page: Page, server: Served) -> str:
+    games = page.request.get(f"{server.url}/api/runs/bets/market/games?limit=2").json()["games"]
+    return path.format(group=newest_group(page, server), game=games[-1]["id"])
 
 
 def test_a_run_that_has_ended_is_shown_whole(page: Page, server: Served) -> None:
@@ -92,7 +104,7 @@ def test_nobody_is_shut_out(page: Page, server: Served, scheme: Literal["light",
     page.emulate_media(color_scheme=scheme)
     for path in PAGES:
         page.goto("about:blank")
-        page.goto(f"{server.url}/{path.format(group=newest_group(page, server))}")
+        page.goto(f"{server.url}/{path_of(path, page, server)}")
         page.get_by_role("heading", level=1).wait_for()
         page.evaluate(AXE.read_text())
         found: list[dict[str, Any]] = page.evaluate("axe.run().then(result => result.violations)")
@@ -105,6 +117,28 @@ def test_nobody_is_shut_out(page: Page, server: Served, scheme: Literal["light",
 def test_a_phone_needs_no_sideways_scrolling(page: Page, server: Served) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     for path in PAGES:
-        page.goto(f"{server.url}/{path.format(group=newest_group(page, server))}")
+        page.goto(f"{server.url}/{path_of(path, page, server)}")
         page.get_by_role("heading", level=1).wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_market_shows_bets_prices_and_what_they_are_worth(
+    page: Page, server: Served, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{server.url}/#/run/old/market")
+    expect(page.get_by_text("this run plays no market: market.enabled=false")).to_be_visible()
+    page.goto(f"{server.url}/#/run/bets/market")
+    expect(page.get_by_role("region", name="Your bets").get_by_role("row")).to_have_count(26)
+    expect(page.get_by_text("In 24 games the price was better than the own judge")).to_be_visible()
+    expect(page.get_by_text("test by test: passes, not told, fails")).to_be_visible()
+    assert page.locator("main img").count() == 0 and "\u202e" not in page.locator("main").inner_text()
+    assert page.locator("canvas").count() == 2
+    page.get_by_role("button", name="Show them").click()
+    expect(page.get_by_role("region", name="All games").get_by_role("row")).to_have_count(26)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_role("region", name="Last settled").get_by_role("link").first.click()
+    expect(page.get_by_role("region", name="Reports by peer and step")).to_contain_text("never opened")
+    expect(page.get_by_role("link", name="Judge")).to_have_attribute("aria-current", "page")
