@@ -140,7 +140,7 @@ class RpcServer:
             if body.count(b"[") + body.count(b"{") > MAX_NESTED:
                 raise RecursionError("too many brackets")
             asked = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return _error(None, RpcRefusal(PARSE_ERROR, f"not JSON: {error}"))
         if not isinstance(asked, list):
             return await self._answer_request(asked)

@@ -141,7 +141,7 @@ def _print_game(page: "GamePage") -> None:
 
 def _print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Table
     from rich.text import Text
 
     from codezero.monitor.text import clean

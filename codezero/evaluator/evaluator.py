@@ -17,7 +17,7 @@ from codezero.evaluator.evidence import Pair
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, unavailable, verdict
 from codezero.evaluator.types import Program, program
-from codezero.types import JudgeRates, Metrics, ScoredGroup, Verdict
+from codezero.types import JudgeRates, Metrics, Problem, ScoredGroup, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,11 @@ class FrozenEvaluator(StaticEvaluator):
     def calibrate(self) -> Calibration:
         """Judge the canaries, unless that is done. Raises EvaluatorError."""
         return self._watch.calibrated()
+
+    def covered(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Those that are like the canaries': of others every verdict is unavailable. Raises EvaluatorError."""
+        limits = self._watch.limits(problems)
+        return [problem for problem in problems if problem.id not in limits]
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """Every verdict is unavailable while the judge cannot be asked, and where a problem is unlike the canaries'."""

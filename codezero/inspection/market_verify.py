@@ -67,7 +67,7 @@ def _differences(ledger: Ledger, item: LedgerRow, result: GameResult | None) -> 
 def _payouts(ledger: Ledger, game: Game, answer: int, openings: dict[bytes, Opening]) -> Iterator[dict[str, int]]:
     """By what jurors of this answer saw opened, the most frequent first. The file does not say who had a seat."""
     roots, reveals = seals_of(ledger, game)
-    lists = ledger.all(Entry.SEEN, tuple[bytes, ...], _rounds(game))
+    lists = ledger.all(Fact.SEEN, tuple[bytes, ...], _rounds(game))
     seen, asked = Counter(root for item in lists for root in {*item.data}), Counter(item.round for item in lists)
     opened_roots = ((number, roots[peer, number]) for peer, number in reveals if (peer, number) in roots)
     timely = {root: 2 * seen[root] >= max(1, asked[number]) for number, root in opened_roots}

@@ -21,7 +21,7 @@ from codezero.market.closing import VOID, Cast
 from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow, opened
 from codezero.market.messages import Evidence
-from codezero.market.payout import MOST_STAKE, POINT, START
+from codezero.market.payout import POINT, STAKE, START
 from codezero.market.pricing import NEWCOMER, Record, record
 from codezero.market.sealing import Place, Sealed, positions
 from codezero.monitor.run_types import MAX_PEERS
@@ -92,10 +92,8 @@ class Book:
 
     def line(self, game: Game) -> GameLine:
         where, ledger = (game.round, game.opener, game.id), self._ledger
-        result, evidence = (
-            ledger.get(Fact.RESULT, *where, GameResult),
-            ledger.get(Fact.EVIDENCE, *where, Evidence),
-        )
+        result = ledger.get(Fact.RESULT, *where, GameResult)
+        evidence = ledger.get(Fact.EVIDENCE, *where, Evidence)
         now, step = phase(game, self._round)
         ends = (far for far in range(1, OVER + 1) if phase(game, self._round + far) != (now, step))
         own = [self._sealed(game, number) for number in range(STEPS)]
@@ -117,7 +115,7 @@ class Book:
             own=own,
             stake=stake // POINT,
             win=result.wins.get(self._me, 0) / POINT if result and not result.void and stake else None,
-            price=ledger.get(Entry.PRICE, *where, PriceRow),
+            price=ledger.get(Fact.PRICE, *where, PriceRow),
             answer=result.answer if result else None,
             truth=result.truth if result else None,
             void=result.void if result else "",
@@ -126,9 +124,9 @@ class Book:
 
     def page(self, item: LedgerRow) -> GamePage:
         (round, opener, id, game), ledger = item, self._ledger
-        opening = ledger.get(Entry.OPENING, round, opener, id, Opening)
-        result = ledger.get(Entry.RESULT, round, opener, id, Result)
-        values = ledger.get(Entry.VALUES, round, opener, id, list[str | tuple[str, float] | None]) or []
+        opening = ledger.get(Fact.OPENING, round, opener, id, Opening)
+        result = ledger.get(Fact.RESULT, round, opener, id, GameResult)
+        values = ledger.get(Fact.VALUES, round, opener, id, list[tuple[str, float]]) or []
         found = positions(game, {}, *seals_of(ledger, game))[:MAX_PEERS]
         sheets = ledger.all(Fact.BALLOT, Cast, [round])[:MAX_PEERS]
         known = (VOID, *range(len(game.answers)))
@@ -145,7 +143,7 @@ class Book:
             hidden={each.peer: steps for each in found if (steps := sorted(each.hidden.intersection(due)))},
             wins={peer: win / POINT for peer, win in (result.wins if result else {}).items()},
             ballots={peer: None if vote == VOID else vote for peer, vote in votes.items()},
-            values=[value[0] if isinstance(value, tuple) else value for value in values],
+            values=[value for value, _ in values],
             reference=opening.reference if opening else None,
             confirmed=ledger.get(Fact.CONFIRMED, round, opener, id, str),
         )

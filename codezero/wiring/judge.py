@@ -28,8 +28,8 @@ from codezero.wiring.models import FrozenModels, Say, source_of
 if TYPE_CHECKING:
     from codezero.swarm.identity import Identity
 
-AHEAD = 16
-"""Questions that are drawn together."""
+AHEAD, BATCHES = 16, 8
+"""Questions that are drawn together, and how often for one that the judge can say anything about."""
 MAX_FILE = 4 << 20
 """Bytes of a receipt, or of the items that it is about."""
 RECHECKED = 0.02
@@ -95,9 +95,12 @@ def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: S
     drawn = deque[Problem]()
 
     def draw() -> Problem:
-        if not drawn:
-            drawn.extend(stream.next_batch([]))
-        return drawn.popleft()
+        for _ in range(BATCHES):
+            if not drawn:
+                drawn.extend(evaluator.covered(stream.next_batch([])))
+            if drawn:
+                return drawn.popleft()
+        raise EvaluatorError(f"{AHEAD * BATCHES} questions of data.sources are all unlike what it was measured on")
 
     known = evaluator.calibrate()
     card = Card(

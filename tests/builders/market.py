@@ -8,9 +8,9 @@ import msgspec
 
 from codezero.market.games import NONE, ONE, STEPS, VERDICTS, Game, GameKind, Opening, StepReport
 from codezero.market.jury import Ballot
-from codezero.market.ledger import FILE, NOTE, Entry, Item, Ledger, PlayerNote, PriceRow, Result
+from codezero.market.ledger import FILE, NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow
 from codezero.market.messages import Evidence, shown_digest
-from codezero.market.payout import MOST_STAKE, Position
+from codezero.market.payout import STAKE, Position
 from codezero.market.sealing import Sealed, positions, seal_root
 from codezero.market.settling import Settlement, settle
 
@@ -68,16 +68,16 @@ def small_ledger(folder: Path, *, games: int = 3, round: int = 100) -> list[Game
     made = [played(round - 20 + 10 * (number % 2), f"question {number}") for number in range(games)]
     with closing(Ledger(folder / FILE)) as ledger:
         for game in made:
-            ledger.put(Entry.GAME, game.round, game.opener, game.id, game)
+            ledger.put(Fact.GAME, game.round, game.opener, game.id, game)
         for start in {game.round for game in made}:
             _play(ledger, [game for game in made if game.round == start])
         open_game = msgspec.structs.replace(program_game(round=round - 2), question="is open <img src=x>\u202e")
         place = open_game.round, open_game.opener, open_game.id
-        ledger.put(Entry.GAME, *place, open_game)
-        ledger.put(Entry.SEAL, round - 1, ME, b"", (SALT, reports_on(open_game, (7000, 3000))))
-        ledger.put(Entry.PRICE, *place, PriceRow([[0.5, 0.5], [0.7, 0.3]], [[0.5, 0.5], [0.6, 0.4]], 3))
-        ledger.put(Entry.EVIDENCE, *place, Evidence(open_game.id, (True, None, False)))
-        ledger.put(Entry.NOTE, 0, "", NOTE, PlayerNote(round, "", {"settled": games}))
+        ledger.put(Fact.GAME, *place, open_game)
+        ledger.put(Fact.SEAL, round - 1, ME, b"", (SALT, reports_on(open_game, (7000, 3000))))
+        ledger.put(Fact.PRICE, *place, PriceRow([[0.5, 0.5], [0.7, 0.3]], [[0.5, 0.5], [0.6, 0.4]], 3))
+        ledger.put(Fact.EVIDENCE, *place, Evidence(open_game.id, (True, None, False)))
+        ledger.put(Fact.NOTE, 0, "", NOTE, PlayerNote(round, "", {"settled": games}))
     return [*made, open_game]
 
 
@@ -99,27 +99,27 @@ def _play(ledger: Ledger, games: list[Game]) -> None:
             )
             place, root = (name, start + 1 + step), seal_root(SALT, reports)
             roots[place] = root
-            ledger.put(Entry.ROOT, place[1], name, root, root)
+            ledger.put(Fact.ROOT, place[1], name, root, root)
             if name == ME:
-                ledger.put(Entry.SEAL, place[1], name, b"", (SALT, reports))
+                ledger.put(Fact.SEAL, place[1], name, b"", (SALT, reports))
             if (number, step) != (6, 2):
                 reveals[place] = SALT, reports
-                ledger.put(Entry.REVEAL, place[1], name, root, reveals[place])
+                ledger.put(Fact.REVEAL, place[1], name, root, reveals[place])
     for number in range(start + 1, start + 1 + STEPS):
-        ledger.put(Entry.SEEN, number, ME, b"", [roots[place] for place in reveals if place[1] == number])
+        ledger.put(Fact.SEEN, number, ME, b"", [roots[place] for place in reveals if place[1] == number])
     sheet = tuple(openings), (0,) * len(openings), shown_digest((roots[place] for place in reveals), openings.values())
     for name in peers[1:6]:
-        ledger.put(Entry.BALLOT, start, name, b"", sheet)
+        ledger.put(Fact.BALLOT, start, name, b"", sheet)
     for game in games:
         place = game.round, game.opener, game.id
-        held = positions(game, dict.fromkeys(peers, MOST_STAKE), roots, reveals)
+        held = positions(game, dict.fromkeys(peers, STAKE), roots, reveals)
         ballots = [Ballot(game.id, name, 0) for name in peers[1:6]]
         ended = settle(game, held, peers, ballots, openings, 0)
         assert isinstance(ended, Settlement)
         brier = {"own": 0.4, "equal": 0.3, "skilled": 0.2 + 0.01 * (len(game.question) % 3), "robust": 0.25}
-        result = Result(answer=0, truth=0, wins=ended.wins, brier=brier, price=0.81, right=True)
-        ledger.put(Entry.OPENING, *place, openings[game.id])
-        ledger.put(Entry.PRICE, *place, PriceRow([[0.5, 0.3, 0.2]] * 4, [[0.5, 0.3, 0.2]] * 4, 6))
-        ledger.put(Entry.VALUES, *place, ["2", None])
-        ledger.put(Entry.CONFIRMED, *place, "2")
-        ledger.settle(Item(*place, result), ended.wins, ended.scores)
+        result = GameResult(answer=0, truth=0, wins=ended.wins, brier=brier, price=0.81, right=True)
+        ledger.put(Fact.OPENING, *place, openings[game.id])
+        ledger.put(Fact.PRICE, *place, PriceRow([[0.5, 0.3, 0.2]] * 4, [[0.5, 0.3, 0.2]] * 4, 6))
+        ledger.put(Fact.VALUES, *place, [("2", 1.0)])
+        ledger.put(Fact.CONFIRMED, *place, "2")
+        ledger.settle(LedgerRow(*place, result), ended.wins, ended.scores)

@@ -72,7 +72,8 @@ def forged(folder: Path, receipt: dict[str, Any], item: int, name: str) -> None:
 
 
 def test_the_clients_questions_are_scored(url: str) -> None:
-    for number in range(6):
+    """Whatever is asked the judge can tell: some of the embedded problems are unlike its canaries'."""
+    for number in range(24):
         asked = post(f"{url}/request-question/", {"user_id": "Qm", "round_number": number, "model_name": "m"})
         answer = f"system\nYou code.\nuser\n{asked['question']}\nassistant\n{fence('def nothing(): pass')}"
         body = {"session_id": asked["session_id"], "round_number": number, "user_answer": answer}

@@ -95,7 +95,7 @@ export const GamePage = object({
   hidden: table(list(number)),
   wins: table(number),
   ballots: table(maybe(number)),
-  values: list(maybe(text)),
+  values: list(text),
   reference: maybe(text),
   confirmed: maybe(text),
 });

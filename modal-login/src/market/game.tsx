@@ -76,7 +76,7 @@ function Shown({ page }: { page: GamePage }) {
               </dt>
               <dd>{robust.length === 0 ? "–" : shares(robust.map((part) => 10_000 * part))}</dd>
             </div>
-            <Row name="own attempts return" value={page.values.length === 0 ? "nothing was tried" : page.values.map((value) => value ?? "no value").join(", ")} />
+            <Row name="own attempts return" value={page.values.length === 0 ? "nothing was tried" : page.values.join(", ")} />
             <Row name="confirmed by this node" value={page.confirmed ?? "–"} />
             <Row name="the opener's solution" value={page.reference === null ? "not opened" : page.reference === "" ? "it knows none" : "below"} />
           </dl>

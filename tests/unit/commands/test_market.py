@@ -12,7 +12,7 @@ from builders.market import ME, SALT, opening_of, peer, small_ledger
 
 from codezero.cli import main
 from codezero.market.games import Game
-from codezero.market.ledger import FILE, Entry, Ledger, Result
+from codezero.market.ledger import FILE, Fact, GameResult, Ledger
 from codezero.market.sealing import Sealed
 
 
@@ -28,7 +28,7 @@ def market(tmp_path: Path, games: list[Game]) -> Callable[..., int]:
     return lambda *words: main(["market", *words, f"run.directory={tmp_path}"])
 
 
-def change(folder: Path, entry: Entry, data: object, where: str = "1") -> None:
+def change(folder: Path, entry: Fact, data: object, where: str = "1") -> None:
     with closing(sqlite3.connect(folder / "one" / FILE)) as connection, connection:
         query = f"UPDATE items SET data=? WHERE kind=? AND {where}"
         assert connection.execute(query, (msgspec.msgpack.encode(data), entry)).rowcount == 1
@@ -85,9 +85,9 @@ def test_a_changed_report_is_found(
     tmp_path: Path, market: Callable[..., int], games: list[Game], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(Ledger(tmp_path / "one" / FILE)) as ledger:
-        (item, *_) = ledger.all(Entry.REVEAL, Sealed, [games[0].round + 1])
+        (item, *_) = ledger.all(Fact.REVEAL, Sealed, [games[0].round + 1])
     changed = [msgspec.structs.replace(report, q=(9998, 1, 1)) for report in item.data[1]]
-    change(tmp_path, Entry.REVEAL, (SALT, changed), f"round={item.round} AND peer='{item.peer}'")
+    change(tmp_path, Fact.REVEAL, (SALT, changed), f"round={item.round} AND peer='{item.peer}'")
     assert market("verify", games[0].id.hex()) == 1
     assert "not those under their root" in capsys.readouterr().out
 
@@ -97,10 +97,10 @@ def test_a_wrong_win_is_found(
 ) -> None:
     game = games[0]
     with closing(Ledger(tmp_path / "one" / FILE)) as ledger:
-        result = ledger.get(Entry.RESULT, game.round, game.opener, game.id, Result)
+        result = ledger.get(Fact.RESULT, game.round, game.opener, game.id, GameResult)
     assert result is not None
     wins = result.wins | {peer(3): result.wins[peer(3)] + 1}
-    change(tmp_path, Entry.RESULT, msgspec.structs.replace(result, wins=wins), f"name=x'{game.id.hex()}'")
+    change(tmp_path, Fact.RESULT, msgspec.structs.replace(result, wins=wins), f"name=x'{game.id.hex()}'")
     assert market("verify", game.id.hex()) == 1
     assert f"the game pays {result.wins[peer(3)]} milli-points" in capsys.readouterr().out
 
@@ -110,7 +110,7 @@ def test_a_wrong_opening_is_found(
 ) -> None:
     game = games[0]
     forged = opening_of(game, "def f(n):\n    return n")[game.id]
-    change(tmp_path, Entry.OPENING, forged, f"name=x'{game.id.hex()}'")
+    change(tmp_path, Fact.OPENING, forged, f"name=x'{game.id.hex()}'")
     assert market("verify", game.id.hex()) == 1
     assert "the opening is not what the game commits to" in capsys.readouterr().out
 
@@ -119,8 +119,8 @@ def test_a_changed_game_and_a_void_one_are_called_so(
     tmp_path: Path, market: Callable[..., int], games: list[Game], capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = games[:2]
-    change(tmp_path, Entry.GAME, msgspec.structs.replace(first, question="x"), f"name=x'{first.id.hex()}'")
+    change(tmp_path, Fact.GAME, msgspec.structs.replace(first, question="x"), f"name=x'{first.id.hex()}'")
     assert market("verify", first.id.hex()) == 1
-    change(tmp_path, Entry.RESULT, Result(void="too few jurors voted"), f"name=x'{second.id.hex()}'")
+    change(tmp_path, Fact.RESULT, GameResult(void="too few jurors voted"), f"name=x'{second.id.hex()}'")
     assert market("verify", second.id.hex()) == 0
     assert "void: too few jurors voted" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from builders.market import ME, peer, program_game, small_ledger, value_game
 from codezero.errors import MarketError
 from codezero.inspection.market_types import OFF
 from codezero.inspection.market_view import read_game, read_games, read_market
-from codezero.market.ledger import FILE, NOTE, Entry, Item, Ledger, PlayerNote, Result
+from codezero.market.ledger import FILE, NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote
 from codezero.market.pricing import Score
 
 
@@ -48,7 +48,7 @@ def test_who_has_no_vote_is_told_why(tmp_path: Path) -> None:
                 opener = ME if number == 20 else peer(50) if number == 22 else peer(at)
                 game = msgspec.structs.replace(program_game(round=number), question=f"{at}")
                 scores = {peer(number): Score(opener, gain, gain)}
-                ledger.settle(Item(number, peer(40), game.id, Result()), {}, scores)
+                ledger.settle(LedgerRow(number, peer(40), game.id, GameResult()), {}, scores)
     reasons = {each.peer_id: each.no_vote for each in read_market(tmp_path, ME).peers}
     assert reasons[peer(20)] == "" and reasons[peer(21)] == "worse than a peer that knows nothing"
     assert reasons[peer(3)] == reasons[peer(22)] == "0 of 20 games that count"  # those of one opener
@@ -69,15 +69,15 @@ def test_too_few_games_are_worth_nothing_and_enough_are_compared(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("result", "state"),
-    [(None, "pending"), (Result(void="why"), "void"), (Result(answer=0, contested=True), "disputed")],
+    [(None, "pending"), (GameResult(void="why"), "void"), (GameResult(answer=0, contested=True), "disputed")],
 )
-def test_the_state_of_a_game_that_is_over(tmp_path: Path, result: Result | None, state: str) -> None:
+def test_the_state_of_a_game_that_is_over(tmp_path: Path, result: GameResult | None, state: str) -> None:
     with closing(Ledger(tmp_path / FILE)) as ledger:
         place = 10, peer(40), value_game().id
-        ledger.put(Entry.GAME, *place, value_game())
-        ledger.put(Entry.NOTE, 0, "", NOTE, PlayerNote(40, "nobody is there", {}))
+        ledger.put(Fact.GAME, *place, value_game())
+        ledger.put(Fact.NOTE, 0, "", NOTE, PlayerNote(40, "nobody is there", {}))
         if result:
-            ledger.put(Entry.RESULT, *place, result)
+            ledger.put(Fact.RESULT, *place, result)
     assert read_games(tmp_path, ME).games[0].state == state and read_market(tmp_path, ME).why == "nobody is there"
 
 
@@ -96,6 +96,6 @@ def test_a_game_in_full(tmp_path: Path) -> None:
     assert page is not None and page.line.id == game.id.hex()
     assert set(page.reports) == {peer(number) for number in range(7)} and page.hidden == {peer(6): [2]}
     assert page.ballots == {peer(number): 0 for number in range(1, 6)} and sum(page.wins.values()) != 0
-    assert (page.values, page.confirmed, page.reference) == (["2", None], "2", "def f(n):\n    return n + 1")
+    assert (page.values, page.confirmed, page.reference) == (["2"], "2", "def f(n):\n    return n + 1")
     assert json.loads(msgspec.json.encode(page))["names"][ME]
     assert read_game(tmp_path, ME, "") is None and read_game(tmp_path, ME, "%") is None
