@@ -1,8 +1,9 @@
-"""What the prediction market is worth, and what attacks on it cost: figures A1 to A5, the mechanisms, the abuse.
+"""What the prediction market is worth, and what attacks on it cost: figures A1 to A5 and A9, the mechanisms, the abuse.
 
 A1: the pay is exact and bounded. A2 to A4: prices and confirmations on `value` games of the embedded models, where
 peers are honest, lie from the start, or turn once their record is made; `judges 0` and `judges 2`: how many of eight
-have one. A5: after how many executed games a bad peer loses its vote. Each aim stands beside its figure. `mechanisms`:
+have one. A5: after how many executed games a bad peer loses its vote. A9: what the confirmed values teach, beside the
+claimed and the true ones (`training`, a quarter of an hour more). Each aim stands beside its figure. `mechanisms`:
 step scoring beside a market maker, a parimutuel and the original's bets, on simulated beliefs. `abuse`: what bluffs of
 a coalition gain, how often a jury is held, what friends of an opener get. No figure is a time.
 
@@ -13,17 +14,18 @@ a coalition gain, how often a jury is held, what friends of an opener get. No fi
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))
 
-from market_parts import abuse, mechanisms, value_games, worth
+from market_parts import abuse, mechanisms, training, value_games, worth
 
 PEERS = 8
 JUDGES = (0, 2)
-PARTS = ("a1", "values", "mechanisms", "abuse")
+PARTS = ("a1", "values", "training", "mechanisms", "abuse")
 Report = dict[str, Any]
 
 
@@ -35,17 +37,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=30, help="simulated populations, at least 2")
     parser.add_argument("--rounds", type=int, default=120, help="games of each; the second half is measured")
     parser.add_argument("--random", type=int, default=10_000, help="random games of A1; a fifth as many juries")
+    parser.add_argument("--iterations", type=int, default=60, help="of each run of A9")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--json", action="store_true", help="one line instead of many")
     options = parser.parse_args(argv)
     if options.runs < 2 or options.seeds < 1 or options.games < 60:
         parser.error("at least 2 runs, for an interval, 1 seed, and 60 games, for records")
+    if "training" in options.parts and options.seeds < 2:
+        parser.error("--parts training needs 2 seeds or more, for an interval")
     report: Report = {"settings": vars(options)}
     if "a1" in options.parts:
         say("A1: the pay against its formula")
         report["A1"] = abuse.exactness(options.random)
-    if "values" in options.parts:
+    if {"values", "training"} & {*options.parts}:
         report |= values(options)
     if "mechanisms" in options.parts:
         report["mechanisms"] = {scene: each_way(scene, options) for scene in mechanisms.SCENES}
@@ -62,6 +67,14 @@ def values(options: argparse.Namespace) -> Report:
     torch.set_num_threads(options.threads)
     games = [value_games.gather(options.games, PEERS, seed, say) for seed in range(options.seeds)]
     report: Report = {"values": {}, "A5": {}}
+    if "training" in options.parts:
+        say(f"A9: {options.seeds} runs of each way, one after another")
+        with tempfile.TemporaryDirectory() as base:
+            plays = [worth.play(each, PEERS, max(JUDGES)) for each in games]
+            report["A9"] = training.run(plays, Path(base), options.iterations)
+        say(f"A9: {json.dumps(report['A9'])}")
+    if "values" not in options.parts:
+        return report
     for judges in JUDGES:
         plays = [worth.play(each, PEERS, judges) for each in games]
         shown = report["values"][f"judges {judges}"] = {}

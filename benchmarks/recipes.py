@@ -56,19 +56,19 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as pool:
         base = options.into or Path(temporary)
         jobs = [(arm, seed) for seed in range(options.seeds) for arm in options.arms]
-        runs = list(pool.map(lambda job: run(*job, base, options), jobs))
+        runs = list(pool.map(lambda job: run(job[0], ARMS[job[0]], job[1], base, options), jobs))
     print(json.dumps({"runs": runs, "arms": {arm: over_seeds(runs, arm) for arm in options.arms}}, indent=1))
     return 0
 
 
-def run(arm: str, seed: int, base: Path, options: argparse.Namespace) -> dict[str, Any]:
+def run(arm: str, chosen: list[str], seed: int, base: Path, options: argparse.Namespace) -> dict[str, Any]:
     """One whole `codezero run`, or what is left of it."""
     folder = base / f"{arm}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     settings = [f"seed={seed}", f"run.max_iterations={options.iterations}", "run.name=run", f"run.directory={folder}"]
     settings += [f"run.logs={folder}/logs", f"swarm.identity={base}/seed-{seed}.pem", "chain.kind=clock"]
     settings += ["monitor.view=off", f"evals.problems={options.problems}", "run.checkpoint_seconds=60"]
-    command = [sys.executable, "-m", "codezero", "run", *ARMS[arm], *settings, *options.overrides]
+    command = [sys.executable, "-m", "codezero", "run", *chosen, *settings, *options.overrides]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{arm}, seed {seed}: {done.stderr.strip()[-500:]}")

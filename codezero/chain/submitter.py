@@ -43,7 +43,8 @@ class Submitter:
                 raise ChainUnreachableError("the chain contradicts itself about what was submitted already") from None
             elif error.final or (error.name == NOT_OPEN and self._coordinator.read_round() > submission.round):
                 self._store.settle(submission, "refused", reason=str(error))
-                return f"{submission.kind} refused: {error}"
+                late = submission.kind == "anchor" and error.name == NOT_OPEN  # its round is over: nothing is wrong
+                return "" if late else f"{submission.kind} refused: {error}"
             else:
                 self._registered = error.name not in UNREGISTERED
                 raise

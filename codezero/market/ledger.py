@@ -1,6 +1,7 @@
 """`market.sqlite` of a run: what was seen, shown and settled, each once. One node writes it, anybody may read it.
 
-WAL and synchronous=FULL: a seal is on the disk, salt and all, before its root is on the way to a chain.
+WAL, so that a kill loses nothing. A power cut may lose the newest rows, but never a seal whose root is on the way to a
+chain: that alone waits for the disk (synchronous=FULL), and many small writes in an iteration do not.
 """
 
 import sqlite3
@@ -19,13 +20,14 @@ from codezero.market.pricing import Score
 
 FILE = "market.sqlite"
 BUSY_SECONDS = 5.0
-KEPT_ROUNDS = 300
-"""Older games are dropped with all that belongs to them; balances and scores stay."""
+KEPT_ROUNDS, MOST_BYTES, ROUNDS_AT_ONCE = 300, 48 << 20, 10
+"""Older games are dropped with all that is about them, and so many more when the file fills; balances and scores stay.
+"""
 KEPT_SCORES = 400
 """Of one peer."""
 SCHEMA = """
 PRAGMA journal_mode=WAL;
-PRAGMA synchronous=FULL;
+PRAGMA synchronous=NORMAL;
 CREATE TABLE IF NOT EXISTS items(
     kind TEXT NOT NULL, round INTEGER NOT NULL, peer TEXT NOT NULL, name BLOB NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY(kind, round, peer, name)
@@ -165,11 +167,14 @@ class Ledger:
 
     def put(self, entry: Fact, round: int, peer: str, name: bytes, data: object, *, replace: bool = False) -> bool:
         """Is it new? What is there already stands, unless `replace`."""
-        verb = "REPLACE" if replace else "IGNORE"
-        cursor = self._run(
-            f"INSERT OR {verb} INTO items VALUES(?, ?, ?, ?, ?)", entry, round, peer, name, msgspec.msgpack.encode(data)
-        )
-        return cursor.rowcount > 0
+        query = f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO items VALUES(?, ?, ?, ?, ?)"
+        with self._turn:
+            if entry is Fact.SEAL:
+                self._run("PRAGMA synchronous=FULL")
+            new = self._run(query, entry, round, peer, name, msgspec.msgpack.encode(data)).rowcount > 0
+            if entry is Fact.SEAL:
+                self._run("PRAGMA synchronous=NORMAL")
+        return new
 
     def get(self, entry: Fact, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
         found = self._rows("kind=? AND round=? AND peer=? AND name=?", kind, entry, round, peer, name)
@@ -232,7 +237,13 @@ class Ledger:
     def forget(self, round: int) -> None:
         """Drop what is too old at this round."""
         with self.transaction():
-            self._run("DELETE FROM items WHERE round > 0 AND round < ?", round - KEPT_ROUNDS)
+            pages, free, size = (
+                self._run(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+            first = self._run("SELECT min(round) FROM items WHERE round > 0").fetchone()[0]
+            fills = first is not None and (pages - free) * size > MOST_BYTES
+            oldest = max(round - KEPT_ROUNDS, first + ROUNDS_AT_ONCE if fills else 0)
+            self._run("DELETE FROM items WHERE round > 0 AND round < ?", oldest)
 
     def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[LedgerRow]:
         query = f"SELECT round, peer, name, data FROM items AS g WHERE {where} ORDER BY round {order}"

@@ -60,8 +60,8 @@ class Player:
         self._round_seconds, self._clock, self._random = round_seconds, clock, Random(seed)
         self._closing = Closing(ledger, self._me, chain)
         self._opener = Opener(opinions, self._me, name)
-        self._round, self._since, self._last = -1, 0.0, 0.0
-        self._anchored = -1
+        self._round, self._since, self._last, self._seconds = -1, 0.0, 0.0, 0.0
+        self._anchored, self._posted = -1, (-1, b"")
         self._posting = Posting(ledger, self._me, name, opinions, roots=chain is None)
         self._counts = self._posting.counts
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="market-chain")
@@ -93,9 +93,10 @@ class Player:
             self._seal(live)
         self._vote()
         self._close_games()
-        self._swarm.post(self._posting.message(round_number), round_number)
+        self._post()
         self._note()
         self._last = now
+        self._seconds += self._clock() - now
 
     def proposals(self, proposals: Sequence[Problem]) -> list[Problem]:
         """With confirmed values in the place of claims, where that is asked for; then what the market asks."""
@@ -110,13 +111,14 @@ class Player:
         return [*(with_values(problem, values) for problem in proposals), *asked]
 
     def metrics(self) -> Metrics:
-        """`market/...`: since the start of the process, but for the balance and what is open now."""
+        """`market/...`: since the start of the process, but for seconds (of the last call) and what is so now."""
         results = [row.data for row in self._ledger.newest(Fact.RESULT, GameResult, 200)]
         row: Metrics = {f"market/{name}": count for name, count in sorted(self._counts.items())}
         for name in ("own", "skilled"):
             row[f"market/brier_{name}"] = mean(result.brier[name] for result in results if name in result.brier)
         row["market/voters"] = sum(record.vote for record in self._closing.records.values())
         row["market/players"] = len(self._posting.players)
+        row["market/seconds"], self._seconds = self._seconds, 0.0
         return row | {"market/balance": self._ledger.balance(self._me) / 1000}
 
     def _read_chain(self) -> None:
@@ -274,6 +276,13 @@ class Player:
         line = f"{when} round {item.round} {game}: {stated} -> {ended}\n"
         with contextlib.suppress(OSError), self._record.open("a", encoding="utf-8") as file:
             file.write(line)
+
+    def _post(self) -> None:
+        """What others do not have yet."""
+        posted = self._round, self._posting.message(self._round)
+        if posted != self._posted:
+            self._swarm.post(posted[1], self._round)
+            self._posted = posted
 
     def _note(self) -> None:
         """Say how it stands, for who looks at the run."""

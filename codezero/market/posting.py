@@ -103,7 +103,7 @@ class Posting:
         for opening in openings:
             self._keep_opening(self._me, opening)
         post = MarketPost(
-            root=seal_root(*sealed) if sealed else None,
+            root=seal_root(*sealed) if sealed and self._roots else None,
             games=tuple(row.data for row in ledger.all(Fact.GAME, Game, [now - 1, now]) if row.peer == self._me),
             reveals=tuple(Reveal(number, *of) for number, of in seals if of is not None),
             seen=tuple(Seen(number, roots) for number, roots in lists if roots is not None),

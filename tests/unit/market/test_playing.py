@@ -101,7 +101,8 @@ def test_verify_holds_on_every_player_and_finds_what_was_changed(played: Table, 
     folders = [played.folder / str(number) for number in range(played.count)]
     checks = [verify_game(folder, name) for folder in folders for name in names]
     assert [check.words for check in checks if check and not check.holds] == []
-    source, name = played.players[0]._ledger, bytes.fromhex(names[0])  # pyright: ignore[reportPrivateUsage]
+    name = next(name for name, row in results(played, 0).items() if row.wins)
+    source = played.players[0]._ledger  # pyright: ignore[reportPrivateUsage]
     for change in ("wins", "report", "game"):
         (folder := tmp_path / change).mkdir()
         copy = Ledger(folder / FILE)
@@ -119,7 +120,7 @@ def test_verify_holds_on_every_player_and_finds_what_was_changed(played: Table, 
             (row,) = copy.named(Fact.GAME, name, Any)
             copy.put(Fact.GAME, *row[:3], row.data | {"question": "another"}, replace=True)
         copy.close()
-        check = verify_game(folder, names[0])
+        check = verify_game(folder, name.hex())
         assert check is not None and not check.holds, change
 
 
@@ -218,6 +219,47 @@ def test_the_same_root_is_anchored_again_after_a_kill(tmp_path: Path) -> None:
         table.restart(number % 2)
         for player in table.players:
             player.play(table.chain.open, [])
+    table.close()
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_kill_at_any_write_pays_nothing_twice_and_anchors_one_root(tmp_path: Path) -> None:
+    """One of six dies once a round, before or after a write that is drawn; what the others settle is not touched."""
+    table, chance, killed = Table(tmp_path, count=6, execute=lambda n: n < 4), Random(7), Counter[str]()
+
+    def deadly(call: Any, kind: str, left: int) -> Any:
+        def wrapped(*values: Any, **named: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                killed[kind] += 1
+                if chance.random() < 0.5:
+                    call(*values, **named)
+                raise Killed
+            return call(*values, **named)
+
+        return wrapped
+
+    for kind in ("put", "put", "anchor", "put", "anchor", "put", "put", "vote", "vote", *(["settle"] * 5)):
+        player = table.players[2]
+        part = player._ledger if kind in ("put", "settle") else player._chain  # pyright: ignore[reportPrivateUsage]
+        setattr(part, kind, deadly(getattr(part, kind), kind, chance.randrange(1, 30) if kind == "put" else 1))
+        with contextlib.suppress(Killed):
+            table.turn(turns=1, playing=lambda number: number == 2)
+        table.chain.open -= 1
+        table.restart(2)
+        table.turn()
+    assert set(killed) >= {"put", "settle", "anchor"}, killed
+    kept = [wins(table, number) for number in range(6)]
+    assert kept[2] and all(kept[2][name] == kept[0][name] for name in {*kept[0]} & {*kept[2]})
+    total = Counter[str]()
+    for row in results(table, 2).values():
+        total.update(row.wins)
+    balances = Ledger(tmp_path / "2" / FILE, read_only=True).balances()
+    assert all(balances[name] == START + total[name] for name in balances)
     table.close()
 
 
