@@ -45,7 +45,7 @@ def _differences(ledger: Ledger, item: LedgerRow, result: GameResult | None) -> 
         yield f"the game's bytes have the id {game.id.hex()}"
     for entry in (Fact.REVEAL, Fact.LATE):
         for seal in ledger.all(entry, Sealed, _rounds(game)):
-            if seal_root(*seal.data) != seal.name:
+            if seal_root(seal.peer, *seal.data) != seal.name:
                 yield f"{_name(seal.peer)}: the reports of round {seal.round} are not those under their root"
     if result is None or result.void or result.answer is None:
         return

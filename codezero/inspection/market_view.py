@@ -17,8 +17,9 @@ from codezero.inspection.market_types import (
     ReliabilityBin,
     Worth,
 )
-from codezero.market.closing import VOID, Cast
+from codezero.market.closing import Cast
 from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
+from codezero.market.jury import VOID
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow, opened
 from codezero.market.messages import Evidence
 from codezero.market.payout import POINT, STAKE, START
@@ -177,10 +178,8 @@ def seals_of(ledger: Ledger, game: Game) -> tuple[dict[Place, bytes], dict[Place
     roots = ledger.all(Fact.ROOT, bytes, rounds)
     counts = Counter((item.peer, item.round) for item in roots)
     shown = [item for entry in (Fact.LATE, Fact.REVEAL) for item in ledger.all(entry, Sealed, rounds)]
-    return (
-        {(item.peer, item.round): item.data for item in roots if counts[item.peer, item.round] == 1},
-        {(item.peer, item.round): item.data for item in shown},
-    )
+    places = {(item.peer, item.round): item.data for item in roots if counts[item.peer, item.round] == 1}
+    return places, {at: item.data for item in shown if places.get(at := (item.peer, item.round)) == item.name}
 
 
 def vote_of(sheet: Cast, game: bytes) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from codezero.market.games import BALLOTS, ONE, OVER, STEPS, Game, Opening
-from codezero.market.jury import Ballot, decide, seats
+from codezero.market.jury import LEAST, VOID, Ballot, decide, seats
 from codezero.market.ledger import Fact, GameResult, Ledger, LedgerRow, PriceRow
 from codezero.market.messages import as_shown, shown_digest
 from codezero.market.payout import STAKE, Position
@@ -19,12 +19,12 @@ from codezero.stats import wilson
 
 JURY = BALLOTS - 1
 """Rounds from the announcement to the anchors whose peers may sit in the jury."""
-VOID = 255
-"""In the place of an answer in a ballot."""
 PATIENCE = 30
 """Rounds after its end at which a game is given up whose reports are not known here."""
 AUDITED, WORST = 200, 0.05
 """Newest games by which confirming is judged, and the share of wrong ones, surely exceeded, that stops it."""
+KEPT = 3 * (STEPS + OVER)
+"""Lists of roots and of reveals of a round that are kept in memory."""
 Cast = tuple[tuple[bytes, ...], tuple[int, ...], bytes]
 """Games, answers, and what was shown; of a juror's ballot."""
 
@@ -49,12 +49,13 @@ class MarketChain(Protocol):
 
 
 class Closing:
-    """Of one reader. `read` may be called from another thread."""
+    """Of one reader. `read` may be called from another thread. accounts: of those who anchored in the newest round."""
 
     def __init__(self, ledger: Ledger, me: str, chain: MarketChain | None) -> None:
         self._ledger, self._me, self._chain = ledger, me, chain
         self.records: dict[str, Record] = {}
-        self.powers = (1.0, 1.0)
+        self.powers, self.accounts = (1.0, 1.0), LEAST
+        self._kept: dict[tuple[Fact, int], tuple[int, list[LedgerRow]]] = {}
         self.weigh()
 
     def weigh(self) -> None:
@@ -80,7 +81,8 @@ class Closing:
         for number in sorted({start + step for start in ages for step in range(1, JURY + 1)}):
             if number < round_number and self._ledger.get(Fact.READ, number, "", b"anchors", bool) is None:
                 roots = self._chain.roots(number)
-                self._chain.accounts(sorted(roots))  # they are remembered: whoever draws a jury does not wait
+                # they are remembered: whoever draws a jury does not wait
+                self.accounts = len({*self._chain.accounts(sorted(roots)).values()})
                 for peer, root in roots.items():
                     self._ledger.put(Fact.ROOT, number, peer, root, root)
                 self._ledger.put(Fact.READ, number, "", b"anchors", True)
@@ -107,7 +109,7 @@ class Closing:
         """By round and peer; a peer with two in a round has none."""
         found: dict[int, dict[str, bytes]] = {}
         for number in rounds:
-            rows = self._ledger.all(Fact.ROOT, bytes, [number])
+            rows = self._rows(Fact.ROOT, number, bytes)
             counts = Counter(row.peer for row in rows)
             found[number] = {row.peer: row.data for row in rows if counts[row.peer] == 1}
         return found
@@ -139,13 +141,14 @@ class Closing:
 
     def positions(self, game: Game, shown: Iterable[bytes] | None = None) -> tuple[Position, ...]:
         """By the roots that a jury saw opened; None: by all that are opened so far."""
-        by_round, counted = self.roots(_reporting(game.round)), None if shown is None else set(shown)
+        by_round = self.roots(_reporting(game.round))
         roots: dict[Place, bytes] = {(peer, n): root for n, of in by_round.items() for peer, root in of.items()}
+        counted = None if shown is None else {*shown}
         reveals: dict[Place, Sealed] = {}
-        for number in by_round:
+        for number, of in by_round.items():
             for entry in (Fact.LATE, Fact.REVEAL):
                 for row in self._sealed(entry, number):
-                    if counted is None or row.name in counted:
+                    if row.name == of.get(row.peer) and (counted is None or row.name in counted):
                         reveals[row.peer, number] = row.data
         return positions(game, dict.fromkeys((peer for peer, _ in roots), STAKE), roots, reveals)
 
@@ -231,7 +234,17 @@ class Closing:
         }
 
     def _sealed(self, entry: Fact, number: int) -> list[LedgerRow]:
-        return self._ledger.all(entry, Sealed, [number])
+        return self._rows(entry, number, Sealed)
+
+    def _rows(self, entry: Fact, number: int, kind: Any) -> list[LedgerRow]:
+        """Of facts that are only added to. They are read again for every game of four rounds: so what was read is kept
+        until there is more."""
+        count, place = self._ledger.count(entry, number), (entry, number)
+        if self._kept.get(place, (0, []))[0] != count:
+            self._kept[place] = count, self._ledger.all(entry, kind, [number])
+            while len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+        return self._kept[place][1] if count else []
 
 
 def _reporting(start: int) -> range:

@@ -8,10 +8,12 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from codezero.market.games import Digest, Game, PeerId
+from codezero.market.games import NONE, Digest, Game, GameKind, PeerId
 
 SEATS, LEAST = 7, 3
 """Of a jury, and ballots without which it decides nothing."""
+VOID = 255
+"""In the place of an answer in a ballot."""
 
 
 class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +45,19 @@ def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ..
     seed = game.id + root
     drawn = sorted(first, key=lambda account: hashlib.sha256(seed + account.encode()).digest())
     return tuple(first[account] for account in drawn[:SEATS])
+
+
+def answer_of(game: Game, executed: int | None, values: Sequence[str]) -> int | None:
+    """A juror's answer; VOID: the own attempts agree on nothing; None: it cannot tell.
+
+    executed: which answer the own execution is. values: what own attempts return, for a `value` game.
+    """
+    if executed is not None or game.kind is not GameKind.VALUE:
+        return executed
+    counts = Counter(values).most_common(2)
+    if not counts or counts[0][1] < 2 or (len(counts) == 2 and counts[0][1] == counts[1][1]):
+        return VOID if counts else None
+    return game.answers.index(counts[0][0] if counts[0][0] in game.answers else NONE)
 
 
 def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot]) -> Decision:

@@ -203,8 +203,10 @@ class Ledger:
         where = "kind=? AND substr(hex(name), 1, ?)=?"
         return self._rows(where, kind, entry, len(digits), digits.upper(), order="LIMIT 2")
 
-    def count(self, entry: Fact) -> int:
-        return self._run("SELECT count(*) FROM items WHERE kind=?", entry).fetchone()[0]
+    def count(self, entry: Fact, round: int | None = None) -> int:
+        """Of one round, or of all."""
+        which, values = ("", ()) if round is None else (" AND round=?", (round,))
+        return self._run(f"SELECT count(*) FROM items WHERE kind=?{which}", entry, *values).fetchone()[0]
 
     def settle(self, item: LedgerRow, wins: dict[str, int], scores: dict[str, Score]) -> bool:
         """Record how a game ended and pay it, once: False where that was done before."""
@@ -240,10 +242,9 @@ class Ledger:
             pages, free, size = (
                 self._run(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
             )
-            first = self._run("SELECT min(round) FROM items WHERE round > 0").fetchone()[0]
-            fills = first is not None and (pages - free) * size > MOST_BYTES
-            oldest = max(round - KEPT_ROUNDS, first + ROUNDS_AT_ONCE if fills else 0)
-            self._run("DELETE FROM items WHERE round > 0 AND round < ?", oldest)
+            first = self._run("SELECT min(round) FROM items WHERE round > 0").fetchone()[0] or round
+            more = ROUNDS_AT_ONCE if (pages - free) * size > MOST_BYTES else 0
+            self._run("DELETE FROM items WHERE round > 0 AND round < ?", max(round - KEPT_ROUNDS, first + more))
 
     def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[LedgerRow]:
         query = f"SELECT round, peer, name, data FROM items AS g WHERE {where} ORDER BY round {order}"

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,13 +16,15 @@ import msgspec
 
 from codezero.config import MarketConfig
 from codezero.errors import ChainError
-from codezero.market.closing import VOID, Cast, Closing, MarketChain
-from codezero.market.games import BALLOTS, NONE, OVER, STEPS, Game, GameKind, Opening, StepReport, phase
+from codezero.market.closing import Cast, Closing, MarketChain
+from codezero.market.games import BALLOTS, OVER, STEPS, Game, GameKind, Opening, StepReport, phase
+from codezero.market.jury import LEAST, answer_of
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote
 from codezero.market.messages import Evidence
 from codezero.market.opening import Opener
 from codezero.market.opinions import Opinions, with_values
 from codezero.market.posting import Posting
+from codezero.market.prg_record import tell
 from codezero.market.pricing import confirmed
 from codezero.market.sealing import Sealed, seal_root
 from codezero.protocols import Swarm
@@ -51,17 +52,17 @@ class Player:
         *,
         round_seconds: float,
         seed: int,
-        record: Path,
+        logs: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """name: of the swarm. record: text file with a line for each settled bet."""
+        """name: of the swarm. logs: folder for `prg_record.txt`."""
         self._settings, self._name, self._swarm, self._me = settings, name, swarm, swarm.peer_id
-        self._ledger, self._opinions, self._chain, self._record = ledger, opinions, chain, record
+        self._ledger, self._opinions, self._chain, self._logs = ledger, opinions, chain, logs
         self._round_seconds, self._clock, self._random = round_seconds, clock, Random(seed)
         self._closing = Closing(ledger, self._me, chain)
         self._opener = Opener(opinions, self._me, name)
         self._round, self._since, self._last, self._seconds = -1, 0.0, 0.0, 0.0
-        self._anchored, self._posted = -1, (-1, b"")
+        self._anchored, self._posted, self._opens = -1, (-1, b""), False
         self._posting = Posting(ledger, self._me, name, opinions, roots=chain is None)
         self._counts = self._posting.counts
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="market-chain")
@@ -75,16 +76,17 @@ class Player:
         """Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
         now = self._clock()
         self._opinions.remember(judged, self._me)
-        for post in self._swarm.posts():
+        posts, entered = self._swarm.posts(), round_number != self._round
+        for post in posts:
             self._posting.receive(post, round_number)
-        entered = round_number != self._round
         if entered:
             self._round, self._since = round_number, now
             self._read_chain()
             self._posting.note_seen(round_number)
             self._ledger.forget(round_number)
+            self._opens = self._random.random() < self._settings.games / ((self._settings.open or 1) * self._players)
         deadline = now + self._settings.seconds
-        if not any(row.peer == self._me for row in self._closing.games([round_number])):
+        if self._opens and not any(row.peer == self._me for row in self._closing.games([round_number])):
             self._open(judged)
         live = [row.data for row in self._closing.games(range(round_number - OVER + 1, round_number + 1))]
         self._work(live, deadline)
@@ -95,6 +97,8 @@ class Player:
         self._close_games()
         self._post()
         self._note()
+        if posts or entered:
+            self._note_prices()
         self._last = now
         self._seconds += self._clock() - now
 
@@ -120,6 +124,11 @@ class Player:
         row["market/players"] = len(self._posting.players)
         row["market/seconds"], self._seconds = self._seconds, 0.0
         return row | {"market/balance": self._ledger.balance(self._me) / 1000}
+
+    @property
+    def _players(self) -> int:
+        """Heard of, and this one. All together open about as many games a round as each plays."""
+        return 1 + len(self._posting.players)
 
     def _read_chain(self) -> None:
         """In a thread of its own, at most one at a time."""
@@ -190,7 +199,7 @@ class Player:
             self._counts["reports"] += len(reports)
         if sealed is None or self._anchored == self._round:
             return
-        self._anchored, root = self._round, seal_root(*sealed)
+        self._anchored, root = self._round, seal_root(self._me, *sealed)
         if self._chain is None:
             self._ledger.put(Fact.ROOT, self._round, self._me, root, root)
             return
@@ -219,7 +228,8 @@ class Player:
         if cast is None:
             answers: dict[bytes, int] = {}
             for row in self._closing.games([start]):
-                if len(answers) < 32 and (answer := self._verdict(row.data)) is not None:
+                answer = answer_of(row.data, self._executed(row.data), [value for value, _ in self._values(row.data)])
+                if len(answers) < 32 and answer is not None:
                     with contextlib.suppress(ChainError):
                         if self._me in self._closing.jury(row.data):
                             answers[row.name] = answer
@@ -230,16 +240,6 @@ class Player:
             self._counts["ballots"] += 1
         with contextlib.suppress(ChainError):
             self._chain.vote(self._round, *cast)
-
-    def _verdict(self, game: Game) -> int | None:
-        """A juror's answer; None: it cannot tell."""
-        executed = self._executed(game)
-        if executed is not None or game.kind is not GameKind.VALUE:
-            return executed
-        counts = Counter(value for value, _ in self._values(game)).most_common(2)
-        if not counts or counts[0][1] < 2 or (len(counts) == 2 and counts[0][1] == counts[1][1]):
-            return None if not counts else VOID
-        return game.answers.index(counts[0][0] if counts[0][0] in game.answers else NONE)
 
     def _close_games(self) -> None:
         """Confirm values, and settle what is over."""
@@ -269,13 +269,7 @@ class Player:
             return
         win = result.wins.get(self._me, 0)
         self._counts["won_milli"] += win
-        ended = result.void or f"{item.data.answers[result.answer or 0] or 'none of these'}, {win / 1000:+.3f} points"
-        shares = zip(item.data.answers, q, strict=True)
-        stated = ", ".join(f"{answer or 'none'} {share / 100:.0f} %" for answer, share in shares)
-        when, game = time.strftime("%Y-%m-%d %H:%M:%S"), f"{item.data.kind} {item.name.hex()[:12]}"
-        line = f"{when} round {item.round} {game}: {stated} -> {ended}\n"
-        with contextlib.suppress(OSError), self._record.open("a", encoding="utf-8") as file:
-            file.write(line)
+        tell(self._logs, item.data, q, result, win)
 
     def _post(self) -> None:
         """What others do not have yet."""
@@ -291,11 +285,15 @@ class Player:
             why = "no other player was heard of yet"
         elif self._chain is None:
             why = "this swarm's chain has no market: prices and records are kept, and points are not settled"
+        elif self._closing.accounts < LEAST:
+            why = f"no jury, so no points: the players are of {self._closing.accounts} accounts, and {LEAST} are needed"
         elif not self._ledger.count(Fact.SEAL):
             why = "the first reports are sealed in the round after the first games were announced"
         note = PlayerNote(self._round, why, dict(self._counts), self._settings.confirm and self._closing.confirming)
         self._ledger.put(Fact.NOTE, 0, "", NOTE, note, replace=True)
+
+    def _note_prices(self) -> None:
         for item in self._closing.games(range(self._round - STEPS, self._round)):
-            steps = min(STEPS, max(0, self._round - item.round - 1))
-            row = self._closing.row(item.data, self._closing.positions(item.data), steps)
-            self._ledger.put(Fact.PRICE, *item[:3], row, replace=True)
+            held, steps = self._closing.positions(item.data), min(STEPS, self._round - item.round - 1)
+            if held and steps:
+                self._ledger.put(Fact.PRICE, *item[:3], self._closing.row(item.data, held, steps), replace=True)

@@ -70,7 +70,7 @@ class Posting:
         return next((row.data for row in self._ledger.named(Fact.GAME, name, Game) if row.peer == opener), None)
 
     def _keep(self, number: int, peer: str, sealed: Sealed, *, timely: bool) -> None:
-        root, kept = seal_root(*sealed), [Fact.REVEAL, Fact.LATE]
+        root, kept = seal_root(peer, *sealed), [Fact.REVEAL, Fact.LATE]
         rows = [row for entry in kept for row in self._ledger.all(entry, msgspec.Raw, [number]) if row.peer == peer]
         if len(rows) < FLOOD and all(row.name != root for row in rows):
             self._ledger.put(kept[not timely], number, peer, root, sealed)
@@ -103,7 +103,7 @@ class Posting:
         for opening in openings:
             self._keep_opening(self._me, opening)
         post = MarketPost(
-            root=seal_root(*sealed) if sealed and self._roots else None,
+            root=seal_root(self._me, *sealed) if sealed and self._roots else None,
             games=tuple(row.data for row in ledger.all(Fact.GAME, Game, [now - 1, now]) if row.peer == self._me),
             reveals=tuple(Reveal(number, *of) for number, of in seals if of is not None),
             seen=tuple(Seen(number, roots) for number, roots in lists if roots is not None),

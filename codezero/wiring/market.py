@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
 
-RECORD = "prg_record.txt"
-
 
 class OnChain:
     """Anchors and ballots by the outbox, read from the contract. Raises ChainError."""
@@ -66,7 +64,7 @@ def build_market(
         link,
         round_seconds=config.chain.round_seconds,
         seed=config.seed,
-        record=Path(config.run.logs) / RECORD,
+        logs=Path(config.run.logs),
     )
     stack.callback(player.close)
     return player

@@ -97,7 +97,7 @@ def _play(ledger: Ledger, games: list[Game]) -> None:
             reports = tuple(
                 report for game in games for report in reports_on(game, *[q] * STEPS) if report.step == step
             )
-            place, root = (name, start + 1 + step), seal_root(SALT, reports)
+            place, root = (name, start + 1 + step), seal_root(name, SALT, reports)
             roots[place] = root
             ledger.put(Fact.ROOT, place[1], name, root, root)
             if name == ME:

@@ -145,7 +145,7 @@ class Table:
         return Player(
             settings, "swarm", self.hub.of(self.names[number]), Ledger(folder / FILE), opinions,
             self.chain.of(self.names[number]) if self.chained else None,
-            round_seconds=60.0, seed=number, record=folder / "record.txt", clock=lambda: self.now,
+            round_seconds=60.0, seed=number, logs=folder, clock=lambda: self.now,
         )  # fmt: skip
 
     def close(self) -> None:

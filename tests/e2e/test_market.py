@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,13 @@ from builders.monitor import read_metrics
 
 from codezero.inspection.market_verify import verify_game
 from codezero.market.ledger import FILE, Fact, GameResult, Ledger
-from codezero.system.signals import LEASH
+from codezero.swarm.network_status import ADDRESSES
 
 NODES, ROUNDS, SECONDS = 8, 60, 10
 SETTINGS = [
     f"chain.round_seconds={SECONDS}", "market.enabled=true", "market.execute=true", "market.open=2", "evals.every=0",
     "evaluator.canaries=80", "solver.problems_per_iteration=2", "proposer.problems_per_iteration=0", "login.page=off",
-    "monitor.view=plain", "run.name=fleet",
+    "monitor.view=off",
 ]  # fmt: skip
 ELSEWHERE = "what its jury saw is not known here"
 
@@ -38,18 +38,25 @@ def row(folder: Path) -> dict[str, Any]:
     return rows[-1] if rows else {"round": -1}
 
 
-def killed_and_begun_again(folder: Path) -> subprocess.Popen[bytes]:
-    """The same command with the same environment, but no parent."""
-    process = Path("/proc") / str(json.loads((folder / "node.json").read_text())["pid"])
-    command = process.joinpath("cmdline").read_bytes().split(b"\0")[:-1]
-    pairs = (pair.partition(b"=") for pair in process.joinpath("environ").read_bytes().split(b"\0") if pair)
-    place = process.joinpath("cwd").resolve()
-    environment = {name: value for name, _, value in pairs if name != LEASH.encode()}
-    os.kill(int(process.name), signal.SIGKILL)
-    time.sleep(3)
-    output = (folder / "again.log").open("ab")
-    with output:
-        return subprocess.Popen(command, env=environment, cwd=place, stdout=output, stderr=output)
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def start(base: Path, number: int) -> subprocess.Popen[bytes]:
+    """Node `number`, from 1, with an account of its own; the first keeps the chain."""
+    folder, first = base / f"node-{number}", base / "node-1" / ADDRESSES
+    folder.mkdir(exist_ok=True)
+    bootstrap = ",".join(f"'{address}'" for address in first.read_text().split()) if number > 1 else ""
+    settings = [f"run.directory={base}", f"run.name={folder.name}", f"run.logs={folder / 'logs'}", f"seed={number}",
+                f"swarm.identity={folder / 'swarm.pem'}", f"swarm.bootstrap=[{bootstrap}]", "swarm.port=0",
+                f"chain.directory={base / 'chain'}", f"chain.wallet={folder / 'wallet.json'}"]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with (folder / "output.log").open("ab") as output:
+        command = [sys.executable, "-m", "codezero", "run", "network=peer", *SETTINGS, *settings]
+        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
 
 def results(folder: Path) -> Iterator[tuple[str, GameResult]]:
@@ -62,35 +69,37 @@ def results(folder: Path) -> Iterator[tuple[str, GameResult]]:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_eight_nodes_settle_alike_though_one_is_killed_a_minute(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", str(NODES), f"run.directory={tmp_path}"]
-    command += [f"chain.directory={tmp_path / 'chain'}", f"chain.wallet={tmp_path / 'wallet.json'}", *SETTINGS]
-    folders = [tmp_path / "fleet" / f"node-{number}" for number in range(1, NODES + 1)]
-    again: dict[Path, subprocess.Popen[bytes]] = {}
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as fleet:
-        while not all(row(folder).get("market/opened") for folder in folders):
-            assert fleet.poll() is None
-            time.sleep(2)
-        first, last_kill, victims = row(folders[0])["round"], time.monotonic(), Counter[Path]()
+    folders = [tmp_path / f"node-{number}" for number in range(1, NODES + 1)]
+    nodes: dict[int, subprocess.Popen[bytes]] = {}
+    try:
+        for number in range(1, NODES + 1):
+            nodes[number] = start(tmp_path, number)
+            wait_until(lambda: (folders[0] / ADDRESSES).is_file())
+        wait_until(lambda: all(row(folder).get("market/opened") for folder in folders))
+        first, last_kill, kills = row(folders[0])["round"], time.monotonic(), 0
         while (now := row(folders[0])["round"]) < first + ROUNDS:
-            assert fleet.poll() is None
-            if time.monotonic() - last_kill > 60 and now < first + ROUNDS - 10:
-                victim = folders[1 + sum(victims.values()) % (NODES - 1)]  # the first one keeps the chain
-                victims[victim] += 1
-                again[victim], last_kill = killed_and_begun_again(victim), time.monotonic()
+            assert all(node.poll() is None for node in nodes.values())
+            if time.monotonic() - last_kill > 60 and now < first + ROUNDS - 12:
+                victim, last_kill, kills = 2 + kills % (NODES - 1), time.monotonic(), kills + 1
+                nodes[victim].kill()
+                nodes[victim].wait()
+                nodes[victim] = start(tmp_path, victim)
             time.sleep(2)
-        for process in [*again.values(), fleet]:
-            process.send_signal(signal.SIGINT)
-        for process in again.values():
-            process.wait(60)
-        fleet.communicate(timeout=120)
+        for node in nodes.values():
+            node.send_signal(signal.SIGINT)
+        for node in nodes.values():
+            node.wait(90)
+    finally:
+        for node in nodes.values():
+            node.kill()
     ended = [dict(results(folder)) for folder in folders]
     paid = {name for each in ended for name, result in each.items() if not result.void}
     for name in paid:
         found = [each[name] for each in ended if name in each]
         known = {(result.answer, result.void, *sorted(result.wins.items())) for result in found}
         assert len(known) == 1, (name, known)
-    assert len(paid) > ROUNDS and sum(victims.values()) >= ROUNDS * SECONDS // 60 - 3
+    assert len(paid) > ROUNDS and kills >= ROUNDS * SECONDS // 60 - 3
     checks = [verify_game(folder, name) for folder, each in zip(folders, ended, strict=True) for name in paid & {*each}]
     assert [check.words for check in checks if check and not check.holds] == []
     counts = [Counter(bool(result.void) for result in each.values()) for each in ended]
-    print(json.dumps({"paid": len(paid), "settled": [dict(count) for count in counts], "kills": sum(victims.values())}))
+    print(json.dumps({"paid": len(paid), "settled": [dict(count) for count in counts], "kills": kills}))

@@ -197,7 +197,7 @@ def test_a_hostile_player_changes_no_other_s_record_and_fills_no_file(tmp_path: 
     table.turn()
     player, enemy = table.players[0], "Qm" + "z" * 44
     inbox = table.hub.waiting[table.names[0]]
-    root = seal_root(bytes(32), ())
+    root = seal_root(enemy, bytes(32), ())
     for salt in range(50):  # many reveals of one round, openings of others' games, garbage
         inbox.append(Post(enemy, 2, msgspec.msgpack.encode(MarketPost(reveals=(Reveal(1, bytes([salt]) * 32, ()),)))))
         inbox.append(Post(enemy, 2, b"\xff" * 50))

@@ -147,7 +147,7 @@ def test_from_seals_to_points_in_one_line_of_functions() -> None:
     plans = {name: reports_on(game, (1000, 8000, 1000), None, None, (500, 9000, 500)) for name in names[:5]}
     plans[names[5]] = reports_on(game, None, (1000, 8000, 1000))
     sealed = {(name, 11 + each.step): (SALT, (each,)) for name, plan in plans.items() for each in plan}
-    roots = {place: seal_root(*content) for place, content in sealed.items()}
+    roots = {place: seal_root(place[0], *content) for place, content in sealed.items()}
     del sealed[names[0], 14]
     stakes = dict.fromkeys(names, 10_000)
     jury = seats(game, ROOT, {name: name for name in [*names, game.opener]})
