@@ -106,7 +106,7 @@ class BoundContract:
         """
         wanted = {event.topic: event for event in self._contract.events if event.name in names}
         places = [list(wanted), *filters]
-        for last, logs, head in log_pages(self.client, self.contract, places, since, until):
+        for last, logs, head in self._log_pages(places, since, until):
             events: list[EventData] = []
             for log in logs:
                 topics = [topic.to_0x_hex() for topic in log["topics"]]
@@ -117,6 +117,28 @@ class BoundContract:
                     with contextlib.suppress(*MALFORMED):
                         events.append(wanted[topics[0]].process_log(log))
             yield EventPage(events, last + 1, head)
+
+    def _log_pages(self, topics: Any, since: int, until: int | None) -> Iterator[tuple[int, Any, int]]:
+        """The last block of a range, the contract's logs in it, and the last block of the scan: `until`, or the newest.
+
+        A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
+        """
+        head, span, cursor = self.client.eth.block_number, FIRST_SPAN, since
+        head = head if until is None else min(head, until)
+        while cursor <= head:
+            last = min(cursor + span - 1, head)
+            search: Any = {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": topics}
+            try:
+                logs = self.client.eth.get_logs(search)
+            except (RpcError, ChainUnreachableError):
+                if span == 1:
+                    raise
+                span = max(1, span // 4)
+                continue
+            yield last, logs, head
+            cursor = last + 1
+            if len(logs) < GOAL:
+                span = min(2 * span, LARGEST_SPAN)
 
     def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
         """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""
@@ -188,30 +210,6 @@ class ContractCoordinator(BoundContract):
             raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
         if owner != self.account:
             raise ForeignOwnerError(peer, owner, self.account)
-
-
-def log_pages(
-    client: ChainClient, contract: Any, topics: Any, since: int, until: int | None = None
-) -> Iterator[tuple[int, Any, int]]:
-    """The last block of a range, the contract's logs in it, and the last block of the scan: `until`, or the newest.
-
-    A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
-    """
-    head, span, cursor = client.eth.block_number, FIRST_SPAN, since
-    head = head if until is None else min(head, until)
-    while cursor <= head:
-        last = min(cursor + span - 1, head)
-        try:
-            logs = client.eth.get_logs({"address": contract, "fromBlock": cursor, "toBlock": last, "topics": topics})
-        except (RpcError, ChainUnreachableError):
-            if span == 1:
-                raise
-            span = max(1, span // 4)
-            continue
-        yield last, logs, head
-        cursor = last + 1
-        if len(logs) < GOAL:
-            span = min(2 * span, LARGEST_SPAN)
 
 
 def deploy(sender: Sender, name: str = COORDINATOR, given: str = "") -> str:

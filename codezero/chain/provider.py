@@ -78,7 +78,7 @@ RESULTS: Mapping[str, Any] = {
 """By method: the form of its result. Fields that are not named here are dropped before web3 sees them."""
 
 
-class RpcFailure(msgspec.Struct, frozen=True):
+class _Failure(msgspec.Struct, frozen=True):
     """The error object of JSON-RPC."""
 
     code: int
@@ -89,21 +89,7 @@ class RpcFailure(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct, frozen=True):
     id: int | str | None = None
     result: msgspec.Raw = msgspec.Raw(b"null")
-    error: RpcFailure | None = None
-
-
-def read_answer(where: str, status: int, raw: bytes, id: int, form: Any) -> Any:
-    """The result of a JSON-RPC call, a `form`, or its RpcFailure. Raises ChainUnreachableError."""
-    try:
-        answer = msgspec.json.decode(raw, type=_Answer)
-        if answer.error is not None:
-            return answer.error
-        if answer.id != id:
-            raise ChainUnreachableError(f"{where} answers another question than was asked")
-        return msgspec.json.decode(answer.result, type=form)
-    except UNDECODABLE as error:
-        what = "" if status == 200 else f" with HTTP {status}"
-        raise ChainUnreachableError(f"{where} answers{what} in a form that is not known here") from error
+    error: _Failure | None = None
 
 
 class BoundedProvider(JSONBaseProvider):
@@ -168,10 +154,15 @@ class BoundedProvider(JSONBaseProvider):
         id = next(self.request_counter)
         body = Web3.to_json({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
         status, raw = post(url, body, until - time.monotonic())
-        result = read_answer(shown(url), status, raw, id, RESULTS.get(method, Any))
-        if not isinstance(result, RpcFailure):
-            return msgspec.to_builtins(result)
-        raise refusal(result.message, result.data) or RpcError(result.code, result.message)
+        with_status = "" if status == 200 else f" with HTTP {status}"
+        unknown = f"{shown(url)} answers{with_status} in a form that is not known here"
+        with translated(ChainUnreachableError, unknown, *UNDECODABLE, reason=False):
+            answer = msgspec.json.decode(raw, type=_Answer)
+            if (failure := answer.error) is not None:
+                raise refusal(failure.message, failure.data) or RpcError(failure.code, failure.message)
+            if answer.id != id:
+                raise ChainUnreachableError(f"{shown(url)} answers another question than was asked")
+            return msgspec.to_builtins(msgspec.json.decode(answer.result, type=RESULTS.get(method, Any)))
 
 
 class ChainClient(Web3):

@@ -42,6 +42,8 @@ MAX_GAS = 15_000_000
 MAX_FEE = 2_000 * 10**9
 """wei for each unit of gas. An endpoint's lie costs at most MAX_GAS * MAX_FEE a transaction."""
 DEFAULT_TIP = 10**9
+PAUSES = 0.05, 2.0
+"""Seconds between two polls for a transaction that was sent, at first and at most."""
 NEVER = (-math.inf, -math.inf)
 AGAIN_SECONDS = 5.0
 """The same bytes are sent again when they have not been mined for this long."""
@@ -69,16 +71,9 @@ class TransactionState:
 class Sender:
     """Signs and sends for one account. Threads take turns; other processes with the same account are noticed."""
 
-    PAUSES = 0.05, 2.0
-    """Seconds between two polls for a transaction that was sent, at first and at most."""
-    HOPELESS: tuple[type[ChainError], ...] = ()
-    """Raised at once while nothing is signed: another try would not help."""
-
     def __init__(self, client: ChainClient, wallet: Wallet) -> None:
         self.client, self.wallet = client, wallet
         self._turn = threading.RLock()
-        self._until = 0.0
-        """When the call whose turn it is has to be over. time.monotonic()."""
         self._sent: dict[str, tuple[float, float]] = {}
         """By hash, until its purpose is served: when this process sent it first and last. time.monotonic()."""
 
@@ -106,22 +101,21 @@ class Sender:
         until, signed, most = time.monotonic() + seconds, list(earlier), len(earlier) + MAX_SIGNED
         why: ChainError | None = None
         with self._turn:
-            self._until = until
             attempt = 0
             while True:
                 attempt += 1
                 try:
                     if (receipt := self._step(to, data, signed, most, record)) is not None:
                         return receipt
-                except (ChainUnreachableError, WrongChainError, RpcError, *self.HOPELESS) as error:
-                    if not signed and (isinstance(error, self.HOPELESS) or time.monotonic() >= until):
+                except (ChainUnreachableError, WrongChainError, RpcError) as error:
+                    if not signed and time.monotonic() >= until:
                         raise
                     why = error
                 left = until - time.monotonic()
                 if signed and left <= 0:
                     text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
                     raise UnknownOutcomeError(text) from why
-                time.sleep(max(0.0, min(backoff(attempt, *self.PAUSES), left)))
+                time.sleep(max(0.0, min(backoff(attempt, *PAUSES), left)))
 
     def _step(
         self, to: str | None, data: bytes, signed: list[SignedTransaction], most: int, record: Record
@@ -201,9 +195,6 @@ class Sender:
     def _send(self, signed: SignedTransaction) -> None:
         now = time.monotonic()
         self._sent[signed.hash] = self._sent.get(signed.hash, (now, now))[0], now
-        self._publish(signed)
-
-    def _publish(self, signed: SignedTransaction) -> None:
         try:
             self.client.eth.send_raw_transaction(signed.raw)
         except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:

@@ -87,15 +87,9 @@ class KeystoreWallet:
         """[32] bytes, for who keeps it from now on."""
         return bytes(self._account.key)
 
-    def sign_message(self, message: str | bytes) -> bytes:
+    def sign_message(self, message: str) -> bytes:
         """[65] bytes: an EIP-191 signature, which can never be one of a transaction."""
-        signable = encode_defunct(text=message) if isinstance(message, str) else encode_defunct(message)
-        return bytes(self._account.sign_message(signable).signature)
-
-    def sign_authorization(self, chain_id: int, delegate: str, nonce: int) -> bytes:
-        """[65] bytes, EIP-7702: the account follows `delegate`, checksummed."""
-        signed: Any = self._account.sign_authorization({"chainId": chain_id, "address": delegate, "nonce": nonce})
-        return signed.r.to_bytes(32) + signed.s.to_bytes(32) + bytes([27 + signed.y_parity])
+        return bytes(self._account.sign_message(encode_defunct(text=message)).signature)
 
     @classmethod
     def of_key(cls, key: bytes) -> "KeystoreWallet":

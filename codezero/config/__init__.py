@@ -132,15 +132,6 @@ class ChainConfig:
     """File with the token that the signer wants."""
     account: str = ""
     """Address that the signer has to sign for."""
-    alchemy_policy: str = ""
-    """Gas policy of Alchemy's that pays for this node's transactions; empty: the account pays."""
-    alchemy_key_file: str = ""
-    """File with the API key that the policy belongs to."""
-    alchemy_key_variable: str = ""
-    """Or the name of the environment variable that holds it."""
-    alchemy_url: str = "https://api.g.alchemy.com/v2"
-    alchemy_delegates: list[str] = field(default_factory=lambda: ["0x69007702764179f14F51cdce752f4f775d74E139"])
-    """Contracts that the account may follow (EIP-7702): Alchemy's Modular Account v2."""
 
 
 @dataclass(kw_only=True)

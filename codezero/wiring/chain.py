@@ -26,7 +26,6 @@ from codezero.errors import ChainError, ConfigError, WalletError
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
     from codezero.chain.provider import ChainClient
-    from codezero.chain.sender import Sender
     from codezero.chain.wallet import Wallet
 
 logger = logging.getLogger(__name__)
@@ -94,25 +93,12 @@ def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) 
     from codezero.chain.sender import Sender
 
     client = chain_access(config, wallet, stack)
-    contract = config.contract
+    sender, contract = Sender(client, wallet), config.contract
     if config.kind == "embedded" and not contract:
-        contract = own_contracts(Path(config.directory), client, Sender(client, wallet)).contract
-    sender = _sponsored(config, client, wallet) if config.alchemy_policy else Sender(client, wallet)
+        contract = own_contracts(Path(config.directory), client, sender).contract
     coordinator = ContractCoordinator(client, contract, sender)
     stack.callback(coordinator.close)
     return coordinator
-
-
-def _sponsored(config: ChainConfig, client: "ChainClient", wallet: "Wallet") -> "Sender":
-    from codezero.chain.sponsored import AlchemySender
-    from codezero.chain.wallet import KeystoreWallet
-
-    if not isinstance(wallet, KeystoreWallet):
-        raise ConfigError(
-            "chain.alchemy_policy needs an account whose key this process has, and this one's is kept by a signer; "
-            "name a keystore with chain.wallet=FILE, or empty chain.alchemy_policy"
-        )
-    return AlchemySender(client, wallet, config)
 
 
 def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":

@@ -269,9 +269,9 @@ def secrets_of(config: NodeConfig) -> Secrets:
     chain, hub = config.chain, config.hub
     passphrase = f"{chain.wallet}.passphrase"
     return known_secrets(
-        variables=[chain.passphrase_variable, chain.alchemy_key_variable, hub.token_variable],
-        files=[chain.passphrase_file, chain.signer_token, chain.alchemy_key_file, hub.token_file, passphrase],
-        addresses=[*chain.rpc_urls, chain.alchemy_url],
+        variables=[chain.passphrase_variable, hub.token_variable],
+        files=[chain.passphrase_file, chain.signer_token, hub.token_file, passphrase],
+        addresses=chain.rpc_urls,
     )
 
 

@@ -105,7 +105,7 @@ def test_ordinary_lines_stay_as_they_are() -> None:
 
 
 def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, name in enumerate(("pass", "signer", "alchemy", "hub", "wallet.json.passphrase")):
+    for number, name in enumerate(("pass", "signer", "hub", "wallet.json.passphrase")):
         (tmp_path / name).write_text(f"of-a-file-{number}\n")
     monkeypatch.setenv("OPENED_BY", "of-a-variable")
     monkeypatch.setenv("CODEZERO_JUDGE_KEY", "of-the-judge")
@@ -113,14 +113,13 @@ def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.Mon
         [
             f"chain.passphrase_file={tmp_path}/pass",
             f"chain.signer_token={tmp_path}/signer",
-            f"chain.alchemy_key_file={tmp_path}/alchemy",
             f"hub.token_file={tmp_path}/hub",
             f"chain.wallet={tmp_path}/wallet.json",
             "chain.passphrase_variable=OPENED_BY",
             "chain.rpc_urls=['https://eth.example/v2/of-a-provider-0123?key=of-a-question-0123']",
         ]
     )
-    planted = [f"of-a-file-{number}" for number in range(5)]
+    planted = [f"of-a-file-{number}" for number in range(4)]
     planted += ["of-a-variable", "of-the-judge", "of-a-provider-0123", "of-a-question-0123"]
     said = secrets_of(config).hide(" ".join(planted))
     assert said == " ".join([HIDDEN] * len(planted))
