@@ -148,8 +148,6 @@ class LoginConfig:
     """Where it keeps who the owner is, and his account's key as cipher text."""
     days: Annotated[float, Interval(gt=0, le=3650)] = 30.0
     """How long a login lasts, for the browser and for the node."""
-    legacy_clients: bool = False
-    """Answer programs of the original's, which know no token, on the routes of the original?"""
 
 
 @dataclass(kw_only=True)

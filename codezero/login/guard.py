@@ -43,7 +43,6 @@ class Access(Enum):
     READABLE = "everybody until somebody owns the node; then its owner, or a program with the token"
     PROBE = "whoever asks, also by 127.0.0.1 or [::1]: monitoring"
     BEARER = "a program with the token, never a page"
-    LEGACY = "a program, never a page; the handler decides whether it needs the token"
 
 
 Routes = Mapping[Access, Sequence[web.RouteDef]]
@@ -100,7 +99,6 @@ HEADERS = {
     ),
 }
 SAFE = ("GET", "HEAD")
-NO_TOKEN = "this needs the header `Authorization: Bearer` with the token in node.token"
 
 
 @web.middleware
@@ -137,7 +135,7 @@ def _check(request: web.Request, access: Access) -> None:
     kind, _, token = headers.get("Authorization", "").partition(" ")
     known = kind.lower() == "bearer" and request.app[LOGIN].is_program(token)
     request[PROGRAM] = known and "Origin" not in headers
-    if access in (Access.BEARER, Access.LEGACY):
+    if access is Access.BEARER:
         if "Origin" in headers or "Sec-Fetch-Site" in headers:
             raise HttpRefusal(403, "this address is for programs and not for web pages")
     elif not request[PROGRAM] and _is_foreign(request):
@@ -146,7 +144,7 @@ def _check(request: web.Request, access: Access) -> None:
     if request.method not in SAFE and (request.content_type != "application/json" or compressed):
         raise HttpRefusal(415, "only application/json, not compressed, is read here")
     if access is Access.BEARER and not request[PROGRAM]:
-        raise HttpRefusal(401, NO_TOKEN)
+        raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
 
 
 def _is_foreign(request: web.Request) -> bool:

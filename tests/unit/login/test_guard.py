@@ -36,7 +36,6 @@ ROUTES = {
     Access.READABLE: [web.get("/api/runs", hello), web.get("/api/events", stream), web.get("/api/broken", broken)],
     Access.PROBE: [web.get("/healthz", hello)],
     Access.BEARER: [web.post("/api/sign", hello)],
-    Access.LEGACY: [web.post("/api/register-peer", hello), web.get("/api/get-api-key", hello)],
 }
 
 
@@ -107,10 +106,6 @@ def test_routes_of_programs_need_the_token_and_know_no_pages(tab: Page) -> None:
         refused = tab.post("/api/sign", {}, Origin=None, Sec_Fetch_Site=None, Authorization=wrong)
         assert refused.status == 401 and "node.token" in refused.error
     assert tab.post("/api/sign", {}, Authorization=bearer).status == 403
-    assert tab.post("/api/register-peer", {}).status == 403
-    assert tab.post("/api/register-peer", {}, Origin=None, Sec_Fetch_Site=None).status == 200
-    assert tab.get("/api/get-api-key", Sec_Fetch_Site=None).status == 200
-    assert tab.get("/api/get-api-key").status == 403
 
 
 def test_data_is_everybodys_until_somebody_owns_the_node(tab: Page) -> None:

@@ -1,6 +1,5 @@
 """The whole page server: which routes it has, who may ask each, and what is not there."""
 
-import contextlib
 from pathlib import Path
 
 from builders.login import NO_ACCOUNT
@@ -16,7 +15,6 @@ ROUTES = {
     Access.READABLE: "runs runs/{run} runs/{run}/events runs/{run}/rollouts runs/{run}/rollouts/{id} "
     "runs/{run}/leaderboard runs/{run}/market runs/{run}/market/games runs/{run}/market/games/{id}",
     Access.BEARER: "sign-transaction claim/code",
-    Access.LEGACY: "register-peer submit-reward submit-winner get-api-key-status get-api-key set-api-key-activated",
 }
 
 
@@ -25,7 +23,7 @@ def test_each_route_has_the_access_it_is_meant_to_have(tmp_path: Path) -> None:
     config.login.directory, config.run.directory = str(tmp_path / "login"), str(tmp_path / "runs")
     (tmp_path / "runs").mkdir()
     login = Login(tmp_path / "login", announce=lambda _: None, accounts=NO_ACCOUNT)
-    app = build_page(config, None, login, contextlib.ExitStack())
+    app = build_page(config, None, login)
     routes = {f"/api/{path}": access for access, paths in ROUTES.items() for path in paths.split()}
     assert dict(app[ACCESS]) == routes | {
         "/healthz": Access.PROBE, "/metrics": Access.PROBE, "/{path}": Access.OPEN,
