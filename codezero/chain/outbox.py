@@ -22,7 +22,7 @@ from codezero.chain.errors import BLOCKING, UnknownOutcomeError
 from codezero.chain.market import ContractMarket, checked_ballot
 from codezero.chain.outbox_db import MARKET_KINDS, POINT_KINDS, PROBLEM, Kind, OutboxStore
 from codezero.chain.submitter import Submitter
-from codezero.errors import ChainError
+from codezero.errors import ChainError, translated
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -113,10 +113,8 @@ class ChainOutbox:
     def _queue(self, round_number: int, kind: Kind, value: str) -> None:
         if self._market is None:
             raise ChainError("this swarm has no market: chain.market is empty")
-        try:
+        with translated(ChainError, f"{self.path} cannot be written", sqlite3.Error):
             first = self._store.queue(round_number, kind, value)
-        except sqlite3.Error as error:
-            raise ChainError(f"{self.path} cannot be written ({error})") from error
         if first != value:
             raise ChainError(f"round {round_number} has another {kind} already; there is one a round")
         self._wake.set()

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.code.parsing import BUILTINS, called, literal, names_bound, names_imported, names_loaded, parse
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 from codezero.types import Problem, Source, problem_id
 
 MAX_TESTS = 200
@@ -73,10 +73,8 @@ def parse_cases(tests: Sequence[str], longest: int = MAX_CASE) -> tuple[Example,
     for number, test in enumerate(tests, 1):
         if len(test) > longest:
             raise ProblemError(f"test {number}: more than {longest} characters")
-        try:
+        with translated(ProblemError, f"test {number}", msgspec.MsgspecError, UnicodeError, RecursionError):
             cases.append(msgspec.json.decode(test.encode(), type=Example))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ProblemError(f"test {number}: {error}") from error
     return tuple(cases)
 
 

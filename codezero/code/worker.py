@@ -22,7 +22,7 @@ import msgspec
 
 from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
-from codezero.errors import EvaluatorError
+from codezero.errors import EvaluatorError, translated
 from codezero.system.child import Channel, Child, parent_channel, spawn
 
 MAX_TEXT = 256 * 1024
@@ -143,10 +143,8 @@ class _Worker:
     def _start(self) -> tuple[Child, Channel]:
         root = Path(__file__).resolve().parents[2]
         command = [sys.executable, "-I", "-c", _RUN_CHILD, str(root), str(self.memory_mib), str(self.seconds)]
-        try:
+        with translated(EvaluatorError, "the static pass cannot be started", OSError):
             child, channel = spawn(command, env={}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        except OSError as error:
-            raise EvaluatorError(f"the static pass cannot be started: {error}") from error
         try:
             channel.receive(type(None), time.monotonic() + START_SECONDS)
         except (EOFError, OSError) as error:

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, translated
 from codezero.types import Completion
 
 T = TypeVar("T")
@@ -69,11 +69,10 @@ class EvaluationLog(AbstractContextManager["EvaluationLog"]):
 
     def __init__(self, folder: Path, choices: Choices, by: str) -> None:
         self.path, self._by = folder / choices.file_name, by
-        try:
+        fault = f"{self.path} cannot be written"
+        with translated(ConfigError, fault, OSError, sqlite3.Error, mend="choose another --into"):
             folder.mkdir(parents=True, exist_ok=True)
             self._sql = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigError(f"{self.path} cannot be written ({error}); choose another --into") from error
         try:
             for statement in SETUP:
                 self._sql.execute(statement)

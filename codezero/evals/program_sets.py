@@ -27,7 +27,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 from codezero.evals.task import EvalTask
 
 MAX_UNPACKED = 256 << 20
@@ -39,11 +39,9 @@ _STRINGS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
 
 def unpack(text: str) -> str:
     """The JSON text inside. Raises ProblemError."""
-    try:
+    with translated(ProblemError, "is not zlib in base64", binascii.Error, zlib.error, ValueError):
         inflater = zlib.decompressobj()
         data = inflater.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED + 1)
-    except (binascii.Error, zlib.error, ValueError) as error:
-        raise ProblemError(f"is not zlib in base64: {error}") from error
     if len(data) > MAX_UNPACKED:
         raise ProblemError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB")
     if not inflater.eof:
@@ -54,15 +52,13 @@ def unpack(text: str) -> str:
 def pickled_string(data: bytes) -> str:
     """The one string that a pickle of a string holds, read and not executed. Raises ProblemError."""
     text, odd = None, ""
-    try:
+    with translated(ProblemError, "is no pickle, or is cut off", ValueError):
         for operation, argument, at in pickletools.genops(data):
             if operation.name in _STRINGS and text is None:
                 text = str(argument)
             elif operation.name not in _PLAIN or (operation.name == "STOP" and at != len(data) - 1):
                 odd = operation.name
                 break
-    except ValueError as error:
-        raise ProblemError(f"is no pickle, or is cut off: {error}") from error
     if odd or text is None:
         raise ProblemError(f"is a pickle of more than one string {odd}, which is never run")
     return text
@@ -215,10 +211,8 @@ def _tests(text: str, field: str) -> list[_Test]:
 
 
 def _decode(text: str, form: Any, fault: str) -> Any:
-    try:
+    with translated(ProblemError, fault, msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=form)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ProblemError(f"{fault}: {error}") from error
 
 
 def _stdin_tests(tests: Sequence[_Test]) -> tuple[str, ...]:

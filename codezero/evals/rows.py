@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 
 MAX_ROW = 64 << 20
 """Bytes of a line, and of a row of Parquet. LiveCodeBench's longest, tests packed, are some tens of megabytes."""
@@ -43,11 +43,8 @@ def digest_files(files: Sequence[Path]) -> str:
     """64 hex digits over the content of the files, in order. Raises ProblemError."""
     hasher = hashlib.sha256()
     for path in files:
-        try:
-            with path.open("rb") as file:
-                hasher.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
+        with translated(ProblemError, f"{path} cannot be read", OSError), path.open("rb") as file:
+            hasher.update(hashlib.file_digest(file, "sha256").digest())
     return hasher.hexdigest()
 
 

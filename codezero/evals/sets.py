@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from codezero.code.assertions import MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
-from codezero.errors import ConfigError, ProblemError
+from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evals.program_sets import CodeforcesRow, LcbV5Row, LiveCodeBenchRow, codeforces, lcb_v5, live_code_bench
 from codezero.evals.rows import find_files, read_rows
 from codezero.evals.task import EvalTask
@@ -97,7 +97,7 @@ def _assertions(test: str, entry: str, imports: Sequence[ast.Import | ast.Import
     shared = [node for node in imports if used & {alias.asname or alias.name for alias in node.names}]
     others = [*shared, *(node for node in tree.body if node is not check and not _says_nothing(node))]
     body = [node for node in check.body if not _says_nothing(node)]
-    try:
+    with translated(ProblemError, "test is nested too deeply", RecursionError, MemoryError, reason=False):
         if not all(isinstance(node, (ast.Assert, ast.Import, ast.ImportFrom, ast.Assign)) for node in body):
             lines = [ast.unparse(node) for node in (*others, check)]
             return ("\n".join((*lines, f"assert check({entry}) is None")),)
@@ -111,8 +111,6 @@ def _assertions(test: str, entry: str, imports: Sequence[ast.Import | ast.Import
                 tests.append("\n".join((*setup, line)))
             else:
                 setup.append(line)
-    except (RecursionError, MemoryError) as error:
-        raise ProblemError("test is nested too deeply") from error
     if not tests:
         raise ProblemError("test asserts nothing")
     return tuple(tests)
@@ -167,10 +165,8 @@ def find_set(name: str, given: Sequence[Path]) -> list[Path]:
     missing = next((path for path in given if not path.exists()), None)
     if missing is not None:
         raise ConfigError(f"--file={missing} is not there; give {PUBLISHED[name].published}")
-    try:
+    with translated(ConfigError, "--file", ProblemError):
         return find_files(given)
-    except ProblemError as error:
-        raise ConfigError(f"--file: {error}") from error
 
 
 def read_tasks(name: str, files: Sequence[Path]) -> Iterator[EvalTask]:
@@ -182,10 +178,8 @@ def read_tasks(name: str, files: Sequence[Path]) -> Iterator[EvalTask]:
         missing = next((field for field, required in fields.items() if required and field not in row), None)
         if missing is not None:
             raise ProblemError(f"{where}: has no field {missing}, so it is no row of {name}")
-        try:
+        with translated(ProblemError, where, msgspec.MsgspecError, ProblemError, RecursionError):
             task = known.read(msgspec.convert(row, type=known.row))
-        except (msgspec.MsgspecError, ProblemError, RecursionError) as error:
-            raise ProblemError(f"{where}: {error}") from error
         if task is None:
             continue
         if not known.named:

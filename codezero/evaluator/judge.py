@@ -15,7 +15,7 @@ from itertools import chain
 import torch
 
 from codezero.code.parsing import fence
-from codezero.errors import ConfigError, EvaluatorError
+from codezero.errors import ConfigError, EvaluatorError, translated
 from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import SCORES, FollowUp
 from codezero.evaluator.types import Program, Reading
@@ -69,11 +69,9 @@ class LikelihoodJudge:
         if len(self._cache) > CACHED_READINGS:
             self._cache.clear()
         missing = [program for program in dict.fromkeys(programs) if (program, wanted) not in self._cache]
-        try:
-            with as_loaded(self._loaded):
-                readings = self._read(missing, wanted) if missing else []
-        except torch.OutOfMemoryError as error:
-            raise EvaluatorError("the judge ran out of memory; lower evaluator.batch_rows") from error
+        fault = "the judge ran out of memory; lower evaluator.batch_rows"
+        with translated(EvaluatorError, fault, torch.OutOfMemoryError, reason=False), as_loaded(self._loaded):
+            readings = self._read(missing, wanted) if missing else []
         self._cache |= {(program, wanted): reading for program, reading in zip(missing, readings, strict=True)}
         return [self._cache[program, wanted] for program in programs]
 

@@ -17,7 +17,7 @@ from llguidance.hf import from_tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from codezero.errors import ModelError
+from codezero.errors import ModelError, translated
 from codezero.models.load import LoadedModel
 
 log = logging.getLogger(__name__)
@@ -36,10 +36,9 @@ class Structure:
         self._loaded, self._grammar = loaded, grammar
         self._stops = list(loaded.stop_ids)
         self._vocabulary = int(loaded.model.config.vocab_size)
-        try:
+        fault = f"{loaded.name}: its tokenizer is unfit, so nothing is constrained"
+        with translated(ModelError, fault, ValueError, TypeError):
             self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=self._vocabulary, eos_token=self._stops)
-        except (ValueError, TypeError) as error:
-            raise ModelError(f"{loaded.name}: its tokenizer is unfit, so nothing is constrained: {error}") from error
         self._known: dict[int, str] = {}
 
     def begin(self, count: int, max_new_tokens: int) -> "Constraint | None":

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 import openai
 
-from codezero.errors import ConfigError, EndpointError
+from codezero.errors import ConfigError, EndpointError, translated
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -44,10 +44,9 @@ class InvalidResponse(EndpointError):
 
 def decode(body: bytes, schema: type[Schema]) -> Schema:
     """Unknown fields are ignored. Raises InvalidResponse."""
-    try:
+    fault = "not the JSON that was requested"
+    with translated(InvalidResponse, fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError, reason=False):
         return msgspec.json.decode(body, type=schema)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidResponse("not the JSON that was requested") from error
 
 
 class RejectedRequest(EndpointError):
@@ -230,10 +229,9 @@ def _key_variable(role: str) -> str:
 
 def _checked_url(address: str, role: str, section: str) -> str:
     """The base address without a slash or /v1 at its end."""
-    try:
+    fault = f"{section}.url is no address; give one like http://127.0.0.1:8000"
+    with translated(ConfigError, fault, httpx2.InvalidURL, reason=False):
         url = httpx2.URL(address)
-    except httpx2.InvalidURL as error:
-        raise ConfigError(f"{section}.url is no address; give one like http://127.0.0.1:8000") from error
     if url.userinfo:
         raise ConfigError(f"{section}.url must hold no password; put a key into {_key_variable(role)}")
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535 or url.query or url.fragment:

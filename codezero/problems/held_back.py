@@ -9,7 +9,7 @@ from itertools import chain, islice
 from random import Random
 from typing import TypeVar
 
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 from codezero.problems.dedup import Novelty
 from codezero.problems.filters import CURATED, inspect
 from codezero.problems.hub import open_rows
@@ -53,10 +53,8 @@ def digest(problems: Sequence[Problem]) -> str:
 
 def within(seconds: float, name: str, work: Callable[[], _T]) -> _T:
     """What `work` returns. Raises ProblemError, also when it takes longer."""
-    try:
+    with translated(ProblemError, f"{name} takes longer than {seconds:g} s to read", TimeoutError, reason=False):
         return begin(work).result(seconds)
-    except TimeoutError as error:
-        raise ProblemError(f"{name} takes longer than {seconds:g} s to read") from error
 
 
 def begin(work: Callable[[], _T]) -> Future[_T]:

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from codezero.config.training import host_and_port
-from codezero.errors import ConfigError, EndpointError, RolloutError
+from codezero.errors import ConfigError, EndpointError, RolloutError, translated
 from codezero.rollout.client import LoopThread, RolloutServer, read_answer
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import set_aside
@@ -124,10 +124,8 @@ def serving(app: web.Application, listen: str, setting: str, token: str, variabl
         raise ConfigError(f"{setting}{error}") from error
     if not token and host not in (HOST, "::1", "localhost"):
         raise ConfigError(f"{setting}={listen} is open to other machines; set {variable} to a secret, here and there")
-    try:
+    with translated(ConfigError, f"{setting}={listen} cannot be listened at", OSError):
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise ConfigError(f"{setting}={listen} cannot be listened at: {error.strerror}") from error
     thread = LoopThread()
     runner = web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0)
     with listener, contextlib.closing(thread):

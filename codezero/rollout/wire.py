@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from codezero.errors import EndpointError
+from codezero.errors import EndpointError, translated
 from codezero.models.generation import Drawn
 
 Count = Annotated[int, Meta(ge=1)]
@@ -71,10 +71,9 @@ class _Answer(msgspec.Struct, frozen=True):
 
 def parse_answer(body: bytes, params: Sampling, vocabulary: int, versions: Collection[int]) -> list[Drawn]:
     """The attempts in an answer to sampling parameters; `versions` may have drawn them. Raises EndpointError."""
-    try:
+    fault = "sent an answer that breaks its schema"
+    with translated(EndpointError, fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         choices = sorted(msgspec.json.decode(body, type=_Answer).choices, key=lambda choice: choice.index)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EndpointError(f"sent an answer that breaks its schema ({error})") from error
     if [choice.index for choice in choices] != list(range(params.n)):
         raise EndpointError(f"sent {len(choices)} attempts, and {params.n} were asked for")
     return [_drawn(choice, params, vocabulary, versions) for choice in choices]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from codezero.code.parsing import BUILTINS, UNPARSEABLE, parse_quietly
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 
 TAG = f"_{secrets.token_hex(8)}"
 """Ends every name this module adds; code that was written elsewhere cannot guess it."""
@@ -61,11 +61,9 @@ def examine(tests: tuple[str, ...]) -> Script:
     trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
     rewriter, lines = _Rewriter(read_as_builtins(trees)), list[str]()
     for number, tree in enumerate(trees, start=1):
-        try:
+        with translated(ProblemError, f"test {number} is nested too deeply", MemoryError, RecursionError, reason=False):
             rewriter.bound = bound_names(tree)
             lines += [rewriter.rewrite(statement, number) for statement in tree.body]
-        except (MemoryError, RecursionError) as error:
-            raise ProblemError(f"test {number} is nested too deeply") from error
     aliases = [f"{name}{TAG} = {name}" for name in sorted(rewriter.aliased)]
     flags = [f"plain_{number}{TAG}" for number in range(rewriter.asserted)]
     return Script(
@@ -77,10 +75,8 @@ def examine(tests: tuple[str, ...]) -> Script:
 
 def read_test(test: str, number: int) -> ast.Module:
     """Assertions with optional set-up lines. Raises ProblemError for anything else; `number` is for its message."""
-    try:
+    with translated(ProblemError, f"test {number} cannot be read", *UNPARSEABLE):
         tree = parse_quietly(test)
-    except UNPARSEABLE as error:
-        raise ProblemError(f"test {number} cannot be read: {error}") from error
     if not any(isinstance(statement, ast.Assert) for statement in tree.body):
         raise ProblemError(f"test {number} asserts nothing")
     for statement in tree.body:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from codezero.errors import ProblemError, SandboxError
+from codezero.errors import ProblemError, SandboxError, translated
 from codezero.sandbox import jail
 from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
 from codezero.sandbox.jail import Ended, Jail
@@ -62,10 +62,8 @@ def render(encoded: Any, depth: int = 0) -> str:
             texts = [f"{render(key, depth + 1)}: {render(value, depth + 1)}" for key, value in pairs]
             return "{" + ", ".join(texts) + "}"
         case [str(kind), *parts] if kind not in _CONTAINERS and all(isinstance(part, str) for part in parts):
-            try:
+            with translated(ProblemError, "not a value", ValueError, OverflowError, reason=False):
                 return _scalar(kind, parts)
-            except (ValueError, OverflowError) as error:
-                raise ProblemError("not a value") from error
         case [str(kind), *items] if kind in _CONTAINERS:
             opening, closing = _CONTAINERS[kind]
             return opening + "".join(f"{render(item, depth + 1)}, " for item in items) + closing

@@ -16,7 +16,7 @@ from typing import Any
 import pydantic_monty
 from pydantic_monty import Monty
 
-from codezero.errors import SandboxError
+from codezero.errors import SandboxError, translated
 from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
 from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Tier, failed, unknown
 from codezero.sandbox.gaps import mended, silent_gap
@@ -96,7 +96,7 @@ class MontySandbox(Tier):
     def _feed(self, *texts: str, printed: "_Printed | None" = None) -> Any:
         """Run the texts one after the other in a fresh session; the value of the last. Raises MontyError."""
         value: Any = None
-        try:
+        with translated(SandboxError, "the sandbox worker cannot be used", OSError, RuntimeError):
             with self._opening:
                 pool = self._pool = (
                     self._pool
@@ -114,8 +114,6 @@ class MontySandbox(Tier):
             ) as session:
                 for text in texts:
                     value = session.feed_run(text, print_callback=printed or (lambda stream, text: None))
-        except (OSError, RuntimeError) as error:
-            raise SandboxError(f"the sandbox worker cannot be used: {error}") from error
         return value
 
 

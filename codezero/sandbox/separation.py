@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from codezero.code.parsing import BUILTINS, names, names_loaded
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 from codezero.sandbox.assertions import TAG, bound_names, read_as_builtins, read_test, value_name
 
 
@@ -49,7 +49,7 @@ _IMMUTABLE = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.operator, ast
 @functools.lru_cache(maxsize=4096)
 def separate(tests: tuple[str, ...]) -> tuple[AssertionStep, ...]:
     """A step for each assertion, in order. Raises ProblemError when a test cannot be used or not be taken apart."""
-    try:
+    with translated(ProblemError, "the tests are nested too deeply", MemoryError, RecursionError, reason=False):
         lines = list(_lines(tests))
         setups = [line for line in lines if isinstance(line, _Setup)]
         claims = [line for line in lines if isinstance(line, _Claim)]
@@ -57,8 +57,6 @@ def separate(tests: tuple[str, ...]) -> tuple[AssertionStep, ...]:
         here = _needed(setups, names_loaded(*(claim.test for claim in claims)))
         _refuse_shared(setups, here, there)
         return tuple(_steps(lines, here, there))
-    except (MemoryError, RecursionError) as error:
-        raise ProblemError("the tests are nested too deeply") from error
 
 
 def _lines(tests: tuple[str, ...]) -> "Iterator[_Setup | _Claim]":

@@ -9,7 +9,7 @@ import msgspec
 
 from codezero.code.assertions import cases_of
 from codezero.code.parsing import UNPARSEABLE
-from codezero.errors import ProblemError
+from codezero.errors import ProblemError, translated
 from codezero.sandbox.base import Execution, Job, Outcome
 from codezero.types import Problem, Style
 
@@ -56,10 +56,8 @@ def read_cases(problem: Problem, text: str, count: int) -> tuple[str, ...]:
     blocks: list[str] = _FENCE.findall(text) if len(text) <= MAX_TEXT else []
     if not blocks:
         raise ProblemError("there is no whole ```json block")
-    try:
+    with translated(ProblemError, "the cases are no list of input and output", msgspec.MsgspecError, RecursionError):
         cases = msgspec.json.decode(blocks[-1].encode("utf-8", "replace"), type=list[_Case])[:count]
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ProblemError(f"the cases are no list of input and output: {error}") from error
     if len(cases) < count:
         raise ProblemError(f"there are {len(cases)} cases, and {count} were asked for")
     if any(max(len(case.input), len(case.output)) > MAX_CASE for case in cases):

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.errors import CheckpointError
+from codezero.errors import CheckpointError, translated
 from codezero.system.files import read_json
 
 FORMAT = 3
@@ -82,7 +82,7 @@ def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerp
 
 def read_manifest(folder: Path) -> Manifest:
     """Of this format and of the iteration that the folder is named after. Raises CheckpointError."""
-    try:
+    with translated(CheckpointError, f"{MANIFEST} cannot be read", OSError, ValueError):
         raw = read_json(folder / MANIFEST, msgspec.Raw, MOST_MANIFEST_BYTES)
         version = msgspec.json.decode(raw, type=_Version).format
         if version != FORMAT:
@@ -91,8 +91,6 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{MANIFEST} cannot be read: {getattr(error, 'strerror', error)}") from error
     if manifest.iteration != int(folder.name):
         raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
     return manifest
@@ -173,8 +171,5 @@ def _held(folder: Path) -> dict[str, Path]:
 
 
 def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read: {error.strerror}") from error
+    with translated(CheckpointError, f"{path.name} cannot be read", OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

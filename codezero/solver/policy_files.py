@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from codezero.errors import CheckpointError
+from codezero.errors import CheckpointError, translated
 from codezero.models.digest import Base
 from codezero.models.load import LoadedModel
 from codezero.models.lora import load_adapter, save_adapter
@@ -61,10 +61,8 @@ def write_counters(counters: LearnerCounters, folder: Path) -> None:
 
 def read_counters(folder: Path) -> LearnerCounters:
     """Raises CheckpointError."""
-    try:
+    with translated(CheckpointError, f"the solver in {folder} cannot be read", OSError, ValueError):
         return msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"the solver in {folder} cannot be read: {error}") from error
 
 
 def load_policy(
@@ -72,7 +70,7 @@ def load_policy(
 ) -> LearnerCounters:
     """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
     counters = read_counters(folder)
-    try:
+    with translated(CheckpointError, f"the solver in {folder} cannot be read", *UNREADABLE):
         if policy.base is not None:
             check_base(policy.base, folder / ADAPTER)
             load_adapter(policy.model, folder / ADAPTER)
@@ -97,8 +95,6 @@ def load_policy(
                 entry["step"] = cast(Tensor, int(entry["step"]))
         optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
         return counters
-    except UNREADABLE as error:
-        raise CheckpointError(f"the solver in {folder} cannot be read: {error}") from error
 
 
 def _trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:

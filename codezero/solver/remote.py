@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 import msgspec
 
 from codezero.config import NodeConfig
-from codezero.errors import CheckpointError, RankError, RankMemoryError, SwarmError, WeightsError
+from codezero.errors import CheckpointError, RankError, RankMemoryError, SwarmError, WeightsError, translated
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, Update
 from codezero.solver.policy_files import OPTIMIZER, LearnerCounters, load_policy, save_policy
@@ -205,10 +205,8 @@ class FollowingLearner:
 
     def update(self, batch: Batch) -> Update:
         """Nothing is learned from the batch. Raises SwarmError: the policy stays as it is."""
-        try:
+        with translated(SwarmError, "no newer version can be followed", WeightsError):
             weights, version = self._copy.newest()
-        except WeightsError as error:
-            raise SwarmError(f"no newer version can be followed: {error}") from error
         self.steps = self.updates = version.number
         if version.state != self._state:
             weights.copy_to(self._parameters)

@@ -16,7 +16,7 @@ from hivemind.dht.routing import DHTID
 from hivemind.dht.storage import DictionaryDHTValue
 from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
-from codezero.errors import UnreachableError
+from codezero.errors import UnreachableError, translated
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS
 from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import WireRefusal
@@ -107,12 +107,10 @@ class HivemindTransport:
 
     async def _store(self, place: RecordPlace | BodyPlace, payload: bytes, expiry: float) -> bool:
         self._validator.declare(place)
-        try:
+        with translated(UnreachableError, "the DHT did not answer", *NETWORK_ERRORS):
             stored = await within(
                 STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self.me, beam_size=BEAM)
             )
-        except NETWORK_ERRORS as error:
-            raise UnreachableError(f"the DHT did not answer: {error}") from error
         return bool(stored)
 
     async def _is_elsewhere(self, place: RecordPlace) -> bool:

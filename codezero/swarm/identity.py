@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 
-from codezero.errors import ConfigError, IdentityError, WireError
+from codezero.errors import ConfigError, IdentityError, WireError, translated
 from codezero.system.files import read_bounded, read_private, write_new
 
 logger = logging.getLogger(__name__)
@@ -72,10 +72,9 @@ class Identity:
     @classmethod
     def load(cls, path: Path) -> "Identity":
         """Raises IdentityError for a file that is missing, malformed, or open to other users."""
-        try:
+        fault = f"{path} is not an identity file; restore a copy or move it away"
+        with translated(IdentityError, fault, ValueError, UnsupportedAlgorithm, reason=False):
             return cls(_decode_private(read_private(path, MAX_READ, IdentityError)))
-        except (ValueError, UnsupportedAlgorithm) as error:
-            raise IdentityError(f"{path} is not an identity file; restore a copy or move it away") from error
 
     @classmethod
     def copy(cls, source: Path, target: Path) -> "Identity":
@@ -220,13 +219,11 @@ def _encode_public(key: PublicKey) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _decode_public(raw: bytes) -> PublicKey:
-    try:
+    with translated(WireError, "malformed public key", ValueError, UnsupportedAlgorithm, reason=False):
         kind, data = _decode_message(raw, MAX_PUBLIC_KEY)
         if kind == ED25519:
             return ed25519.Ed25519PublicKey.from_public_bytes(data)
         key = serialization.load_der_public_key(data)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise WireError("malformed public key") from error
     if kind != RSA or not isinstance(key, rsa.RSAPublicKey) or not 2048 <= key.key_size <= 4096:
         raise WireError("neither RSA of 2048 to 4096 bits nor Ed25519")
     return key

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from codezero.config import SwarmConfig
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, translated
 from codezero.swarm.identity import AllowList
 from codezero.swarm.schema import Digest, Kind
 from codezero.system.child import Channel
@@ -29,10 +29,9 @@ def network_settings(config: SwarmConfig) -> SwarmConfig:
     """`config` with absolute paths. Raises ConfigError for a bad name, host, address or members file."""
     if not NAME.fullmatch(config.name):
         raise ConfigError(f"swarm.name={config.name} must be 1 to 64 letters, digits, '.', '_' or '-'")
-    try:
+    fault = f"swarm.host={config.host} must be an IP address of this machine, or 0.0.0.0"
+    with translated(ConfigError, fault, ValueError, reason=False):
         ipaddress.ip_address(config.host)
-    except ValueError as error:
-        raise ConfigError(f"swarm.host={config.host} must be an IP address of this machine, or 0.0.0.0") from error
     for address in config.announce:
         if not LISTENING.fullmatch(address):
             raise ConfigError(f"swarm.announce: {address} is no address; write /ip4/HOST/tcp/PORT with a port above 0")

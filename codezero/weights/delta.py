@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from codezero.errors import WeightsError, WrongBaseError
+from codezero.errors import WeightsError, WrongBaseError, translated
 from codezero.weights.state import Bits, Weights, all_finite
 
 MAGIC = b"czd2"
@@ -68,10 +68,9 @@ def read_delta(blob: bytes) -> Delta:
         raise WeightsError("this is no delta of weights")
     if hashlib.sha256(content).digest() != blob[-DIGEST:]:
         raise WeightsError("the delta was cut or changed on its way; fetch it again")
-    try:
+    fault = "the delta breaks its schema"
+    with translated(WeightsError, fault, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return msgspec.msgpack.decode(content[len(MAGIC) :], type=Delta)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise WeightsError(f"the delta breaks its schema: {error}") from error
 
 
 def apply(weights: Weights, blob: bytes) -> None:
@@ -113,10 +112,8 @@ def _pack(before: Bits, after: Bits, part: slice) -> DeltaChunk:
 
 def _inflated(packed: bytes, length: int) -> NDArray[np.uint8]:
     inflate = zlib.decompressobj(-15)
-    try:
+    with translated(WeightsError, "the delta cannot be unpacked", zlib.error):
         plane = inflate.decompress(packed, length + 1)
-    except zlib.error as error:
-        raise WeightsError(f"the delta cannot be unpacked: {error}") from error
     if len(plane) != length or not inflate.eof or inflate.unused_data:
         raise WeightsError("a stream of the delta holds more or less than its count says")
     return np.frombuffer(plane, np.uint8)

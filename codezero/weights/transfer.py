@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 from aiohttp import web
 
-from codezero.errors import WeightsError
+from codezero.errors import WeightsError, translated
 from codezero.system.web import check_bearer
 from codezero.weights import MANIFEST
 from codezero.weights.versions import VersionSource
@@ -29,10 +29,8 @@ class FolderSource:
     @contextmanager
     def file(self, name: str, most: int) -> Generator[Path]:
         path = self._folder / name
-        try:
+        with translated(WeightsError, f"{self._folder} is no folder of versions, or lacks {name}", OSError):
             size = path.stat().st_size
-        except OSError as error:
-            raise WeightsError(f"{self._folder} is no folder of versions, or lacks {name}: {error.strerror}") from error
         if size > most:
             raise WeightsError(f"{path} is longer than {most} bytes")
         yield path

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from codezero.config import NodeConfig, ProposerConfig, SolverConfig
 from codezero.config.learning import EVERY_LINEAR
-from codezero.errors import CodeZeroError, ConfigError
+from codezero.errors import CodeZeroError, ConfigError, translated
 from codezero.models import cpu_only
 from codezero.models.digest import same_place
 from codezero.nano import NANO, NANO_TESTS, weights_directory
@@ -108,10 +108,8 @@ def settled(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeC
         return config
     path = folder / FILE
     if path.exists():
-        try:
+        with translated(ConfigError, f"{path} cannot be read", OSError, ValueError, mend="remove it to choose anew"):
             known = msgspec.json.decode(path.read_bytes(), type=_Choice)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} cannot be read ({error}); remove it to choose anew") from error
         return _with_profile(config, overrides, known.profile)
     profile = _largest_profile(config, overrides) or LARGEST_FIRST[-1]
     config, (has, where) = _with_profile(config, overrides, profile), _memory(config)

@@ -13,7 +13,7 @@ import msgspec
 
 from codezero.code.worker import StaticGuard
 from codezero.config import NodeConfig
-from codezero.errors import ConfigError, EvaluatorError
+from codezero.errors import ConfigError, EvaluatorError, translated
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
 from codezero.evaluator.types import program, request
 from codezero.market.judge_service import Card, JudgeParts, as_group
@@ -160,10 +160,8 @@ def verify(config: NodeConfig, items: Path, receipts: Sequence[Path], number: in
     asked = _read(items, Items).items
     signed = {str(path): _read(path, SignedReceipt) for path in receipts}
     for path, each in signed.items():
-        try:
+        with translated(EvaluatorError, path, EvaluatorError):
             each.check(asked, holds)
-        except EvaluatorError as error:
-            raise EvaluatorError(f"{path}: {error}") from error
     if number is not None and not 0 <= number < len(asked):
         raise ConfigError(f"--item={number} is out of bounds; it must be 0 to {len(asked) - 1}")
     first, *_, last = [*signed.values(), *signed.values()]
@@ -189,7 +187,5 @@ def verify(config: NodeConfig, items: Path, receipts: Sequence[Path], number: in
 
 def _read(path: Path, schema: type[T]) -> T:
     """Raises ConfigError."""
-    try:
+    with translated(ConfigError, f"{path} cannot be used", OSError, ValueError):
         return read_json(path, schema, MAX_FILE)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be used: {getattr(error, 'strerror', None) or error}") from error

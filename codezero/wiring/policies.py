@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import NodeConfig
-from codezero.errors import CheckpointError, ModelError
+from codezero.errors import CheckpointError, ModelError, translated
 from codezero.runs import CHECKPOINTS
 from codezero.solver.checkpoint import newest
 from codezero.solver.manifest import check_files, read_manifest
@@ -70,7 +70,8 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
     from codezero.models.lora import add_adapter, load_adapter
     from codezero.solver.policy_files import UNREADABLE, check_base
 
-    try:
+    fault = f"the adapter in {policy.adapter} cannot be used"
+    with translated(CheckpointError, fault, *UNREADABLE, msgspec.MsgspecError):
         settings = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
         targets = settings.target_modules
         targets = [targets] if isinstance(targets, str) else targets
@@ -78,8 +79,6 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
         assert adapted.base is not None  # it has just been put there
         check_base(adapted.base, policy.adapter)
         load_adapter(adapted.model, policy.adapter)
-    except (*UNREADABLE, msgspec.MsgspecError) as error:
-        raise CheckpointError(f"the adapter in {policy.adapter} cannot be used: {error}") from error
     adapted.model.requires_grad_(False).train(False)
     return adapted
 
@@ -90,12 +89,11 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
 
     name = f"{run.name if run else folder.parent.name}/{folder.name}"
     model, adapter = folder / SOLVER / MODEL, folder / SOLVER / ADAPTER
-    try:
+    fault = f"the policy in {folder / SOLVER} cannot be read"
+    with translated(CheckpointError, fault, ModelError, OSError, ValueError, RecursionError):
         if model.is_dir():
             return Policy(name, str(model), weights_digest(str(model)), run=run)
         base = msgspec.json.decode((adapter / BASE).read_bytes(), type=Base)
         settings = hashlib.sha256((adapter / "adapter_config.json").read_bytes()).hexdigest()
         together = f"{base.digest} {weights_digest(str(adapter))} {settings}"
-    except (ModelError, OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"the policy in {folder / SOLVER} cannot be read: {error}") from error
     return Policy(name, base.name, hashlib.sha256(together.encode()).hexdigest(), adapter, run)
