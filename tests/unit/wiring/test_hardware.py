@@ -197,7 +197,7 @@ def test_the_embedded_models_are_not_weighed(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_damaged_choice_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     machine(monkeypatch, "cuda", 79)
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(ConfigError, match=r"hardware\.json cannot be read .* remove it"):
+    with pytest.raises(ConfigError, match=r"hardware\.json cannot be read: .* remove it"):
         begun(tmp_path, "profile=auto")
 
 
