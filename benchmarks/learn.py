@@ -140,13 +140,13 @@ def weak_start(folder: Path) -> None:
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
     from codezero.nano.build import RECIPES
-    from codezero.nano.train import batches_of, new_model, train
+    from codezero.nano.train import batches_of, new_model, solver_pairs, train
 
     torch.set_num_threads(1)
     recipe, tokenizer = RECIPES["solver"], load_model(str(weights_directory("solver")), role="solver").tokenizer
     torch.manual_seed(0)
     model = new_model(recipe.layers, tokenizer, 0)
-    train(model, batches_of(tokenizer, recipe.pairs(Random(0)), Random(0)), steps=WEAK_STEPS)
+    train(model, batches_of(tokenizer, solver_pairs(Random(0)), Random(0)), steps=WEAK_STEPS)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -139,13 +139,13 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 268,
-    "lines": 42_109,
-    "lines of code": 29_295,
+    "files": 266,
+    "lines": 41_435,
+    "lines of code": 28_804,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 68,
+    "modules with one importer": 66,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
