@@ -22,7 +22,7 @@ contract SwarmMarket {
 
     /// `peer` is the keccak256 of the peer id.
     event Anchored(bytes32 indexed peer, uint256 indexed round, bytes32 root);
-    event Judged(bytes32 indexed peer, bytes32[] games, uint8[] answers, bytes32 receipts);
+    event Judged(bytes32 indexed peer, bytes32[] games, uint8[] answers, bytes32 shown);
 
     error NotTheOpenRound();
     error NotYourPeer();
@@ -43,10 +43,10 @@ contract SwarmMarket {
     }
 
     /// A juror's answers: for each game the number of an answer, 255: void. Of several answers of one peer to one game
-    /// the first counts. `receipts`: root of the signed verdicts behind them.
-    function judge(bytes32[] calldata games, uint8[] calldata answers, bytes32 receipts, string calldata peerId) external {
+    /// the first counts. `shown`: a bit for each anchored root that the juror saw opened in time.
+    function judge(bytes32[] calldata games, uint8[] calldata answers, bytes32 shown, string calldata peerId) external {
         if (games.length == 0 || games.length > MAX_GAMES || games.length != answers.length) revert InvalidBallot();
-        emit Judged(_owned(peerId), games, answers, receipts);
+        emit Judged(_owned(peerId), games, answers, shown);
     }
 
     /// The newest round in which the peer anchored, plus 1; 0: none.

@@ -140,8 +140,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 266,
-    "lines": 41_435,
-    "lines of code": 28_804,
+    "lines": 41_362,
+    "lines of code": 28_739,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,

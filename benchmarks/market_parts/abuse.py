@@ -101,7 +101,7 @@ def capture(share: float, juries: int, accounts: int = 300) -> dict[str, Any]:
         game = Game(GameKind.PROGRAM, "benchmark", opener, number, "", "x", ("x",), VERDICTS)
         seated = seats(game, b"r" * 32, all_of)
         ballots = [Ballot(game.id, peer, int(int(all_of[peer]) < bad)) for peer in seated]
-        held += decide(game, seated, ballots)[0] == 1
+        held += decide(game, seated, ballots, {}).answer == 1
     return {"held": round(held / juries, 4), "interval": [round(end, 4) for end in wilson(held / juries, juries)]}
 
 

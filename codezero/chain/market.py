@@ -32,8 +32,8 @@ class BallotSheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     games: Annotated[tuple[Digest, ...], Meta(min_length=1, max_length=MOST_GAMES)]
     answers: Annotated[tuple[Annotated[int, Meta(ge=0, le=VOID)], ...], Meta(min_length=1, max_length=MOST_GAMES)]
     """For each game the number of an answer, or VOID."""
-    receipts: Digest
-    """Root of the signed verdicts behind the answers."""
+    shown: Digest
+    """A bit for each anchored root that the juror saw opened in time."""
 
     def __post_init__(self) -> None:
         if len(self.games) != len(self.answers):
@@ -129,10 +129,10 @@ class ContractMarket(BoundContract):
         return self._opened.get(round_number)
 
 
-def checked_ballot(games: Sequence[bytes], answers: Sequence[int], receipts: bytes) -> BallotSheet:
+def checked_ballot(games: Sequence[bytes], answers: Sequence[int], shown: bytes) -> BallotSheet:
     """Raises ChainError for what the contract would not take."""
     try:
-        return msgspec.convert({"games": games, "answers": answers, "receipts": receipts}, BallotSheet)
+        return msgspec.convert({"games": games, "answers": answers, "shown": shown}, BallotSheet)
     except msgspec.ValidationError as error:
         raise ChainError(f"this is no ballot: {error}") from None
 

@@ -105,9 +105,9 @@ class ChainOutbox:
         """
         self._queue(round_number, "anchor", root.hex())
 
-    def ballot(self, round_number: int, games: Sequence[bytes], answers: Sequence[int], receipts: bytes) -> None:
+    def ballot(self, round_number: int, games: Sequence[bytes], answers: Sequence[int], shown: bytes) -> None:
         """Cast one ballot, which is tried until it is accepted. Raises as `anchor`, and for what is no ballot."""
-        ballot = checked_ballot(games, answers, receipts)
+        ballot = checked_ballot(games, answers, shown)
         self._queue(round_number, "ballot", msgspec.json.encode(ballot, order="sorted").decode())
 
     def _queue(self, round_number: int, kind: Kind, value: str) -> None:

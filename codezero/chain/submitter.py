@@ -77,7 +77,7 @@ class Submitter:
                 name, arguments = "anchor", (number, bytes.fromhex(value))
             case "ballot":
                 ballot = msgspec.json.decode(value, type=BallotSheet)
-                name, arguments = "judge", (ballot.games, ballot.answers, ballot.receipts)
+                name, arguments = "judge", (ballot.games, ballot.answers, ballot.shown)
         earlier, record = self._store.signed_for(submission), partial(self._store.record, submission)
         target, seconds = self._coordinator, TRY_SECONDS
         if self._market is not None and submission.kind in MARKET_KINDS:

@@ -4,7 +4,7 @@ Raises MarketError for a file that cannot be read.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,14 +17,14 @@ from codezero.inspection.market_types import (
     ReliabilityBin,
     Worth,
 )
-from codezero.market.closing import Cast
+from codezero.market.closing import Cast, Closing
 from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
-from codezero.market.jury import VOID
+from codezero.market.jury import PROVEN, VOID
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow, opened
 from codezero.market.messages import Evidence
 from codezero.market.payout import POINT, STAKE, START
 from codezero.market.pricing import NEWCOMER, Record, record
-from codezero.market.sealing import Place, Sealed, positions
+from codezero.market.sealing import Sealed
 from codezero.monitor.run_types import MAX_PEERS
 from codezero.monitor.text import readable_name
 from codezero.stats import mean_interval, wilson
@@ -128,7 +128,7 @@ class Book:
         opening = ledger.get(Fact.OPENING, round, opener, id, Opening)
         result = ledger.get(Fact.RESULT, round, opener, id, GameResult)
         values = ledger.get(Fact.VALUES, round, opener, id, list[tuple[str, float]]) or []
-        found = positions(game, {}, *seals_of(ledger, game))[:MAX_PEERS]
+        found = Closing(ledger, self._me, None).positions(game)[:MAX_PEERS]
         sheets = ledger.all(Fact.BALLOT, Cast, [round])[:MAX_PEERS]
         known = (VOID, *range(len(game.answers)))
         votes = {each.peer: vote for each in sheets if (vote := vote_of(each.data, id)) in known}
@@ -172,19 +172,10 @@ class Book:
         ]
 
 
-def seals_of(ledger: Ledger, game: Game) -> tuple[dict[Place, bytes], dict[Place, Sealed]]:
-    """Roots of the game's four rounds of reports, none of a peer with two in a round, and what was shown of them."""
-    rounds = range(game.round + 1, game.round + 1 + STEPS)
-    roots = ledger.all(Fact.ROOT, bytes, rounds)
-    counts = Counter((item.peer, item.round) for item in roots)
-    shown = [item for entry in (Fact.LATE, Fact.REVEAL) for item in ledger.all(entry, Sealed, rounds)]
-    places = {(item.peer, item.round): item.data for item in roots if counts[item.peer, item.round] == 1}
-    return places, {at: item.data for item in shown if places.get(at := (item.peer, item.round)) == item.name}
-
-
-def vote_of(sheet: Cast, game: bytes) -> int | None:
-    """None: the sheet does not name the game."""
-    return dict(zip(*sheet[:2], strict=False)).get(game)
+def vote_of(cast: Cast, game: bytes) -> int | None:
+    """Number of an answer, or VOID; None: the ballot does not name the game."""
+    vote = dict(zip(*cast[:2], strict=False)).get(game)
+    return vote if vote in (None, VOID) else vote % PROVEN
 
 
 def _no_vote(of: Record) -> str:

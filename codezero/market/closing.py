@@ -8,9 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from codezero.market.games import BALLOTS, ONE, OVER, STEPS, Game, Opening
-from codezero.market.jury import LEAST, VOID, Ballot, decide, seats
+from codezero.market.jury import LEAST, PROVEN, VOID, Ballot, as_bits, decide, places, seats
 from codezero.market.ledger import Fact, GameResult, Ledger, LedgerRow, PriceRow
-from codezero.market.messages import as_shown, shown_digest
 from codezero.market.payout import STAKE, Position
 from codezero.market.pricing import Price, Record, best_power, price, record
 from codezero.market.sealing import Place, Sealed, positions
@@ -26,7 +25,7 @@ AUDITED, WORST = 200, 0.05
 KEPT = 3 * (STEPS + OVER)
 """Lists of roots and of reveals of a round that are kept in memory."""
 Cast = tuple[tuple[bytes, ...], tuple[int, ...], bytes]
-"""Games, answers, and what was shown; of a juror's ballot."""
+"""Games, answers, and bits of what was shown; of a juror's ballot."""
 
 
 class MarketChain(Protocol):
@@ -114,24 +113,17 @@ class Closing:
             found[number] = {row.peer: row.data for row in rows if counts[row.peer] == 1}
         return found
 
-    def shown(self, start: int) -> dict[bytes, bool]:
-        """Roots of the four rounds of reports of games of round `start` that are known to be opened, and whether
-        half of those who say so saw that in time."""
-        known: dict[bytes, bool] = {}
-        for number, anchored in self.roots(_reporting(start)).items():
-            lists = [row.data for row in self._ledger.all(Fact.SEEN, tuple[bytes, ...], [number])]
-            opened = {row.name for entry in (Fact.REVEAL, Fact.LATE) for row in self._sealed(entry, number)}
-            for root in opened.intersection(anchored.values()):
-                known[root] = 2 * sum(root in seen for seen in lists) >= max(1, len(lists))
-        return known
+    def openings(self, game: Game) -> dict[bytes, Opening]:
+        """Of this opener and round."""
+        rows = self._ledger.all(Fact.OPENING, Opening, [game.round])
+        return {row.name: row.data for row in rows if row.peer == game.opener}
 
-    def openings(self, start: int) -> dict[bytes, Opening]:
-        return {row.name: row.data for row in self._ledger.all(Fact.OPENING, Opening, [start])}
+    def bits(self, game: Game) -> dict[Place, int]:
+        return places(game, self.roots(game.reporting))
 
-    def ballot(self, start: int) -> bytes:
-        """What this node saw of the games of a round, for a ballot."""
-        timely = [root for root, in_time in self.shown(start).items() if in_time]
-        return shown_digest(timely, self.openings(start).values())
+    def ballot(self, game: Game) -> bytes:
+        """What this node saw opened in time of the reports on all games of the game's round."""
+        return as_bits(self._opened(game, (Fact.REVEAL,)), self.bits(game))
 
     def jury(self, game: Game) -> tuple[str, ...]:
         """Raises ChainError."""
@@ -139,18 +131,21 @@ class Closing:
         root = hashlib.sha256(b"".join(sorted(anchored.values()))).digest()
         return seats(game, root, self._chain.accounts(sorted(anchored)) if self._chain else {})
 
-    def positions(self, game: Game, shown: Iterable[bytes] | None = None) -> tuple[Position, ...]:
-        """By the roots that a jury saw opened; None: by all that are opened so far."""
-        by_round = self.roots(_reporting(game.round))
-        roots: dict[Place, bytes] = {(peer, n): root for n, of in by_round.items() for peer, root in of.items()}
-        counted = None if shown is None else {*shown}
-        reveals: dict[Place, Sealed] = {}
-        for number, of in by_round.items():
-            for entry in (Fact.LATE, Fact.REVEAL):
-                for row in self._sealed(entry, number):
-                    if row.name == of.get(row.peer) and (counted is None or row.name in counted):
-                        reveals[row.peer, number] = row.data
-        return positions(game, dict.fromkeys((peer for peer, _ in roots), STAKE), roots, reveals)
+    def positions(self, game: Game, shown: Iterable[Place] | None = None) -> tuple[Position, ...]:
+        """By the reports that a jury counts; None: by all that are opened so far."""
+        roots, opened = self._roots(game), self._opened(game, (Fact.LATE, Fact.REVEAL))
+        counted = opened if shown is None else {place: opened[place] for place in shown if place in opened}
+        return positions(game, dict.fromkeys((peer for peer, _ in roots), STAKE), roots, counted)
+
+    def _roots(self, game: Game) -> dict[Place, bytes]:
+        """Those that count."""
+        bits, anchored = self.bits(game), self.roots(game.reporting)
+        return {(peer, number): anchored[number][peer] for peer, number in bits}
+
+    def _opened(self, game: Game, entries: Sequence[Fact]) -> dict[Place, Sealed]:
+        roots = self._roots(game)
+        rows = (row for number in game.reporting for entry in entries for row in self._rows(entry, number, Sealed))
+        return {at: row.data for row in rows if roots.get(at := (row.peer, row.round)) == row.name}
 
     def price(self, game: Game, held: Sequence[Position], step: int = STEPS - 1) -> Price:
         """Of the others' reports, after a step."""
@@ -175,26 +170,27 @@ class Closing:
         if self._chain is not None:
             if not self._complete(game):
                 return None
-            jury, votes = self.jury(game), self._ballots(game)
-            answer, _, digest = decide(game, jury, votes)
-            shown = as_shown(digest, self.shown(game.round), self.openings(game.round))
-            if answer is not None and shown is None:
+            decision = decide(game, self.jury(game), self.ballots(game), self.bits(game))
+            if decision.shown - self._opened(game, (Fact.LATE, Fact.REVEAL)).keys():
                 if round_number < game.round + OVER + PATIENCE:
                     return None
-                void = "what its jury saw is not known here"
+                void = "some of the reports that count are not known here"
             else:
-                roots, openings = shown or (None, self.openings(game.round))
-                held = self.positions(game, roots)
-                names = {row.name for row in self.games([game.round]) if row.peer == game.opener}
-                openings = {name: opening for name, opening in openings.items() if name in names}
-                executed = answer if executed is None else executed
-                settled = settle(game, held, jury, votes, openings, executed)
+                held = self.positions(game, decision.shown)
+                executed = decision.answer if executed is None else executed
+                settled = settle(game, held, decision, executed)
                 void = settled.reason.value if isinstance(settled, Void) else ""
+                answer = decision.answer
         scores = settled.scores if settled else scores_of(game, held, executed)
         paid = settled.wins if isinstance(settled, Settlement) else {}
-        result = GameResult(answer=None if void else answer, void=void, wins=paid,
-                        contested=isinstance(settled, Settlement) and settled.contested,
-                        **self._measured(game, held, executed if scores else None, value))  # fmt: skip
+        result = GameResult(
+            answer=None if void else answer,
+            void=void,
+            wins=paid,
+            jury=[*self.jury(game)] if settled else [],
+            contested=isinstance(settled, Settlement) and settled.contested,
+            **self._measured(game, held, executed if scores else None, value),
+        )
         if self._ledger.settle(item._replace(data=result), paid, scores) and scores:
             self.weigh()
         return result
@@ -205,11 +201,13 @@ class Closing:
         places = ((game.round + age, what) for what, ages in rounds.items() for age in ages)
         return all(self._ledger.get(Fact.READ, number, "", what, bool) for number, what in places)
 
-    def _ballots(self, game: Game) -> list[Ballot]:
+    def ballots(self, game: Game) -> list[Ballot]:
         ballots: list[Ballot] = []
         for _, juror, _, (games, answers, shown) in self._ledger.all(Fact.BALLOT, Cast, [game.round]):
             given = (answer for name, answer in zip(games, answers, strict=True) if name == game.id)
-            ballots += [Ballot(game.id, juror, None if n == VOID else n, shown) for n in given if n < 8 or n == VOID]
+            ballots += [
+                Ballot(game.id, juror, None if n == VOID else n, shown) for n in given if n < 2 * PROVEN or n == VOID
+            ]
         return ballots
 
     def _measured(self, game: Game, held: Sequence[Position], truth: int | None, value: str | None) -> dict[str, Any]:
@@ -233,9 +231,6 @@ class Closing:
             "confirmed_right": None if value is None else value == game.answers[truth],
         }
 
-    def _sealed(self, entry: Fact, number: int) -> list[LedgerRow]:
-        return self._rows(entry, number, Sealed)
-
     def _rows(self, entry: Fact, number: int, kind: Any) -> list[LedgerRow]:
         """Of facts that are only added to. They are read again for every game of four rounds: so what was read is kept
         until there is more."""
@@ -245,8 +240,3 @@ class Closing:
             while len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
         return self._kept[place][1] if count else []
-
-
-def _reporting(start: int) -> range:
-    """Rounds in which reports on games of round `start` are sealed."""
-    return range(start + 1, start + 1 + STEPS)

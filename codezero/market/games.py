@@ -70,6 +70,11 @@ class Game(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """[32] sha256 of the canonical MessagePack, which holds swarm, opener and round."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).digest()
 
+    @property
+    def reporting(self) -> range:
+        """Rounds in which reports on it are sealed."""
+        return range(self.round + 1, self.round + 1 + STEPS)
+
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the commitment of a `value` game hides until the ballots."""

@@ -1,4 +1,6 @@
-"""The jury: seats are drawn by hash, and two thirds of the ballots decide."""
+"""The jury: seats are drawn by hash, and two thirds of the ballots decide. What counts of the reports it decides too:
+what more than half of its jurors saw opened in time, so that all who settle count the same ones.
+"""
 
 import hashlib
 from collections import Counter
@@ -8,30 +10,36 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from codezero.market.games import NONE, Digest, Game, GameKind, PeerId
+from codezero.market.games import NONE, STEPS, Digest, Game, GameKind, Opening, PeerId
+from codezero.market.sealing import Place
 
 SEATS, LEAST = 7, 3
 """Of a jury, and ballots without which it decides nothing."""
-VOID = 255
-"""In the place of an answer in a ballot."""
+PROVEN, VOID = 8, 255
+"""In a ballot: added to an answer that a solution shows which the game commits to; in the place of an answer."""
+SENTINELS = 4
+"""One in so many `value` games of an opener and round has to be a sentinel."""
+PLACES = 256 // STEPS
+"""Roots of a round that count: a bit for each in a ballot."""
 
 
 class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     game: Digest
     peer: PeerId
-    answer: Annotated[int, Meta(ge=0, lt=8)] | None
+    answer: Annotated[int, Meta(ge=0, lt=2 * PROVEN)] | None
     """None: the game should be void."""
     shown: Digest = bytes(32)
-    """Of what the juror saw opened in time: `messages.shown_digest`."""
+    """Which roots the juror saw opened in time: bits as `places` numbers them."""
 
 
 class Decision(NamedTuple):
     answer: int | None
     """None: none was reached, or that the game is void."""
+    proven: bool
     ballots: int
     """That count: of each juror the first."""
-    shown: bytes = bytes(32)
-    """By which ballots the reports that count are known to everybody."""
+    shown: frozenset[Place]
+    """Roots whose reports count."""
 
 
 def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ...]:
@@ -47,29 +55,55 @@ def seats(game: Game, root: bytes, accounts: Mapping[str, str]) -> tuple[str, ..
     return tuple(first[account] for account in drawn[:SEATS])
 
 
-def answer_of(game: Game, executed: int | None, values: Sequence[str]) -> int | None:
-    """A juror's answer; VOID: the own attempts agree on nothing; None: it cannot tell.
+def places(game: Game, anchored: Mapping[int, Mapping[str, bytes]]) -> dict[Place, int]:
+    """The bit of each root of the game's rounds of reports; of more than PLACES in a round those that a hash draws.
 
-    executed: which answer the own execution is. values: what own attempts return, for a `value` game.
+    anchored: by round and peer.
     """
-    if executed is not None or game.kind is not GameKind.VALUE:
+    bits: dict[Place, int] = {}
+    for step, number in enumerate(game.reporting):
+        of = anchored.get(number, {})
+        seed = hashlib.sha256(b"".join(sorted(of.values()))).digest()
+        drawn = sorted(of, key=lambda peer: hashlib.sha256(seed + peer.encode()).digest())
+        bits |= {(peer, number): PLACES * step + at for at, peer in enumerate(drawn[:PLACES])}
+    return bits
+
+
+def as_bits(shown: Iterable[Place], bits: Mapping[Place, int]) -> bytes:
+    """[32] For a ballot."""
+    return sum(1 << bits[place] for place in {*shown} & bits.keys()).to_bytes(32, "big")
+
+
+def answer_of(game: Game, openings: Mapping[bytes, Opening], executed: int | None, values: Sequence[str]) -> int | None:
+    """What a juror puts in its ballot; VOID: the game is not to be settled; None: the juror cannot tell.
+
+    openings: by game, of this opener and round. executed: which answer the own execution is. values: what own attempts
+    return, for a `value` game.
+    """
+    if game.kind is not GameKind.VALUE:
         return executed
+    opening = openings.get(game.id)
+    if opening is None or SENTINELS * sum(each.reference != "" for each in openings.values()) < len(openings):
+        return VOID
+    if opening.reference:
+        return None if executed is None else PROVEN + executed
     counts = Counter(values).most_common(2)
     if not counts or counts[0][1] < 2 or (len(counts) == 2 and counts[0][1] == counts[1][1]):
         return VOID if counts else None
     return game.answers.index(counts[0][0] if counts[0][0] in game.answers else NONE)
 
 
-def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot]) -> Decision:
-    """What two thirds (5 of 7) agree on: an answer, and what was shown in time. Of each juror the first ballot counts.
+def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot], bits: Mapping[Place, int]) -> Decision:
+    """What two thirds (5 of 7) agree on, and which reports count. Of each juror the first ballot counts.
 
-    ballots: in the order of the chain.
+    ballots: in the order of the chain. bits: see `places`.
     """
-    given, name = dict[str, tuple[int | None, bytes]](), game.id
+    given, name = dict[str, Ballot](), game.id
     for ballot in ballots:
-        if ballot.game == name and ballot.peer in seated and (ballot.answer or 0) < len(game.answers):
-            given.setdefault(ballot.peer, (ballot.answer, ballot.shown))
-    votes, count = Counter(given.values()), len(given)
+        if ballot.game == name and ballot.peer in seated and (ballot.answer or 0) % PROVEN < len(game.answers):
+            given.setdefault(ballot.peer, ballot)
+    votes, count = Counter(ballot.answer for ballot in given.values()), len(given)
     agreed = (vote for vote, number in votes.items() if count >= LEAST and 3 * number >= 2 * count)
-    answer, shown = next(agreed, (None, bytes(32)))
-    return Decision(answer, count, shown)
+    answer, seen = next(agreed, None), [int.from_bytes(ballot.shown, "big") for ballot in given.values()]
+    shown = frozenset(place for place, bit in bits.items() if 2 * sum(each >> bit & 1 for each in seen) > count)
+    return Decision(None if answer is None else answer % PROVEN, (answer or 0) >= PROVEN, count, shown)

@@ -57,8 +57,6 @@ class Fact(StrEnum):
     """The reports under a root, shown in time: round of the seal, peer, root."""
     LATE = "late"
     """The same, shown later."""
-    SEEN = "seen"
-    """Which roots of a round a peer saw opened in time: round of the seals, peer."""
     SECRET = "secret"
     """The opening of an own game: round, opener, game id."""
     OPENING = "opening"
@@ -103,6 +101,8 @@ class GameResult(msgspec.Struct, frozen=True, kw_only=True):
     """Own execution says something else than the ballots."""
     wins: dict[str, int] = {}
     """By peer, milli-points."""
+    jury: list[str] = []
+    """Peers with a seat."""
     brier: dict[str, float] = {}
     """Where the truth is known: of `own` report, of the `equal` pool, of the `skilled` and `robust` price."""
     pools: list[list[float]] = []

@@ -1,8 +1,5 @@
 """What a player posts in a round, and what of a stranger's post is believed to be well-formed."""
 
-import hashlib
-from collections.abc import Iterable, Mapping
-from itertools import combinations
 from typing import Annotated
 
 import msgspec
@@ -12,12 +9,10 @@ from codezero.code.assertions import parse_tests
 from codezero.errors import MarketError, ProblemError, translated
 from codezero.market.games import Digest, Game, GameKind, Opening, StepReport
 
-MOST_GAMES, MOST_REPORTS, SHOWN_ROUNDS, MOST_PEERS = 8, 64, 3, 256
-"""Opened by a peer in a round; in a seal; rounds whose seals a post shows; roots that it lists as seen."""
+MOST_GAMES, MOST_REPORTS, SHOWN_ROUNDS = 8, 64, 4
+"""Opened by a peer in a round; in a seal; rounds whose seals a post shows."""
 MOST_TEXT = 16 << 10
 """Bytes of a whole game."""
-MOST_LATE = 10
-"""Things that came late or not to all, of which every selection is tried to meet a jury's."""
 
 Round = Annotated[int, Meta(ge=0, lt=2**53)]
 
@@ -29,13 +24,6 @@ class Reveal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the seal."""
     salt: Digest
     reports: Annotated[tuple[StepReport, ...], Meta(max_length=MOST_REPORTS)]
-
-
-class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Roots of one round that the sender saw opened in time."""
-
-    round: Round
-    roots: Annotated[tuple[Digest, ...], Meta(max_length=MOST_PEERS)]
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +40,6 @@ class MarketPost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Of this round's seal; it counts where there is no chain."""
     games: Annotated[tuple[Game, ...], Meta(max_length=2 * MOST_GAMES)] = ()
     reveals: Annotated[tuple[Reveal, ...], Meta(max_length=SHOWN_ROUNDS)] = ()
-    seen: Annotated[tuple[Seen, ...], Meta(max_length=SHOWN_ROUNDS)] = ()
     openings: Annotated[tuple[Opening, ...], Meta(max_length=SHOWN_ROUNDS * MOST_GAMES)] = ()
     evidence: Annotated[tuple[Evidence, ...], Meta(max_length=2 * MOST_GAMES)] = ()
 
@@ -66,8 +53,6 @@ def parse_post(payload: bytes, *, peer: str, round: int, swarm: str) -> MarketPo
     past = [reveal.round for reveal in post.reveals]
     if len({*past}) < len(past) or any(not round - SHOWN_ROUNDS <= number < round for number in past):
         raise MarketError("a seal is shown twice, or not of the rounds before")
-    if any(not round - SHOWN_ROUNDS <= seen.round < round for seen in post.seen):
-        raise MarketError("what was seen is not of the rounds before")
     for game in post.games:
         check_game(game, peer=peer, round=round, swarm=swarm)
     return post
@@ -90,32 +75,3 @@ def is_call(text: str) -> bool:
     """Is it `f(1, [2])` and nothing else? Raises ProblemError for what is no expression."""
     calls = parse_tests((f"assert ({text}) == 0",))[1]
     return len(calls) == 1 and calls[0].whole and None not in calls[0].args and calls[0].exact
-
-
-def shown_digest(roots: Iterable[bytes], openings: Iterable[Opening]) -> bytes:
-    """[32] What a juror saw of a round's games: roots of the four rounds of reports whose seals were opened in time,
-    and openings. It goes to the chain with the answers, so that all who settle count the same reports."""
-    parts = sorted(set(roots)), sorted({opening_digest(opening) for opening in openings})
-    return hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
-
-
-def opening_digest(opening: Opening) -> bytes:
-    return hashlib.sha256(msgspec.msgpack.encode(opening)).digest()
-
-
-def as_shown(
-    digest: bytes, roots: Mapping[bytes, bool], openings: Mapping[bytes, Opening]
-) -> tuple[set[bytes], dict[bytes, Opening]] | None:
-    """The roots and the openings, by game, that a jury's digest is of; None: something of it is not known here.
-
-    roots: all that are known to be opened, and whether most saw that in time.
-    """
-    certain = {root for root, timely in roots.items() if timely}
-    doubtful = [root for root, timely in roots.items() if not timely][:MOST_LATE]
-    nothing: Mapping[bytes, Opening] = {}
-    for known in (openings, nothing) if openings else (nothing,):
-        for count in range(len(doubtful) + 1):
-            for late in combinations(doubtful, count):
-                if shown_digest(certain.union(late), known.values()) == digest:
-                    return certain.union(late), dict(known)
-    return None

@@ -35,7 +35,8 @@ VOTING = BALLOTS + 1
 """Rounds from the announcement to the ballot: openings are shown in the round before."""
 EXECUTED_STEP = 2
 """The step from which on programs are executed, so that the first ones say what a judge is worth."""
-JUDGED_AT_ONCE = 4
+JUDGED_AT_ONCE, MOST_ANSWERS = 4, 32
+"""Games that are judged together, and that a ballot may be about."""
 
 
 class Player:
@@ -82,7 +83,7 @@ class Player:
         if entered:
             self._round, self._since = round_number, now
             self._read_chain()
-            self._posting.note_seen(round_number)
+            self._posting.show_own(round_number)
             self._ledger.forget(round_number)
             self._opens = self._random.random() < self._settings.games / ((self._settings.open or 1) * self._players)
         deadline = now + self._settings.seconds
@@ -226,16 +227,16 @@ class Player:
             return
         cast = self._ledger.get(Fact.NOTE, self._round, self._me, b"ballot", Cast)
         if cast is None:
-            answers: dict[bytes, int] = {}
-            for row in self._closing.games([start]):
-                answer = answer_of(row.data, self._executed(row.data), [value for value, _ in self._values(row.data)])
-                if len(answers) < 32 and answer is not None:
-                    with contextlib.suppress(ChainError):
-                        if self._me in self._closing.jury(row.data):
-                            answers[row.name] = answer
+            answers, rows = dict[bytes, int](), self._closing.games([start])
+            for game in (row.data for row in rows[:MOST_ANSWERS]):
+                values = [value for value, _ in self._values(game)]
+                answer = answer_of(game, self._closing.openings(game), self._executed(game), values)
+                with contextlib.suppress(ChainError):
+                    if answer is not None and self._me in self._closing.jury(game):
+                        answers[game.id] = answer
             if not answers:
                 return
-            cast = tuple(answers), tuple(answers.values()), self._closing.ballot(start)
+            cast = tuple(answers), tuple(answers.values()), self._closing.ballot(rows[0].data)
             self._ledger.put(Fact.NOTE, self._round, self._me, b"ballot", cast)
             self._counts["ballots"] += 1
         with contextlib.suppress(ChainError):

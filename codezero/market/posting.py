@@ -15,7 +15,6 @@ from codezero.market.messages import (
     Evidence,
     MarketPost,
     Reveal,
-    Seen,
     parse_post,
 )
 from codezero.market.opinions import Opinions
@@ -53,8 +52,6 @@ class Posting:
             ledger.put(Fact.ROOT, now, peer, message.root, message.root)
         for reveal in message.reveals:
             self._keep(reveal.round, peer, (reveal.salt, reveal.reports), timely=now <= reveal.round + 1)
-        for seen in message.seen:
-            ledger.put(Fact.SEEN, seen.round, peer, b"", seen.roots, replace=True)
         for opening in message.openings:
             self._keep_opening(peer, opening)
         for evidence in message.evidence:
@@ -81,22 +78,17 @@ class Posting:
         if game is not None and game.commitment == opening.commitment:
             self._ledger.put(Fact.OPENING, game.round, peer, opening.game, opening)
 
-    def note_seen(self, now: int) -> None:
-        """Which roots were seen opened in time, of the round whose time to show them is over. Own ones were."""
-        number = now - 2
-        if number >= 0:
-            own = self._ledger.get(Fact.SEAL, number, self._me, b"", Sealed)
-            if own is not None:
-                self._keep(number, self._me, own, timely=True)
-            roots = tuple(row.name for row in self._ledger.all(Fact.REVEAL, msgspec.Raw, [number]))
-            self._ledger.put(Fact.SEEN, number, self._me, b"", roots[:256])
+    def show_own(self, now: int) -> None:
+        """The own seal of the round before is opened in this one."""
+        own = self._ledger.get(Fact.SEAL, now - 1, self._me, b"", Sealed)
+        if own is not None:
+            self._keep(now - 1, self._me, own, timely=True)
 
     def message(self, now: int) -> bytes:
         """The own post of a round. Its own openings count here from then on."""
         ledger, before = self._ledger, range(max(0, now - SHOWN_ROUNDS), now)
         sealed = ledger.get(Fact.SEAL, now, self._me, b"", Sealed)
         seals = ((number, ledger.get(Fact.SEAL, number, self._me, b"", Sealed)) for number in before)
-        lists = ((number, ledger.get(Fact.SEEN, number, self._me, b"", tuple[bytes, ...])) for number in before)
         openings = [
             row.data for row in ledger.all(Fact.SECRET, Opening, range(max(0, now - OVER + 1), now - BALLOTS + 1))
         ]
@@ -106,7 +98,6 @@ class Posting:
             root=seal_root(self._me, *sealed) if sealed and self._roots else None,
             games=tuple(row.data for row in ledger.all(Fact.GAME, Game, [now - 1, now]) if row.peer == self._me),
             reveals=tuple(Reveal(number, *of) for number, of in seals if of is not None),
-            seen=tuple(Seen(number, roots) for number, roots in lists if roots is not None),
             openings=tuple(openings),
             evidence=self._evidence(now),
         )

@@ -3,29 +3,24 @@
 Ballots settle points, the same for all. What a reader executed settles its own records and prices, whatever they say.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from fractions import Fraction
 
 import msgspec
 
-from codezero.market.games import Game, GameKind, Opening
-from codezero.market.jury import LEAST, Ballot, decide
+from codezero.market.games import Game, GameKind
+from codezero.market.jury import LEAST, Decision
 from codezero.market.payout import Position, pay
 from codezero.market.pricing import Score, gain
 
 UNPROVEN = Fraction(1, 4)
 """Of the points where nobody can execute the truth."""
-SENTINELS = 4
-"""One in so many `value` games of an opener and round has to be a sentinel."""
 
 
 class VoidReason(StrEnum):
-    UNOPENED = "its commitment was not opened"
-    FORGED = "its commitment is of something else"
-    FEW_SENTINELS = "its opener has too few games with a known answer"
     FEW_BALLOTS = "too few jurors voted"
-    UNDECIDED = "the jury does not agree, or found it void"
+    UNDECIDED = "the jury does not agree, or found that it has no answer that can be settled"
 
 
 class Void(msgspec.Struct, frozen=True):
@@ -49,31 +44,17 @@ class Settlement(msgspec.Struct, frozen=True):
     """The reader executed something else."""
 
 
-def settle(
-    game: Game,
-    positions: Sequence[Position],
-    seated: Sequence[str],
-    ballots: Iterable[Ballot],
-    openings: Mapping[bytes, Opening],
-    executed: int | None,
-) -> Settlement | Void:
-    """openings: by game, all of this opener and round. executed: the answer where two own executions agree; it counts
+def settle(game: Game, positions: Sequence[Position], decision: Decision, executed: int | None) -> Settlement | Void:
+    """positions: by the reports that the jury counts. executed: the answer where two own executions agree; it counts
     only where the truth can be executed."""
-    name, share = game.id, Fraction(1)
-    if game.kind is GameKind.VALUE:
-        if (opening := openings.get(name)) is None:
-            return Void(name, VoidReason.UNOPENED)
-        if opening.game != name or opening.commitment != game.commitment:
-            return Void(name, VoidReason.FORGED)
-        if SENTINELS * sum(each.reference != "" for each in openings.values()) < len(openings):
-            return Void(name, VoidReason.FEW_SENTINELS)
-        if not opening.reference:
-            share, executed = UNPROVEN, None
-    scores = scores_of(game, positions, executed)
-    answer, count, _ = decide(game, seated, ballots)
+    proven = game.kind is not GameKind.VALUE or decision.proven
+    executed = executed if proven else None
+    scores, answer = scores_of(game, positions, executed), decision.answer
     if answer is None:
-        return Void(name, VoidReason.UNDECIDED if count >= LEAST else VoidReason.FEW_BALLOTS, scores)
-    return Settlement(name, answer, pay(positions, answer, share), scores, executed not in (None, answer))
+        reason = VoidReason.UNDECIDED if decision.ballots >= LEAST else VoidReason.FEW_BALLOTS
+        return Void(game.id, reason, scores)
+    wins = pay(positions, answer, Fraction(1) if proven else UNPROVEN)
+    return Settlement(game.id, answer, wins, scores, executed not in (None, answer))
 
 
 def scores_of(game: Game, positions: Iterable[Position], executed: int | None) -> dict[str, Score]:

@@ -34,7 +34,7 @@ class OnChain:
 
     def votes(self, round_number: int, jurors: Sequence[str]) -> list[tuple[str, Cast]]:
         cast = self._market.ballots(round_number, jurors)
-        return [(row.peer, (row.ballot.games, row.ballot.answers, row.ballot.receipts)) for row in cast]
+        return [(row.peer, (row.ballot.games, row.ballot.answers, row.ballot.shown)) for row in cast]
 
     def accounts(self, peers: Sequence[str]) -> dict[str, str]:
         """Of those whose roots were read."""

@@ -7,9 +7,9 @@ from random import Random
 import msgspec
 
 from codezero.market.games import NONE, ONE, STEPS, VERDICTS, Game, GameKind, Opening, StepReport
-from codezero.market.jury import Ballot
+from codezero.market.jury import PROVEN, Ballot, as_bits, decide, places
 from codezero.market.ledger import FILE, NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow
-from codezero.market.messages import Evidence, shown_digest
+from codezero.market.messages import Evidence
 from codezero.market.payout import STAKE, Position
 from codezero.market.sealing import Sealed, positions, seal_root
 from codezero.market.settling import Settlement, settle
@@ -105,19 +105,19 @@ def _play(ledger: Ledger, games: list[Game]) -> None:
             if (number, step) != (6, 2):
                 reveals[place] = SALT, reports
                 ledger.put(Fact.REVEAL, place[1], name, root, reveals[place])
-    for number in range(start + 1, start + 1 + STEPS):
-        ledger.put(Fact.SEEN, number, ME, b"", [roots[place] for place in reveals if place[1] == number])
-    sheet = tuple(openings), (0,) * len(openings), shown_digest((roots[place] for place in reveals), openings.values())
+    anchored = {n: {name: root for (name, at), root in roots.items() if at == n} for n in games[0].reporting}
+    shown = as_bits(reveals, places(games[0], anchored))
+    sheet = tuple(openings), (PROVEN,) * len(openings), shown
     for name in peers[1:6]:
         ledger.put(Fact.BALLOT, start, name, b"", sheet)
     for game in games:
         place = game.round, game.opener, game.id
         held = positions(game, dict.fromkeys(peers, STAKE), roots, reveals)
-        ballots = [Ballot(game.id, name, 0) for name in peers[1:6]]
-        ended = settle(game, held, peers, ballots, openings, 0)
+        ballots = [Ballot(game.id, name, PROVEN, shown) for name in peers[1:6]]
+        ended = settle(game, held, decide(game, peers, ballots, places(game, anchored)), 0)
         assert isinstance(ended, Settlement)
         brier = {"own": 0.4, "equal": 0.3, "skilled": 0.2 + 0.01 * (len(game.question) % 3), "robust": 0.25}
-        result = GameResult(answer=0, truth=0, wins=ended.wins, brier=brier, price=0.81, right=True)
+        result = GameResult(answer=0, truth=0, wins=ended.wins, jury=peers, brier=brier, price=0.81, right=True)
         ledger.put(Fact.OPENING, *place, openings[game.id])
         ledger.put(Fact.PRICE, *place, PriceRow([[0.5, 0.3, 0.2]] * 4, [[0.5, 0.3, 0.2]] * 4, 6))
         ledger.put(Fact.VALUES, *place, [("2", 1.0)])

@@ -16,7 +16,7 @@ from codezero.chain.errors import ContractError
 from codezero.chain.market import VOID, BallotSheet, ContractMarket, checked_ballot, peer_key
 from codezero.errors import ChainError, ConfigError
 
-RECEIPTS = keccak(text="receipts")
+SHOWN = keccak(text="shown")
 
 
 def root(text: str) -> bytes:
@@ -70,7 +70,7 @@ def test_refusals_have_names(swarm: Swarm, market: ContractMarket) -> None:
         ("AlreadyAnchored", ("anchor", now, root("twice"), "QmA")),
         ("NotTheOpenRound", ("anchor", now + 1, root("early"), "QmA")),
         ("NotYourPeer", ("anchor", now, root("foreign"), "QmForeign")),
-        ("InvalidBallot", ("judge", [], [], RECEIPTS, "QmA")),
+        ("InvalidBallot", ("judge", [], [], SHOWN, "QmA")),
     ):
         with pytest.raises(ContractError) as caught:
             market.send(*arguments)
@@ -82,12 +82,12 @@ def test_ballots_are_of_the_round_in_which_they_were_cast(
 ) -> None:
     now = swarm.owner.read_round() + 1
     swarm.open_round(now)
-    market.send("judge", [root("g1"), root("g2")], [3, VOID], RECEIPTS, "QmB")
-    market.send("judge", [root("g1")], [0], RECEIPTS, "QmA")
+    market.send("judge", [root("g1"), root("g2")], [3, VOID], SHOWN, "QmB")
+    market.send("judge", [root("g1")], [0], SHOWN, "QmA")
     swarm.open_round(now + 1)
-    market.send("judge", [root("g1")], [1], RECEIPTS, "QmB")
+    market.send("judge", [root("g1")], [1], SHOWN, "QmB")
     first, second = market.ballots(now, ["QmA", "QmB", "QmNobodys"])
-    assert first == ("QmB", member.account, BallotSheet((root("g1"), root("g2")), (3, VOID), RECEIPTS))
+    assert first == ("QmB", member.account, BallotSheet((root("g1"), root("g2")), (3, VOID), SHOWN))
     assert (second.peer, second.ballot.answers) == ("QmA", (0,))
     assert [cast.ballot.answers for cast in market.ballots(now + 1, ["QmA", "QmB"])] == [(1,)]
     assert [cast.peer for cast in market.ballots(now, ["QmA"])] == ["QmA"]
@@ -104,8 +104,8 @@ def test_what_a_stranger_can_fill_is_bounded(
     for peer in ("QmB", "QmA"):
         market.send("anchor", now, root(peer), peer)
     for answer in range(3):
-        market.send("judge", [root("g")], [answer], RECEIPTS, "QmA")
-    market.send("judge", [root("g")], [7], RECEIPTS, "QmB")
+        market.send("judge", [root("g")], [answer], SHOWN, "QmA")
+    market.send("judge", [root("g")], [7], SHOWN, "QmB")
     assert market.anchors(now) == {peer_key("QmB"): root("QmB")}
     assert [cast.ballot.answers for cast in market.ballots(now, ["QmA", "QmB"])] == [(0,), (1,), (7,)]
     with pytest.raises(ChainError, match="257 peers"):
@@ -123,26 +123,26 @@ def test_a_market_of_another_coordinator_is_noticed(swarm: Swarm, member: Contra
 
 
 @pytest.mark.parametrize(
-    ("games", "answers", "receipts"),
+    ("games", "answers", "shown"),
     [
-        ([], [], RECEIPTS),
-        ([b"short"], [0], RECEIPTS),
-        ([root("g")] * 33, [0] * 33, RECEIPTS),
-        ([root("g")], [256], RECEIPTS),
-        ([root("g")], [-1], RECEIPTS),
-        ([root("g")] * 2, [0], RECEIPTS),
+        ([], [], SHOWN),
+        ([b"short"], [0], SHOWN),
+        ([root("g")] * 33, [0] * 33, SHOWN),
+        ([root("g")], [256], SHOWN),
+        ([root("g")], [-1], SHOWN),
+        ([root("g")] * 2, [0], SHOWN),
         ([root("g")], [0], b""),
     ],
 )
 def test_what_is_no_ballot_is_refused_before_it_costs_anything(
-    games: list[bytes], answers: list[int], receipts: bytes
+    games: list[bytes], answers: list[int], shown: bytes
 ) -> None:
     with pytest.raises(ChainError, match="no ballot"):
-        checked_ballot(games, answers, receipts)
+        checked_ballot(games, answers, shown)
 
 
 def test_a_ballot_has_one_form_in_a_file() -> None:
-    ballot = checked_ballot([root("g")], [2], RECEIPTS)
+    ballot = checked_ballot([root("g")], [2], SHOWN)
     raw = msgspec.json.encode(ballot, order="sorted")
     assert msgspec.json.decode(raw, type=BallotSheet) == ballot
     assert raw == msgspec.json.encode(msgspec.json.decode(raw, type=BallotSheet), order="sorted")
@@ -157,7 +157,7 @@ def word(number: int) -> HexBytes:
 
 def judged(games: int, answers: int) -> HexBytes:
     types = ["bytes32[]", "uint8[]", "bytes32"]
-    return HexBytes(encode(types, [[root(f"g{number}") for number in range(games)], [1] * answers, RECEIPTS]))
+    return HexBytes(encode(types, [[root(f"g{number}") for number in range(games)], [1] * answers, SHOWN]))
 
 
 Spoil = Callable[[dict[str, Any]], None]
@@ -228,7 +228,7 @@ def test_ballots_that_were_made_up_do_not_count(
 ) -> None:
     now = swarm.owner.read_round() + 1
     swarm.open_round(now)
-    market.send("judge", [root("g")], [2], RECEIPTS, "QmA")
+    market.send("judge", [root("g")], [2], SHOWN, "QmA")
     eth = Lying(swarm.client.eth, keccak(text="Judged(bytes32,bytes32[],uint8[],bytes32)"), BALLOTS[how])
     monkeypatch.setattr(swarm.client, "eth", eth)
     assert [cast.ballot.answers for cast in market.ballots(now, ["QmA"])] == [(2,)]

@@ -24,7 +24,7 @@ from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
 
-ROOT, OTHER, GAME, RECEIPTS = (keccak(text=text) for text in ("root", "other", "game", "receipts"))
+ROOT, OTHER, GAME, SHOWN = (keccak(text=text) for text in ("root", "other", "game", "shown"))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def test_what_is_queued_is_on_the_chain_once(tmp_path: Path, place: Place) -> No
     box, now = outbox(tmp_path, place, "QmOnce"), place.swarm.owner.read_round()
     for _ in range(3):
         box.anchor(now, ROOT)
-        box.ballot(now, [GAME], [3], RECEIPTS)
+        box.ballot(now, [GAME], [3], SHOWN)
         until(box.path, (now, "anchor"), "accepted")
         until(box.path, (now, "ballot"), "accepted")
     assert box.close(60)
@@ -94,12 +94,12 @@ def test_what_is_queued_is_on_the_chain_once(tmp_path: Path, place: Place) -> No
 def test_a_round_has_one_root_and_one_ballot(tmp_path: Path, place: Place) -> None:
     box, now = outbox(tmp_path, place, "QmTwo"), place.swarm.owner.read_round()
     box.anchor(now, ROOT)
-    box.ballot(now, [GAME], [0], RECEIPTS)
+    box.ballot(now, [GAME], [0], SHOWN)
     for _ in range(2):
         with pytest.raises(ChainError, match="another anchor already"):
             box.anchor(now, OTHER)
         with pytest.raises(ChainError, match="another ballot already"):
-            box.ballot(now, [GAME], [1], RECEIPTS)
+            box.ballot(now, [GAME], [1], SHOWN)
         until(box.path, (now, "anchor"), "accepted")
     assert box.close(60)
     assert [event["args"]["root"] for event in place.events("Anchored", "QmTwo")] == [ROOT]
@@ -166,7 +166,7 @@ def test_a_market_that_fails_holds_up_no_points(tmp_path: Path, place: Place, ca
     broken = ContractMarket(place.member, place.swarm.contract)  # which has no such function
     box, now = outbox(tmp_path, place, "QmBroken", broken), place.swarm.owner.read_round()
     box.anchor(now, ROOT)
-    box.ballot(now, [GAME], [0], RECEIPTS)
+    box.ballot(now, [GAME], [0], SHOWN)
     for _ in range(3):
         box.add(now, 0.5, "QmA")
         now, before = place.next_round(), now
@@ -208,7 +208,7 @@ def test_without_a_market_nothing_is_queued(tmp_path: Path, place: Place) -> Non
     with pytest.raises(ChainError, match="no market"):
         box.anchor(0, ROOT)
     with pytest.raises(ChainError, match="no ballot"):
-        box.ballot(0, [GAME], [], RECEIPTS)
+        box.ballot(0, [GAME], [], SHOWN)
     assert box.close(60) and rows(box.path) == {}
 
 

@@ -45,7 +45,7 @@ class Market:
 
     def judge(self, count: int, sender: str = ALICE, peer: str = PEER_A, answers: int | None = None) -> Any:
         numbers = [number % 4 for number in range(count if answers is None else answers)]
-        return self.contract.send("judge", digests(count), numbers, keccak(text="receipts"), peer, sender=sender)
+        return self.contract.send("judge", digests(count), numbers, keccak(text="shown"), peer, sender=sender)
 
     def slots(self) -> dict[str, int]:
         """The contract's storage as it is now, by slot, where it is not zero: fixed slots and those of all peers."""
@@ -120,7 +120,7 @@ def test_a_ballot_is_one_event(market: Market) -> None:
     [event] = market.judge(3).events
     assert event.name == "Judged"
     assert event.args == {
-        "peer": keccak(text=PEER_A), "games": digests(3), "answers": [0, 1, 2], "receipts": keccak(text="receipts"),
+        "peer": keccak(text=PEER_A), "games": digests(3), "answers": [0, 1, 2], "shown": keccak(text="shown"),
     }  # fmt: skip
     assert market.slots() == {}
 

@@ -9,8 +9,19 @@ from builders.market import SALT, opening_of, peer, program_game, random_positio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.market.games import Game, Opening
-from codezero.market.jury import SEATS, Ballot, decide, seats
+from codezero.market.games import NONE, Game, Opening
+from codezero.market.jury import (
+    PROVEN,
+    SEATS,
+    VOID,
+    Ballot,
+    Decision,
+    answer_of,
+    as_bits,
+    decide,
+    places,
+    seats,
+)
 from codezero.market.payout import pay
 from codezero.market.sealing import positions, seal_root
 from codezero.market.settling import UNPROVEN, Settlement, Void, VoidReason, settle
@@ -48,74 +59,100 @@ def test_many_ids_of_one_account_have_one_seat_and_no_better_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "decided"),
+    ("given", "winner"),
     [
         ((0, 0, 0, 0, 0, 1, 1), 0), ((0, 0, 0, 0, 1, 1, 1), None), ((0, 0, 1), 0), ((0, 0), None), ((), None),
         ((0, 0, None), 0), ((None, None, None), None), ((0, 0, 0, 1, 1), None), ((0, 0, 0, 0, 1, 1), 0),
     ],
 )  # fmt: skip
-def test_two_thirds_of_three_ballots_or_more_decide(given: tuple[int | None, ...], decided: int | None) -> None:
-    assert decide(program_game(), SEATED, ballots(program_game(), *given))[:2] == (decided, len(given))
+def test_two_thirds_of_three_ballots_or_more_decide(given: tuple[int | None, ...], winner: int | None) -> None:
+    assert decide(program_game(), SEATED, ballots(program_game(), *given), {})[::2] == (winner, len(given))
 
 
 def test_only_ballots_of_this_game_and_jury_count_and_of_each_juror_the_first() -> None:
     game = program_game()
     strangers = ballots(game, 1, 1, 1, 1, first=20) + ballots(program_game(round=11), 1, 1, 1) + ballots(game, 7, 7)
-    assert decide(game, SEATED, [*strangers, *ballots(game, 0, 0, 0)])[:2] == (0, 3)
-    assert decide(game, SEATED, [*ballots(game, 0, 0, 1), *ballots(game, 1, 1)])[:2] == (0, 3)
-    assert decide(game, SEATED, [*ballots(game, 0, 0, 0), *ballots(game, 0)])[:2] == (0, 3)
+    assert decide(game, SEATED, [*strangers, *ballots(game, 0, 0, 0)], {})[::2] == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 1), *ballots(game, 1, 1)], {})[::2] == (0, 3)
+    assert decide(game, SEATED, [*ballots(game, 0, 0, 0), *ballots(game, 0)], {})[::2] == (0, 3)
 
 
-def test_jurors_have_to_agree_on_what_was_shown_too() -> None:
+def test_what_more_than_half_of_the_jurors_saw_opened_counts_whatever_the_others_say() -> None:
     game = program_game()
-    votes = [Ballot(game.id, peer(number), 0, bytes([number % 2]) * 32) for number in range(7)]
-    assert decide(game, SEATED, votes) == (None, 7, bytes(32))
-    assert decide(game, SEATED, votes[::2]) == (0, 4, bytes(32))
-    assert decide(game, SEATED, [*votes[1::2], *votes[0:1]]) == (0, 4, b"\1" * 32)
+    anchored = {number: {peer(n): bytes([number, n]) * 16 for n in range(3)} for number in game.reporting}
+    bits = places(game, anchored)
+    here, there = list(bits)[:7], list(bits)[5:9]
+    votes = [Ballot(game.id, peer(n), 0, as_bits(here if n < 4 else there, bits)) for n in range(7)]
+    assert decide(game, SEATED, votes, bits) == (0, False, 7, frozenset(here))
+    assert decide(game, SEATED, votes[1:], bits).shown == {*here} & {*there}  # three against three
+    assert decide(game, SEATED, [], bits).shown == frozenset()
+
+
+def test_of_many_roots_of_a_round_the_same_ones_count_for_everybody() -> None:
+    game = program_game()
+    anchored = {
+        n: {peer(k): bytes([n, k]) * 16 for k in range(57)} | {f"{k}": bytes([k]) * 32 for k in range(57)}
+        for n in game.reporting
+    }
+    bits = places(game, {number: dict(reversed(of.items())) for number, of in anchored.items()})
+    assert bits == places(game, anchored) and sorted(bits.values()) == list(range(256))
+    assert as_bits(bits, bits) == b"\xff" * 32
+
+
+@pytest.mark.parametrize(
+    ("reference", "siblings", "executed", "values", "answer"),
+    [
+        ("def f(n): return n", 0, 1, [], PROVEN + 1), ("def f(n): return n", 0, None, ["2"] * 5, None),
+        ("", 1, 0, ["2", "2", "1"], 0), ("", 1, None, ["9", "9", "1"], 2), ("", 1, None, ["1", "2"], VOID),
+        ("", 1, None, [], None), ("", 0, None, ["2", "2"], VOID), ("", 5, None, ["2", "2"], VOID),
+        (None, 1, 0, ["2", "2"], VOID),
+    ],
+)  # fmt: skip
+def test_a_juror_answers_only_what_was_opened_and_leaves_out_openers_without_enough_sentinels(
+    reference: str | None, siblings: int, executed: int | None, values: list[str], answer: int | None
+) -> None:
+    game = value_game(answers=("2", "1", NONE), reference=reference or "")
+    openings = {} if reference is None else opening_of(game, reference)
+    for number in range(max(1, siblings) if siblings else 0):
+        solution = "def f(n): return n" if number == 0 else ""
+        openings[bytes([number]) * 32] = Opening(bytes([number]) * 32, SALT, solution)
+    assert answer_of(game, openings, executed, values) == answer
+    assert answer_of(program_game(), {}, executed, values) == executed
+
+
+def decided(answer: int | None, *, proven: bool = False, ballots: int = 3) -> Decision:
+    return Decision(answer, proven, ballots, frozenset())
 
 
 def test_a_settled_game_pays_by_ballots_and_records_by_execution() -> None:
     game, held = program_game(), random_positions(Random(1), 2, 8)
-    settled = settle(game, held, SEATED, ballots(game, 0, 0, 0), {}, 1)
+    settled = settle(game, held, decided(0), 1)
     assert isinstance(settled, Settlement) and settled.contested
     assert settled.answer == 0 and settled.wins == pay(held, 0)
-    truth = settle(game, held, SEATED, ballots(game, 1, 1, 1), {}, 1)
+    truth = settle(game, held, decided(1), 1)
     assert isinstance(truth, Settlement) and settled.scores == truth.scores and not truth.contested
-    assert settle(game, held, SEATED, ballots(game, 0, 0, 0), {}, None).scores == {}
+    assert settle(game, held, decided(0), None).scores == {}
 
 
 def test_what_is_void_pays_nothing_and_still_counts_in_records() -> None:
     game, held = program_game(), random_positions(Random(1), 2, 8)
-    for votes, reason in (((0, 1, 0, 1), VoidReason.UNDECIDED), ((0,), VoidReason.FEW_BALLOTS)):
-        void = settle(game, held, SEATED, ballots(game, *votes), {}, 0)
+    for ballots, reason in ((4, VoidReason.UNDECIDED), (1, VoidReason.FEW_BALLOTS)):
+        void = settle(game, held, decided(None, ballots=ballots), 0)
         assert isinstance(void, Void) and void.reason is reason and len(void.scores) == 8
 
 
 def test_a_sentinel_pays_whole_and_counts_and_another_value_game_neither() -> None:
-    sentinel, held = value_game(), random_positions(Random(2), 3, 8)
-    settled = settle(sentinel, held, SEATED, ballots(sentinel, 1, 1, 1), opening_of(sentinel), 1)
+    game, held = value_game(), random_positions(Random(2), 3, 8)
+    settled = settle(game, held, decided(1, proven=True), 1)
     assert isinstance(settled, Settlement) and settled.wins == pay(held, 1) and len(settled.scores) == 8
-    real = value_game(reference="")
-    openings = opening_of(sentinel) | opening_of(real, "")
-    settled = settle(real, held, SEATED, ballots(real, 1, 1, 1), openings, 0)
+    settled = settle(game, held, decided(1), 0)
     assert isinstance(settled, Settlement) and settled.wins == pay(held, 1, UNPROVEN)
     assert settled.scores == {} and not settled.contested
 
 
-def test_commitments_have_to_be_opened_and_a_quarter_to_be_of_sentinels() -> None:
-    game, real, votes = value_game(), value_game(reference=""), ballots(value_game(), 1, 1, 1)
-    forged = {game.id: Opening(game.id, SALT, "def f(n):\n    return n + 2")}
-    others = {bytes([n]) * 32: Opening(bytes([n]) * 32, SALT, "") for n in range(3)}
-    four, five = opening_of(game) | others, opening_of(game) | others | opening_of(real, "")
-    reasons = [settle(game, [], SEATED, votes, openings, None) for openings in ({}, forged, four, five)]
-    assert [getattr(each, "reason", None) for each in reasons] == [
-        VoidReason.UNOPENED, VoidReason.FORGED, None, VoidReason.FEW_SENTINELS,
-    ]  # fmt: skip
-
-
 def test_who_could_know_the_answer_has_no_gain_in_records() -> None:
     game, held = value_game(opener=peer(0)), random_positions(Random(3), 3, 6)
-    settled = settle(game, held, SEATED, ballots(game, 1, 1, 1), opening_of(game), 1)
+    settled = settle(game, held, decided(1, proven=True), 1)
     assert set(settled.scores) == {peer(number) for number in range(1, 6)}
 
 
@@ -123,15 +160,12 @@ def test_who_could_know_the_answer_has_no_gain_in_records() -> None:
 def test_a_settlement_does_not_depend_on_any_order(seed: int) -> None:
     random = Random(seed)
     game, held = value_game(), random_positions(random, 3, 9)
-    votes = ballots(game, *(random.choice([0, 1, 1, 1, None]) for _ in range(SEATS)))
-    openings = opening_of(game) | {SALT: Opening(SALT, SALT, "")}
+    votes = ballots(game, *(random.choice([0, 9, 9, 9, None]) for _ in range(SEATS)))
     seen = [
         settle(
             game,
             random.sample(held, 9),
-            tuple(random.sample(SEATED, SEATS)),
-            random.sample(votes, SEATS),
-            dict(random.sample([*openings.items()], 2)),
+            decide(game, tuple(random.sample(SEATED, SEATS)), random.sample(votes, SEATS), {}),
             1,
         )
         for _ in range(3)
@@ -151,9 +185,11 @@ def test_from_seals_to_points_in_one_line_of_functions() -> None:
     del sealed[names[0], 14]
     stakes = dict.fromkeys(names, 10_000)
     jury = seats(game, ROOT, {name: name for name in [*names, game.opener]})
-    votes = [Ballot(game.id, name, 1) for name in jury]
+    bits = places(game, {n: {name: root for (name, at), root in roots.items() if at == n} for n in game.reporting})
+    decision = decide(game, jury, [Ballot(game.id, name, PROVEN + 1, as_bits(sealed, bits)) for name in jury], bits)
+    assert decision.shown == sealed.keys()
     results = [
-        settle(game, positions(game, stakes, dict(shuffled), sealed), jury, votes, opening_of(game), 1)
+        settle(game, positions(game, stakes, dict(shuffled), sealed), decision, 1)
         for shuffled in ([*roots.items()], [*reversed(roots.items())])
     ]
     assert results[0] == results[1] and isinstance(settled := results[0], Settlement)
