@@ -29,7 +29,7 @@ SETTINGS = [
     "evaluator.canaries=80", "solver.problems_per_iteration=2", "proposer.problems_per_iteration=0", "login.page=off",
     "monitor.view=off",
 ]  # fmt: skip
-ELSEWHERE = "what its jury saw is not known here"
+ELSEWHERE = "some of the reports that count are not known here"
 
 
 def row(folder: Path) -> dict[str, Any]:
