@@ -3,12 +3,12 @@
 A1: the pay is exact and bounded. A2 to A4: prices and confirmations on `value` games of the embedded models, where
 peers are honest, lie from the start, or turn once their record is made; `judges 0` and `judges 2`: how many of eight
 have one. A5: after how many executed games a bad peer loses its vote. A8: the bytes of a round (`traffic`). A9: what
-the confirmed values teach, beside the claimed and the true ones (`training`, a quarter of an hour more). Each aim
+the confirmed values teach, beside the claimed and the true ones (`training`: whole runs, so the longest). Each aim
 stands beside its figure. `mechanisms`: step scoring beside a market maker, a parimutuel and the original's bets, on
 simulated beliefs. `abuse`: what bluffs of a coalition gain, how often a jury is held, what friends of an opener get.
 No figure is a time.
 
-    codezero bench market --json                       # about ten minutes of one core
+    codezero bench market --json                       # everything; `--parts` for less
     codezero bench market --json --games 120 --seeds 1 --runs 4 --random 500 --parts a1 values
 """
 

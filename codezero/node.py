@@ -62,9 +62,7 @@ class Node(Iterating):
 
         bets: Metrics = {}
         with self.tolerate((MarketError, SwarmError, EvaluatorError, SandboxError), "no bets this iteration"):
-            if self.market:
-                self.market.play(round_number, judged)
-                bets = self.market.metrics()
+            bets = self.market.play(round_number, judged) if self.market else bets
 
         learned: Metrics = {}
         with self.tolerate(SwarmError, "the policy stays at its version"):  # role=sampler

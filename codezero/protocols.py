@@ -195,11 +195,8 @@ class Market(Protocol):
         """With confirmed values in the place of claims, and with what the market asks."""
         ...
 
-    def play(self, round_number: int, judged: Sequence[ScoredGroup]) -> None:
-        """Once an iteration. Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
-
-    def metrics(self) -> Metrics:
-        """`market/...`"""
+    def play(self, round_number: int, judged: Sequence[ScoredGroup]) -> Metrics:
+        """Once an iteration; `market/...`. Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
         ...
 
 

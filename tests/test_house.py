@@ -140,8 +140,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 266,
-    "lines": 41_362,
-    "lines of code": 28_739,
+    "lines": 41_355,
+    "lines of code": 28_736,
     "files in the root": 11,
     "rows of imports": 13,
     "public class names in two files": 0,
@@ -149,7 +149,7 @@ BUDGETS = {
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2300,
+    "lines of the reading path": 2295,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

@@ -22,7 +22,7 @@ PATIENCE = 30
 """Rounds after its end at which a game is given up whose reports are not known here."""
 AUDITED, WORST = 200, 0.05
 """Newest games by which confirming is judged, and the share of wrong ones, surely exceeded, that stops it."""
-KEPT = 3 * (STEPS + OVER)
+KEPT = 3 * (OVER + PATIENCE)
 """Lists of roots and of reveals of a round that are kept in memory."""
 Cast = tuple[tuple[bytes, ...], tuple[int, ...], bytes]
 """Games, answers, and bits of what was shown; of a juror's ballot."""
@@ -58,7 +58,7 @@ class Closing:
         self.weigh()
 
     def weigh(self) -> None:
-        """Records and powers, from all that is settled."""
+        """Records and powers, from all that is settled: anew when games have ended."""
         self.records = {peer: record(scores, self._me) for peer, scores in self._ledger.scores().items()}
         rows: list[GameResult] = [row.data for row in self._ledger.newest(Fact.RESULT, GameResult, AUDITED)]
         known = [(row.pools, row.truth) for row in rows if row.truth is not None and row.pools]
@@ -166,33 +166,33 @@ class Closing:
         executed: the own execution. value: that would be confirmed. Raises ChainError and MarketError.
         """
         game: Game = item.data
-        held, void, answer, settled = self.positions(game), "no chain of this swarm settles points", None, None
+        void, answer, settled, held, jury = "no chain of this swarm settles points", None, None, None, ()
         if self._chain is not None:
             if not self._complete(game):
                 return None
-            decision = decide(game, self.jury(game), self.ballots(game), self.bits(game))
+            jury = self.jury(game)
+            decision = decide(game, jury, self.ballots(game), self.bits(game))
             if decision.shown - self._opened(game, (Fact.LATE, Fact.REVEAL)).keys():
                 if round_number < game.round + OVER + PATIENCE:
                     return None
                 void = "some of the reports that count are not known here"
             else:
-                held = self.positions(game, decision.shown)
-                executed = decision.answer if executed is None else executed
+                answer, held = decision.answer, self.positions(game, decision.shown)
+                executed = answer if executed is None else executed
                 settled = settle(game, held, decision, executed)
                 void = settled.reason.value if isinstance(settled, Void) else ""
-                answer = decision.answer
+        held = self.positions(game) if held is None else held
         scores = settled.scores if settled else scores_of(game, held, executed)
         paid = settled.wins if isinstance(settled, Settlement) else {}
         result = GameResult(
             answer=None if void else answer,
             void=void,
             wins=paid,
-            jury=[*self.jury(game)] if settled else [],
+            jury=[*jury],
             contested=isinstance(settled, Settlement) and settled.contested,
             **self._measured(game, held, executed if scores else None, value),
         )
-        if self._ledger.settle(item._replace(data=result), paid, scores) and scores:
-            self.weigh()
+        self._ledger.settle(item._replace(data=result), paid, scores)
         return result
 
     def _complete(self, game: Game) -> bool:

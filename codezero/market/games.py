@@ -70,6 +70,10 @@ class Game(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """[32] sha256 of the canonical MessagePack, which holds swarm, opener and round."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).digest()
 
+    def index_of(self, value: str) -> int:
+        """The number of the answer that is this value, or of NONE."""
+        return self.answers.index(value if value in self.answers else NONE)
+
     @property
     def reporting(self) -> range:
         """Rounds in which reports on it are sealed."""

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from codezero.market.games import NONE, STEPS, Digest, Game, GameKind, Opening, PeerId
+from codezero.market.games import STEPS, Digest, Game, GameKind, Opening, PeerId
 from codezero.market.sealing import Place
 
 SEATS, LEAST = 7, 3
@@ -90,7 +90,7 @@ def answer_of(game: Game, openings: Mapping[bytes, Opening], executed: int | Non
     counts = Counter(values).most_common(2)
     if not counts or counts[0][1] < 2 or (len(counts) == 2 and counts[0][1] == counts[1][1]):
         return VOID if counts else None
-    return game.answers.index(counts[0][0] if counts[0][0] in game.answers else NONE)
+    return game.index_of(counts[0][0])
 
 
 def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot], bits: Mapping[Place, int]) -> Decision:

@@ -10,7 +10,7 @@ import numpy as np
 
 from codezero.code.answer import read_answer
 from codezero.code.assertions import as_problem
-from codezero.market.games import NONE, ONE, Game, GameKind, Opening
+from codezero.market.games import ONE, Game, GameKind, Opening
 from codezero.market.messages import is_call
 from codezero.market.pricing import LEAST_REPORT, Price, clip
 from codezero.protocols import Evaluator
@@ -99,7 +99,7 @@ class Opinions:
             return None if first is None or first is not second else int(not first)
         code = game.code or (opening.reference if opening else "")
         first, second = (returned(self.sandbox, code, game.tests[0]) for _ in range(2))
-        return None if first is None or first != second else answer_of(game, first)
+        return None if first is None or first != second else game.index_of(first)
 
     def outcomes(self, game: Game, count: int) -> tuple[bool | None, ...]:
         """Of the first tests of a program, each alone. Raises SandboxError."""
@@ -143,7 +143,7 @@ class Opinions:
                 return None
             weights = np.zeros(count)
             for value, belief in values:
-                weights[answer_of(game, value)] += belief
+                weights[game.index_of(value)] += belief
             own = clip((weights + FLOOR) ** POWER, LEAST_REPORT)
         return whole(own if price is None else pooled(own, price.skilled))
 
@@ -158,10 +158,6 @@ def whole(probabilities: Array) -> tuple[int, ...]:
     points = [int(probability * ONE) for probability in probabilities]
     points[max(range(len(points)), key=points.__getitem__)] += ONE - sum(points)
     return tuple(points)
-
-
-def answer_of(game: Game, value: str) -> int:
-    return game.answers.index(value if value in game.answers else NONE)
 
 
 def returned(sandbox: Sandbox, code: str, call: str) -> str | None:

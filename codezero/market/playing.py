@@ -62,7 +62,7 @@ class Player:
         self._round_seconds, self._clock, self._random = round_seconds, clock, Random(seed)
         self._closing = Closing(ledger, self._me, chain)
         self._opener = Opener(opinions, self._me, name)
-        self._round, self._since, self._last, self._seconds = -1, 0.0, 0.0, 0.0
+        self._round, self._since, self._last = -1, 0.0, 0.0
         self._anchored, self._posted, self._opens = -1, (-1, b""), False
         self._posting = Posting(ledger, self._me, name, opinions, roots=chain is None)
         self._counts = self._posting.counts
@@ -73,8 +73,8 @@ class Player:
         self._pool.shutdown(cancel_futures=True)
         self._ledger.close()
 
-    def play(self, round_number: int, judged: Sequence[ScoredGroup]) -> None:
-        """Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
+    def play(self, round_number: int, judged: Sequence[ScoredGroup]) -> Metrics:
+        """`market/...`: see `_metrics`. Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
         now = self._clock()
         self._opinions.remember(judged, self._me)
         posts, entered = self._swarm.posts(), round_number != self._round
@@ -85,7 +85,8 @@ class Player:
             self._read_chain()
             self._posting.show_own(round_number)
             self._ledger.forget(round_number)
-            self._opens = self._random.random() < self._settings.games / ((self._settings.open or 1) * self._players)
+            players = 1 + len(self._posting.players)  # who together open about as many games as each plays
+            self._opens = self._random.random() * players * self._settings.open < self._settings.games
         deadline = now + self._settings.seconds
         if self._opens and not any(row.peer == self._me for row in self._closing.games([round_number])):
             self._open(judged)
@@ -101,7 +102,7 @@ class Player:
         if posts or entered:
             self._note_prices()
         self._last = now
-        self._seconds += self._clock() - now
+        return self._metrics() | {"market/seconds": self._clock() - now}
 
     def proposals(self, proposals: Sequence[Problem]) -> list[Problem]:
         """With confirmed values in the place of claims, where that is asked for; then what the market asks."""
@@ -115,21 +116,15 @@ class Player:
                 values[game.data.question, game.data.tests[0]] = row.data
         return [*(with_values(problem, values) for problem in proposals), *asked]
 
-    def metrics(self) -> Metrics:
-        """`market/...`: since the start of the process, but for seconds (of the last call) and what is so now."""
+    def _metrics(self) -> Metrics:
+        """Since the start of the process, but for what is so now."""
         results = [row.data for row in self._ledger.newest(Fact.RESULT, GameResult, 200)]
         row: Metrics = {f"market/{name}": count for name, count in sorted(self._counts.items())}
         for name in ("own", "skilled"):
             row[f"market/brier_{name}"] = mean(result.brier[name] for result in results if name in result.brier)
         row["market/voters"] = sum(record.vote for record in self._closing.records.values())
         row["market/players"] = len(self._posting.players)
-        row["market/seconds"], self._seconds = self._seconds, 0.0
         return row | {"market/balance": self._ledger.balance(self._me) / 1000}
-
-    @property
-    def _players(self) -> int:
-        """Heard of, and this one. All together open about as many games a round as each plays."""
-        return 1 + len(self._posting.players)
 
     def _read_chain(self) -> None:
         """In a thread of its own, at most one at a time."""
@@ -244,9 +239,10 @@ class Player:
 
     def _close_games(self) -> None:
         """Confirm values, and settle what is over."""
+        ended = 0
         for item in self._ledger.unsettled(Game):
             game, age = item.data, self._round - item.round
-            value = self._value(game) if age > STEPS else None
+            value = self._value(game) if age >= OVER or (self._settings.confirm and age > STEPS) else None
             opening = self._opening(game)
             if value is not None and self._settings.confirm and not (opening and opening.reference):
                 self._ledger.put(Fact.CONFIRMED, *item[:3], value)
@@ -254,6 +250,9 @@ class Player:
                 with contextlib.suppress(ChainError):  # it is settled when the chain answers again
                     if result := self._closing.close(item, self._round, self._executed(game), value):
                         self._tell(item, result)
+                        ended += 1
+        if ended:
+            self._closing.weigh()
 
     def _value(self, game: Game) -> str | None:
         """That both prices and own attempts stand behind."""

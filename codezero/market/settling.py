@@ -20,7 +20,7 @@ UNPROVEN = Fraction(1, 4)
 
 class VoidReason(StrEnum):
     FEW_BALLOTS = "too few jurors voted"
-    UNDECIDED = "the jury does not agree, or found that it has no answer that can be settled"
+    UNDECIDED = "the jury does not agree, or found it void"
 
 
 class Void(msgspec.Struct, frozen=True):

@@ -38,10 +38,9 @@ class OnChain:
 
     def accounts(self, peers: Sequence[str]) -> dict[str, str]:
         """Of those whose roots were read."""
-        if unknown := [peer for peer in peers if peer not in self._accounts]:
+        if not self._accounts.keys() >= {*peers}:
             self._accounts.update(self._market.players().values())
-            peers = [peer for peer in peers if peer in self._accounts or peer not in unknown]
-        return {peer: self._accounts[peer] for peer in peers}
+        return {peer: self._accounts[peer] for peer in peers if peer in self._accounts}
 
 
 def build_market(

@@ -117,6 +117,7 @@ def test_an_anchor_ends_with_its_round(tmp_path: Path, place: Place, caplog: pyt
     assert place.market.anchors(late).get(peer_key("QmLate")) is None
     status = read_status(box.path)
     assert (status.refused, status.problem) == (0, "") and "points are kept back" not in caplog.text
+    assert "anchors and ballots" not in caplog.text  # it is too late, and nothing is wrong
 
 
 def test_an_anchor_waits_for_its_round(tmp_path: Path, place: Place) -> None:

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from codezero.errors import ConfigError, MarketError
 from codezero.inspection.market_verify import verify_game
 from codezero.inspection.market_view import read_game, read_games, read_market
+from codezero.market import ledger as ledger_module
 from codezero.market.closing import Cast
 from codezero.market.games import GameKind, Opening, StepReport
-from codezero.market.ledger import FILE, Fact, GameResult, Ledger
+from codezero.market.ledger import FILE, Fact, GameResult, Ledger, LedgerRow
 from codezero.market.messages import MarketPost, Reveal, is_call, parse_post
 from codezero.market.payout import START
 from codezero.market.sealing import Sealed, seal_root
@@ -208,7 +209,7 @@ def test_a_hostile_player_changes_no_other_s_record_and_fills_no_file(tmp_path: 
     ledger = player._ledger  # pyright: ignore[reportPrivateUsage]
     kept = [row for fact in (Fact.REVEAL, Fact.LATE) for row in ledger.all(fact, Sealed) if row.peer == enemy]
     assert len(kept) <= 4 and not ledger.all(Fact.OPENING, Opening) and ledger.balance(enemy) == START
-    assert player.metrics()["market/refused"] == 50
+    assert player.play(table.chain.open, [])["market/refused"] == 50
     table.close()
 
 
@@ -220,6 +221,49 @@ def test_the_same_root_is_anchored_again_after_a_kill(tmp_path: Path) -> None:
         for player in table.players:
             player.play(table.chain.open, [])
     table.close()
+
+
+def test_a_post_is_sent_again_only_when_it_says_more(tmp_path: Path) -> None:
+    table = Table(tmp_path, count=2, execute=lambda number: False)
+    for _ in range(3):
+        table.turn(turns=1)
+    sent, player = table.hub.bytes, table.players[0]
+    player.play(table.chain.open, [])
+    player.play(table.chain.open, [])
+    assert sent and table.hub.bytes == sent
+    table.close()
+
+
+def test_all_together_open_about_as_many_games_as_each_plays(tmp_path: Path) -> None:
+    table = Table(tmp_path, count=8, execute=lambda number: False, settings={"games": 4})
+    for _ in range(10):
+        table.turn(turns=1)
+    opened = [row.round for row in table.players[0]._ledger.all(Fact.GAME, Any)]  # pyright: ignore[reportPrivateUsage]
+    assert 0 < sum(number > 2 for number in opened) / 8 < 8  # of 8 players who open up to 2 each
+    table.close()
+
+
+def test_who_looks_is_told_that_two_accounts_are_no_jury(tmp_path: Path) -> None:
+    table = Table(tmp_path, count=2, execute=lambda number: False)
+    for _ in range(4):
+        table.turn()
+    why = read_market(tmp_path / "0", table.names[0]).why
+    assert why == "no jury, so no points: the players are of 2 accounts, and 3 are needed"
+    table.close()
+
+
+def test_a_file_that_fills_drops_its_oldest_rounds_and_no_balance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "MOST_BYTES", 200_000)
+    with contextlib.closing(Ledger(tmp_path / FILE)) as ledger:
+        ledger.settle(LedgerRow(1, "a", bytes(32), GameResult()), {"a": 5}, {})
+        for number in range(1, 120):
+            ledger.put(Fact.EVIDENCE, number, "a", bytes(32), "x" * 20_000)
+            ledger.forget(number)
+        kept = [row.round for row in ledger.all(Fact.EVIDENCE, str)]
+        assert kept[-1] == 119 and len(kept) < 20 and ledger.balance("a") == START + 5
+    assert (tmp_path / FILE).stat().st_size < 1_000_000
 
 
 class Killed(BaseException):
