@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from codezero.config.learning import DataConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.problems.stream import MixedStream
 from codezero.settings import compose
 from codezero.weights.delta import encode
@@ -63,9 +64,9 @@ def play(rate: float, versions: int, overrides: Sequence[str]) -> list[Row]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         policy = load_policy(config, quiet)
         learner, sampler = build_learner(config, policy), build_sampler(config, policy, quiet, stack)
-        solver = build_solver(config, learner, sampler, "QmNobody")
+        solver = build_solver(config, CodeEnvironment(), learner, sampler, "QmNobody")
         evaluator = build_evaluator(config, EMBEDDED, stack, quiet)
-        stream = MixedStream(DataConfig(), seed=1, peer_id="", batch=16)
+        stream = MixedStream(CodeEnvironment(), DataConfig(), seed=1, peer_id="", batch=16)
         publisher = Publisher(folder, keep=1, check_every=10)
         publisher.publish(0, dict(policy.model.named_parameters()))
         follower, _ = catch_up(FolderSource(folder))

@@ -30,6 +30,7 @@ from judge_cost import Report, costs, say
 
 from codezero.code.answer import read_answer
 from codezero.code.worker import StaticGuard
+from codezero.environments.code import solver_prompt
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
 from codezero.evaluator.types import Program, request
@@ -39,7 +40,6 @@ from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
-from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator

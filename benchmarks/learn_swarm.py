@@ -32,7 +32,7 @@ class Case:
     """What one run is."""
 
     scenario: str = "same"
-    """same, specialists, sparse, strong, poisoned or absent."""
+    """same, specialists, sparse, strong, poisoned or absent; gym: specialists on tasks of reasoning-gym."""
     own: int = 8
     """Problems that a node attempts in a round, GROUP times each."""
     others: int = 0
@@ -61,7 +61,7 @@ def run(case: Case, starts: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Play all rounds. `curve` is [round, mean executed average@8, of each honest node], before any training first."""
     from simulation.hub import LocalHub
 
-    began, hub, judge = time.monotonic(), LocalHub(), Remembering()
+    began, hub, judge = time.monotonic(), LocalHub(), Scoring() if case.scenario == "gym" else Remembering()
     honest = case.nodes - (POISONED if case.scenario in ("poisoned", "absent") else 0)
     nodes = [make_node(case, i, hub, judge, starts) for i in range(honest)]
     liars = [liar(case, i, hub) for i in range(honest, case.nodes) if case.scenario == "poisoned"]
@@ -88,7 +88,7 @@ def run(case: Case, starts: Path, say: Callable[[str], None]) -> dict[str, Any]:
     }
 
 
-def publish(node: Node, count: int, number: int, judge: "Remembering") -> list[Any]:
+def publish(node: Node, count: int, number: int, judge: "Remembering | Scoring") -> list[Any]:
     groups = node.solver.rollout(list(itertools.islice(node.problems, count)), number)
     scored = judge.score(groups)
     node.swarm.publish(scored, number)
@@ -102,7 +102,7 @@ def look(number: int, nodes: Sequence[Node]) -> Any:
     return [number, round(sum(each) / len(each), 4), each]
 
 
-def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Path) -> Node:
+def make_node(case: Case, index: int, hub: Any, judge: "Remembering | Scoring", starts: Path) -> Node:
     from simulation.hub import HubSwarm
 
     from codezero.config import EvalsConfig, ExternalConfig, SolverConfig
@@ -110,10 +110,8 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
     from codezero.evals.task import task_of
     from codezero.models.generation import Sampler
     from codezero.models.load import load_model
-    from codezero.problems.synthetic.tasks import held_out
-    from codezero.sandbox.monty import MontySandbox
     from codezero.solver.learner import TrlLearner
-    from codezero.solver.solver import GrpoSolver, solver_prompt
+    from codezero.solver.solver import GrpoSolver
 
     name = peer_id(index)
     settings = SolverConfig(
@@ -123,6 +121,7 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
     sampler = Sampler(policy)
     solver = GrpoSolver(
         settings,
+        prompt=judge.environment.prompt,
         sampler=sampler,
         learner=TrlLearner(policy, settings),
         peer_id=name,
@@ -133,14 +132,15 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering", starts: Pa
         EvalsConfig(samples=EXAM[1], seed=7),
         settings,
         "held-out problems",
-        [task_of(problem, solver_prompt) for problem in held_out(EXAM[0], seed=7)],
+        [task_of(problem, judge.environment.prompt) for problem in judge.environment.held_out(EXAM[0], 7)],
         [],
         sampler,
-        MontySandbox(),
+        judge.grader(),
         judge.unasked(),
     )
-    swarm = HubSwarm(name, hub)
-    return Node(name, solver, exam, swarm, stream(case, index))
+    swarm = HubSwarm(name, hub, judge.environment if isinstance(judge, Scoring) else None)
+    problems = judge.specialty(case, index) if isinstance(judge, Scoring) else stream(case, index)
+    return Node(name, solver, exam, swarm, problems)
 
 
 def peer_id(index: int) -> str:
@@ -187,10 +187,14 @@ class Remembering:
 
     def __init__(self) -> None:
         from codezero.code.worker import StaticGuard
+        from codezero.environments.code import CodeEnvironment
         from codezero.evaluator.executed import ExecutedEvaluator
         from codezero.sandbox.monty import MontySandbox
 
-        self.evaluator = ExecutedEvaluator(StaticGuard(seconds=2.0, memory_mib=512), MontySandbox())
+        self.evaluator, self.environment = (
+            ExecutedEvaluator(StaticGuard(seconds=2.0, memory_mib=512), MontySandbox()),
+            CodeEnvironment(),
+        )
         self.known: dict[tuple[str, str], Any] = {}
 
     def score(self, groups: Sequence[Any]) -> list[Any]:
@@ -205,6 +209,14 @@ class Remembering:
         while len(self.known) > 100_000:
             del self.known[next(iter(self.known))]
         return judged
+
+    @staticmethod
+    def grader() -> Any:
+        """Of an exam."""
+        from codezero.evals.grading import SandboxGrader
+        from codezero.sandbox.monty import MontySandbox
+
+        return SandboxGrader(MontySandbox())
 
     @staticmethod
     def unasked() -> Any:
@@ -222,6 +234,34 @@ class Remembering:
         return Nobody()
 
 
+class Scoring:
+    """Exact reward by the library's own score; each node attempts one kind of task, and the exam asks all kinds."""
+
+    def __init__(self) -> None:
+        from codezero.environments.reasoning_gym import DEFAULT_TASKS, ReasoningGym
+        from codezero.environments.tasks import TaskEnvironment
+        from codezero.evaluator.scored import ScoredEvaluator
+
+        self.kinds, self.environment = len(DEFAULT_TASKS), TaskEnvironment(ReasoningGym())
+        self.evaluator = ScoredEvaluator(self.environment)
+        self.score = self.evaluator.score
+
+    def grader(self) -> Any:
+        from codezero.evals.grading import ScoreGrader
+
+        return ScoreGrader(self.evaluator)
+
+    def unasked(self) -> None:
+        """Nobody is held against a score."""
+
+    def specialty(self, case: Case, index: int) -> Iterator[Any]:
+        """Training problems without end, all of the node's own kind: the kinds take turns in the places."""
+        for number in itertools.count():
+            problem = self.environment.generate(f"{case.seed} {index} {number}")
+            if problem.item.index % self.kinds == index % self.kinds:
+                yield problem
+
+
 def start_of(case: Case, index: int, starts: Path) -> Path:
     """The weights a node begins with; `learn.py` makes those that are not shipped."""
     from codezero.nano import weights_directory
@@ -230,7 +270,7 @@ def start_of(case: Case, index: int, starts: Path) -> Path:
         return starts / "weak"
     if case.scenario == "strong" and index == 0:
         return starts / "strong"
-    return weights_directory("solver")
+    return weights_directory("gym" if case.scenario == "gym" else "solver")
 
 
 def main(argv: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from codezero.config import NodeConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.problems.filters import Screen
 from codezero.proposer.difficulty import BandTS
 from codezero.proposer.training import judged_learnability
@@ -119,9 +120,15 @@ def play(level: str, arm: str, seed: int, iterations: int, overrides: Sequence[s
 def parts(config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Solver, Evaluator, Proposer]:
     policy = load_policy(config, quiet)
     sampler = build_sampler(config, policy, quiet, stack)
-    solver = build_solver(config, build_learner(config, policy), sampler, PEER)
+    solver = build_solver(config, CodeEnvironment(), build_learner(config, policy), sampler, PEER)
     evaluator = build_evaluator(config, EMBEDDED, stack, quiet)
-    return solver, evaluator, build_trained(config, PEER, Screen(holding(config, lambda: policy)), quiet)[0]
+    return (
+        solver,
+        evaluator,
+        build_trained(
+            config, PEER, Screen(CodeEnvironment(), holding(config, CodeEnvironment(), lambda: policy)), quiet
+        )[0],
+    )
 
 
 def quiet(what: str) -> None:

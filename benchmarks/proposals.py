@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codezero.config import ProposerConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ProposalError
 from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.load import LoadedModel, load_model
@@ -104,7 +105,7 @@ def summary(rows: Sequence[Row]) -> dict[str, object]:
         "json": [row.json for row in rows],
         "parses": [not row.refused for row in rows],
         "hygiene_passed": [not row.refused and not row.unusable for row in rows],
-        "withheld": [Screen().withholds(problem) for problem in usable],
+        "withheld": [Screen(CodeEnvironment()).withholds(problem) for problem in usable],
         "new": repeats(usable),
         "at_level": [row.level == row.asked for row in known],
         "novel": [row.novel for row in known],

@@ -34,6 +34,7 @@ from codezero.code.mutations import mutate_code
 from codezero.code.parsing import fence
 from codezero.code.report import StaticReport, StaticRequest
 from codezero.code.worker import StaticGuard
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ProblemError
 from codezero.evals.sets import PUBLISHED
 from codezero.problems.filters import Screen
@@ -49,7 +50,7 @@ _T = TypeVar("_T")
 
 def hygiene(items: Sequence[Item]) -> Report:
     refused: defaultdict[str, list[str]] = defaultdict(list)
-    screen = Screen()
+    screen = Screen(CodeEnvironment())
     for item in items:
         refusal = screen.refuse(item.problem)
         if refusal is not None:

@@ -3,10 +3,7 @@
 Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiring/` chooses the implementations.
 A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; a judge that fails
 again and again, and any other error, ends the node.
-
-`role=sampler` is a node whose solver follows a peer's policy instead of learning. `role=proposer` only writes problems,
-so that one strong machine serves a swarm of laptops; it learns their difficulty from peers' feedback: propose -> rest
--> feedback -> difficulty.
+`role=sampler` is a node whose solver follows a peer's policy; `role=proposer` has its own loop, in `proposer_node.py`.
 """
 
 import time
@@ -17,7 +14,7 @@ from codezero.errors import EvaluatorError, MarketError, ProposalError, RolloutE
 from codezero.protocols import Evaluator, Exam, Harvest, Market, Outbox, ProblemStream, Solver
 from codezero.runner import LIMITS, Iterating
 from codezero.system.state import Persistent
-from codezero.types import BELIEF, Feedback, Metrics, Problem, RolloutGroup, ScoredGroup, mean
+from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, ScoredGroup, mean
 
 
 @dataclass(kw_only=True)
@@ -147,33 +144,6 @@ class InStep:
 
     def metrics(self) -> Metrics:
         return self._servers() | {"tokens/sampled_per_second": self._tokens / max(self._seconds, 1e-9)}
-
-
-@dataclass(kw_only=True)
-class ProposerNode(Iterating):
-    """The parts of a proposer's service, and its loop."""
-
-    def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
-        """One batch of proposals at the levels that peers' feedback calls for."""
-        began, settings = time.monotonic(), self.config.proposer
-        feedback: list[Feedback] = []
-        with self.tolerate(SwarmError, "no feedback this iteration"):
-            feedback = self.swarm.feedback()
-            self.difficulty.hear(feedback)
-        written: list[Problem] = []
-        with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.config.run.max_failures):
-            written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
-        with self.tolerate(SwarmError, "nothing offered this iteration"):
-            self.swarm.offer(written, round_number)
-        row: Metrics = {
-            "iteration": iteration,
-            "round": round_number,
-            "seconds": time.monotonic() - began,
-            "proposer/feedback": len(feedback),
-            "difficulty/level": self.difficulty.level,
-        }
-        self.stop.wait(max(0.0, began + settings.rest_seconds - time.monotonic()))
-        return row | self.shared_metrics(), []
 
 
 def mean_reward(scored: Sequence[ScoredGroup]) -> float | None:

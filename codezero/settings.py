@@ -183,7 +183,10 @@ def _right_hand_side(value: object) -> str:
     """A value of the user's own file as an override's right-hand side; its interpolations stay alive."""
     if isinstance(value, list):
         return f"[{','.join(_right_hand_side(item) for item in cast('list[object]', value))}]"
-    return _in_quotes(value) if isinstance(value, str) else str(value).lower()
+    if isinstance(value, dict):
+        entries = cast("dict[str, object]", value).items()
+        return f"{{{','.join(f'{name}:{_right_hand_side(item)}' for name, item in entries)}}}"
+    return _in_quotes(value) if isinstance(value, str) else "null" if value is None else str(value).lower()
 
 
 def quoted(value: object) -> str:
@@ -232,7 +235,8 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         key = f"{prefix}{name}"
-        flat |= _flat(cast("dict[str, Any]", value), f"{key}.") if isinstance(value, dict) else {key: value}
+        section = isinstance(value, dict) and "_target_" not in value  # a plug-in with arguments is a value
+        flat |= _flat(cast("dict[str, Any]", value), f"{key}.") if section else {key: value}
     return flat
 
 

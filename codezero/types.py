@@ -28,7 +28,7 @@ class Standing(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a problem comes from."""
+    """Where a problem of the environment `code` comes from."""
 
     MBPP = "mbpp"
     CODE_CONTESTS = "code_contests"
@@ -47,17 +47,29 @@ class Style(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Item:
+    """A place in an environment, from which every node derives the same problem."""
+
+    environment: str
+    digest: str
+    """64 hex digits: of the environment, as `environment.Environment.digest`."""
+    level: int  # 1..5
+    index: int  # from 0 on
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """A coding question and the tests that define it."""
+    """A question, and the tests that define it or the place that it is derived from."""
 
     id: str
     """`problem_id(question, tests)`: 64 hex digits, the same on every node."""
     question: str
     tests: tuple[str, ...]
-    """One per entry, in the form its `style` has."""
+    """One per entry, in the form its `style` has; none of a problem with an `item`."""
     entry_point: str
     """Name of the function the tests call; empty for a program that reads stdin."""
-    source: Source
+    source: str
+    """A `Source`, or the name of the environment that it is derived from."""
     standing: Standing = Standing.REFERENCE
     level: int | None = None
     """Difficulty 1..5 where it is known or was asked for."""
@@ -65,10 +77,17 @@ class Problem:
     """A correct solution. Never shown to a solver, never published."""
     proposer: str | None = None
     """Peer id of the proposer; None for data sets."""
+    item: Item | None = None
+    """Where it is derived from; None: it is all that its other fields say."""
 
     @property
     def style(self) -> Style:
         return Style.CALL if self.entry_point else Style.STDIO
+
+
+def is_exam_question(question: str) -> bool:
+    """Is a question of a derived problem of the eighth that exams ask, and nobody learns from? Wherever it stands."""
+    return hashlib.sha256(question.encode("utf-8", "replace")).digest()[0] % 8 == 7
 
 
 def problem_id(question: str, tests: Sequence[str]) -> str:

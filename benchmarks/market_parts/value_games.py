@@ -18,6 +18,7 @@ import numpy as np
 from codezero.code.answer import read_answer
 from codezero.code.worker import StaticGuard
 from codezero.config import ProposerConfig
+from codezero.environments.code import CodeEnvironment, solver_prompt
 from codezero.errors import ProposalError
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
@@ -34,7 +35,6 @@ from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
-from codezero.solver.solver import solver_prompt
 from codezero.stats import Array
 from codezero.types import Completion, Problem
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
@@ -149,7 +149,7 @@ def proposals(count: int, seed: int) -> list[tuple[Problem, str]]:
         with contextlib.suppress(ProposalError):
             problem = parse_proposal(completion.text, level, "")
             parsed = parse_question(problem.question)
-            if parsed and inspect(problem, PROPOSED) is None and not Screen().withholds(problem):
+            if parsed and inspect(problem, PROPOSED) is None and not Screen(CodeEnvironment()).withholds(problem):
                 found[problem.id] = problem, render(parsed[1], parsed[0])
     return list(found.values())
 

@@ -9,11 +9,12 @@ from types import MappingProxyType
 
 import msgspec
 
+from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.records import LIFETIME, DHTRecord, RecordPlace, shard_of
 from codezero.swarm.schema import GROUPS, MAX_BODY, VERSION, Header, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Call
-from codezero.swarm.wire import body_digest, decode_header, encode_body, encode_header
+from codezero.swarm.wire import encode_body
 from simulation.memory_transport import signed
 from simulation.storage import key_of
 from simulation.swarm import SWARM, TOKENIZER, SimulatedNode, Swarm, attempts

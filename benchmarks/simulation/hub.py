@@ -5,7 +5,9 @@ What crosses the hub went through the wire format, so such a swarm refuses what 
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+from codezero.environment import ScoredEnvironment
 from codezero.swarm.proposals import LocalSwarm
 from codezero.swarm.schema import MAX_ITEMS, WireRefusal
 from codezero.swarm.wire import claimed, decode_body, decode_market, encode_body, encode_feedback, encode_market
@@ -22,8 +24,10 @@ class LocalHub:
 class HubSwarm(LocalSwarm):
     """In-memory twin of HivemindSwarm. Only proposals are in its checkpoint."""
 
-    def __init__(self, peer_id: str, hub: LocalHub) -> None:
+    def __init__(self, peer_id: str, hub: LocalHub, environment: ScoredEnvironment | None = None) -> None:
+        """environment: that derives the problems; None: they travel whole."""
         super().__init__(peer_id)
+        self._environment = environment
         self._members = hub.members
         self._members[peer_id] = self
         self._inbox: list[RolloutGroup] = []
@@ -49,6 +53,9 @@ class HubSwarm(LocalSwarm):
 
     def _receive(self, body: bytes) -> None:
         _, _, groups = decode_body(body)
+        if self._environment is not None:
+            derive = self._environment.derive
+            groups = [replace(group, problem=derive(group.problem.item)) for group in groups if group.problem.item]
         self._counts["bytes_in"] += len(body)
         self._peers.add(groups[0].peer_id)
         self._inbox.extend(groups)

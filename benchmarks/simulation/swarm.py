@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.exchange import Exchange
+from codezero.swarm.framing import body_digest
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Publish, ReceivedBody
 from codezero.swarm.schema import GROUPS
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import body_digest, encode_body
+from codezero.swarm.wire import encode_body
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
 from simulation.kademlia import DHTNode
 from simulation.network import Conditions, Network

@@ -41,13 +41,17 @@ class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """The contract of the prediction market; empty: the swarm has none."""
 
 
-class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How its nodes meet."""
+class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How its nodes meet, and what they learn."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     protocol: Annotated[int, Meta(ge=1, le=2**31)]
     """Version of the wire format."""
     bootnodes: Annotated[list[Multiaddress], Meta(max_length=64)]
+    environment: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_.-]{0,63})?$")] = ""
+    """Its name; empty: code. A joiner's own settings have to name the plug-in, since none is taken from here."""
+    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Of the environment."""
 
 
 class JudgePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,15 +4,17 @@ Nothing is trained and nothing is executed; what lies on the hub is fetched as a
 """
 
 import argparse
+import contextlib
+import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, OF_A_RUN, Commands, answer, composed, flag, value
+from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
-    from codezero.ops.doctor import Finding
     from codezero.types import Problem
 
 EXAMPLES = 3
@@ -61,10 +63,14 @@ def status(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
-    from codezero.ops.doctor import checks, diagnose, healthy, line
+    from codezero.ops.doctor import Finding, checks, diagnose, healthy, line
+    from codezero.ops.own_code import ask
 
-    findings: list[Finding] = []
-    for finding in diagnose(checks(composed(options), options.overrides)):
+    findings, config = list[Finding](), composed(options)
+    if not options.json and sys.stdin.isatty() and sys.stdout.isatty():
+        with contextlib.suppress(ConfigError, OSError, EOFError):  # of which the check tells
+            ask(config)
+    for finding in diagnose(checks(config, options.overrides)):
         findings.append(finding)
         if not options.json:
             print(line(finding), flush=True)
@@ -97,6 +103,7 @@ def data_list(options: argparse.Namespace) -> int:
 def data_show(options: argparse.Namespace) -> int:
     """The first problems that a run with this seed would see, of any length. FAILED without. Raises ProblemError."""
     from codezero.config.learning import DataConfig
+    from codezero.environments.code import CodeEnvironment
     from codezero.problems.filters import Screen
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import DataSource
@@ -104,10 +111,11 @@ def data_show(options: argparse.Namespace) -> int:
 
     config, name, count = composed(options), options.source, options.count
     if name == SYNTHETIC:
-        problems = MixedStream(DataConfig(), seed=config.seed, peer_id="", batch=count).next_batch([])
+        stream = MixedStream(CodeEnvironment(), DataConfig(), seed=config.seed, peer_id="", batch=count)
+        problems = stream.next_batch([])
     else:
         rows, origin, wait = open_rows(name), f"{config.seed} ", config.data.wait_seconds
-        data = DataSource(name, rows, origin, Screen(), Counter(), wait)
+        data = DataSource(name, rows, origin, Screen(CodeEnvironment()), Counter(), wait)
         problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
     for problem in problems:
         answer(options, {field: getattr(problem, field) for field in PUBLIC}, _card(problem))
@@ -116,6 +124,7 @@ def data_show(options: argparse.Namespace) -> int:
 
 def data_check(options: argparse.Namespace) -> int:
     """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
+    from codezero.environments.code import CodeEnvironment
     from codezero.problems.filters import FilterRefusal, Screen
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import read_entry
@@ -123,7 +132,7 @@ def data_check(options: argparse.Namespace) -> int:
     composed(options)
     source = open_rows(options.source)
     entries = (read_entry(row) for shard in source.shards() for row in source.rows(shard, 0))
-    rows, refused, examples, screen = 0, Counter[str](), dict[str, list[str]](), Screen()
+    rows, refused, examples, screen = 0, Counter[str](), dict[str, list[str]](), Screen(CodeEnvironment())
     for rows, entry in enumerate(entries, 1):
         refusal = entry if isinstance(entry, FilterRefusal) else screen.refuse(entry)
         if refusal is not None:

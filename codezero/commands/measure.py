@@ -123,10 +123,11 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def nano_build(options: argparse.Namespace) -> int:
+    from codezero.environments.reasoning_gym import ReasoningGym
     from codezero.nano import WEIGHTS
     from codezero.nano.build import build
 
-    measured = build(options.out or WEIGHTS, seed=options.seed)
+    measured = build(options.out or WEIGHTS, ReasoningGym().pair, seed=options.seed)
     if options.json:
         print(json.dumps(measured))
     return DONE

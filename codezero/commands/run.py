@@ -66,6 +66,10 @@ def run(options: argparse.Namespace) -> int:
 
     config = composed(options)
     check_directories(config)
+    from codezero.ops.own_code import RIGHTS, own_code
+
+    if (named := ", ".join(own_code(config))) and not options.supervise:  # else the node's own process says so
+        print(f"codezero: {named}: {RIGHTS}", flush=True)
     folder = begin(config, fresh=options.fresh, fork=options.fork, supervised=options.supervise)
     if options.supervise:
         from codezero.ops.supervisor import run_supervised

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Interval
 
@@ -24,6 +24,7 @@ from codezero.config.learning import (
     SolverConfig,
     one_of,
 )
+from codezero.config.slots import of_plugins
 from codezero.config.training import RolloutConfig, TrainerConfig, VerifierConfig, WeightsConfig, of_training
 from codezero.errors import ConfigError
 
@@ -190,6 +191,9 @@ class NodeConfig:
     """node: attempts, judges, learns, proposes. sampler: a node whose policy follows a peer's instead of learning.
     proposer: only proposes, for a swarm (`codezero propose`)."""
     seed: Annotated[int, Ge(0)] = 0
+    environment: Any = "code"
+    """What is learned: `code`, a name that a plug-in has, module:attribute or file.py:attribute of a taskset, or a
+    mapping with _target_ and its arguments. Its code runs with this node's rights. docs/environments.md"""
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
@@ -240,8 +244,10 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
         url = settings.url
         if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
             yield f"{section}.url must hold no password; its key comes from an environment variable"
-        if settings.kind != "local" and settings.model != "off" and not url.startswith(("http://", "https://")):
+        endpoint = settings.kind not in ("local", "custom") and settings.model != "off"
+        if endpoint and not url.startswith(("http://", "https://")):
             yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
+    yield from of_plugins(config)
     yield from of_training(config)
     reward, run = config.reward, config.run
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:

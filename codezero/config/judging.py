@@ -5,7 +5,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Interval
 
-from codezero.config.learning import MAX_SOURCES, Checked, one_of
+from codezero.config.learning import MAX_SOURCES, Checked, Plugin, named, one_of
 
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
 """What a judge can be asked."""
@@ -32,11 +32,14 @@ def _exam_sources(sources: list[str]) -> None:
 class EvaluatorConfig:
     """The frozen judge."""
 
-    kind: Annotated[str, one_of("local", "openai", "ollama")] = "local"
-    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface."""
+    kind: Annotated[str, one_of("local", "openai", "ollama", "custom")] = "local"
+    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface. custom:
+    `object`."""
+    object: Plugin = ""
+    """Own code: an `evaluator.types.Judge`, or whatever has score(question, code) -> float | None, or is that."""
     model: str = "nano"
     """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves; `off`: none, with
-    reward.mode=rlvr."""
+    reward.mode=rlvr. With kind=custom what `object` names."""
     url: str = ""
     """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
     seconds: Annotated[float, Interval(gt=0, le=3600)] = 20.0
@@ -60,6 +63,10 @@ class EvaluatorConfig:
     """CPU seconds of the static pass for one completion; four times as long on the clock."""
     guard_memory_mib: Annotated[int, Ge(128)] = 512
 
+    def __post_init__(self) -> None:
+        if self.kind == "custom" and self.object:
+            self.model = named(self.object)
+
 
 @dataclass(kw_only=True)
 class AnswerConfig:
@@ -75,6 +82,9 @@ class RewardConfig:
 
     mode: Annotated[str, one_of("judge", "rlvr", "hybrid")] = "judge"
     """judge: nothing is executed. rlvr: the tests decide, run in a sandbox. hybrid: where that can tell."""
+    function: Plugin = ""
+    """Own code: `types.ScoredGroup` -> a reward from 0 to 1 for each attempt, None to mask it, in the place of the four
+    parts. Correctness stays what was judged."""
     correctness: Annotated[float, Interval(ge=0, le=1)] = 0.70
     structure: Annotated[float, Interval(ge=0, le=1)] = 0.15
     adherence: Annotated[float, Interval(ge=0, le=1)] = 0.10

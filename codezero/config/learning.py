@@ -1,9 +1,10 @@
 """Settings of what learns and what it learns from: models, solver, proposer, data."""
 
 import bisect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from annotated_types import Ge, Gt, Interval
 
@@ -16,6 +17,7 @@ EVERY_LINEAR = "all-linear"
 DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests", "deepcoder")
 """Sources of problems that have a name."""
 MAX_SOURCES = 16
+_OWN_ROWS = re.compile(r"(.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)+):[^\W\d]\w*")
 LOW, HIGH = 0.3, 0.7
 """The band of success in which a level teaches: that of proposals is kept in it."""
 
@@ -52,6 +54,31 @@ def one_of(*choices: str) -> Checked:
     return Checked(check)
 
 
+def _plugin(spec: object) -> None:
+    if isinstance(spec, dict):
+        entries = cast("dict[str, object]", spec)
+        wrong = [name for name in entries if not str(name).isidentifier()]
+        if not isinstance(entries.get("_target_"), str) or wrong:
+            what = f"the argument {wrong[0]}, which is no name" if wrong else "no _target_"
+            raise ValueError(f" has {what}; write {{_target_: package.module.Class, argument: value}}")
+    elif not isinstance(spec, str):
+        raise ValueError(f"={spec} names nothing; write package.module:attribute, file.py:attribute or a mapping")
+
+
+Plugin = Annotated[Any, Checked(_plugin)]
+"""Names code of the user's own, which `plugins.load_object` loads; empty: none."""
+
+
+def named(spec: str | Mapping[str, Any]) -> str:
+    """What a plug-in's setting names, without its arguments."""
+    return spec if isinstance(spec, str) else str(spec["_target_"])
+
+
+def is_own_rows(source: str) -> bool:
+    """Does a source of problems name a function of the user's own instead of a data set or a file?"""
+    return _OWN_ROWS.fullmatch(source) is not None
+
+
 def source_weights(sources: Sequence[str]) -> dict[str, float]:
     """`NAME` or `NAME:WEIGHT` -> weight by name. Raises ValueError as `Checked` wants it."""
     weights: dict[str, float] = {}
@@ -62,7 +89,8 @@ def source_weights(sources: Sequence[str]) -> dict[str, float]:
         except ValueError:
             name, weight = text, 1.0  # a path may hold a colon
         name = name if colon and name else text
-        if name.partition("@")[0] not in DATA_SETS and "/" not in name and not name.endswith((".jsonl", ".parquet")):
+        path = "/" in name or name.endswith((".jsonl", ".parquet"))
+        if not path and name.partition("@")[0] not in DATA_SETS and not is_own_rows(name):
             raise ValueError(f": {name} is unknown; choose some of: {', '.join(DATA_SETS)}, or a path with a / in it")
         if not 0 < weight < float("inf"):
             raise ValueError(f": {text} has no weight above 0")
@@ -136,7 +164,10 @@ class SolverConfig:
     go faster than in pre-training."""
     weight_decay: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """Share of each weight that an optimiser step takes away, times the learning rate."""
-    loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo")] = "dapo"
+    loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "custom")] = "dapo"
+    """custom: `loss_function`."""
+    loss_function: Plugin = ""
+    """Own code: `solver.loss.LossInputs` -> its mean loss. Every policy learns by it that learns as the solver does."""
     clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2
     clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
     scale_rewards: Annotated[str, one_of("none", "group")] = "none"
@@ -228,6 +259,7 @@ class DataConfig:
     sources: Annotated[list[str], Checked(source_weights)] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
     mbpp_sanitized, code_contests, deepcoder, or a path to a JSONL or Parquet file with rows in the form of these sets,
-    or to a folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic ones stand in."""
+    or to a folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic ones stand in.
+    package.module:function or file.py:function: own code that returns such rows, the same ones each time."""
     wait_seconds: Annotated[float, Interval(gt=0, le=600)] = 10.0
     """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""

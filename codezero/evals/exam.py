@@ -1,4 +1,4 @@
-"""The held-out exam: sample attempts, execute them in the sandbox, and ask the judge about the very same attempts.
+"""The held-out exam: sample attempts, execute or score them, and ask the judge about the very same attempts.
 
 Executed truth stands beside the reward and never in it: nothing measured here reaches the learner. An attempt whose
 execution could not be decided is left out and shown, never counted as wrong.
@@ -14,11 +14,10 @@ import numpy as np
 from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
-from codezero.evals.grading import SandboxGrader, judged_group
+from codezero.evals.grading import Grader, judged_group
 from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.sandbox.base import Sandbox
 from codezero.stats import auroc, ece
 from codezero.types import BELIEF, Completion, Metrics, mean
 
@@ -51,12 +50,12 @@ class HeldOutExam:
     tasks: Sequence[EvalTask]
     control: Sequence[EvalTask]
     sampler: GroupSampler
-    sandbox: Sandbox
-    """Nobody else's: a thread of this may be using it."""
+    grader: Grader
+    """Whose sandbox is nobody else's: a thread of this may be using it."""
     evaluator: Evaluator | None
     """The judge that is held against execution; None: there is none."""
     block: str = "best"
-    """How an answer is read; see `answer.BLOCKS`."""
+    """How the judge is shown an answer; see `answer.BLOCKS`."""
     pool: Executor | None = None
     """Attempts and executes beside training, for a `sampler` of any thread; None: training waits."""
     _begun: tuple[int, float] | None = None
@@ -90,7 +89,7 @@ class HeldOutExam:
         executed = under_way.result() if under_way else self._execute()
         drew = {draw.version for row in executed.attempts for draw in row}
         return (
-            executed_metrics(executed.passed, self.tasks, self.settings)
+            executed_metrics(executed.passed, self.tasks, self.settings, self.grader.label)
             | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
             | executed.control
             | (self._judged(self.evaluator, executed) if self.evaluator else {})
@@ -98,10 +97,10 @@ class HeldOutExam:
         )
 
     def _execute(self) -> Executed:
-        grader, attempts, control = SandboxGrader(self.sandbox, self.block), self._attempt(self.tasks), Metrics()
-        passed = [[grade.passed for grade in row] for row in grader.grade(self.tasks, attempts)]
+        attempts, control = self._attempt(self.tasks), Metrics()
+        passed = [[grade.passed for grade in row] for row in self.grader.grade(self.tasks, attempts)]
         if self.control:
-            grades = grader.grade(self.control, self._attempt(self.control))
+            grades = self.grader.grade(self.control, self._attempt(self.control))
             control["eval/control"] = mean(grade.passed for row in grades for grade in row if grade.passed is not None)
         return Executed(attempts, passed, control)
 
@@ -132,7 +131,7 @@ class HeldOutExam:
 
 
 def executed_metrics(
-    passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig
+    passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig, label: str
 ) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals.
 
@@ -153,7 +152,7 @@ def executed_metrics(
         f"eval/pass_at_{settings.samples}": mean(passes),
         "eval/pass_ci_low": pass_low,
         "eval/pass_ci_high": pass_high,
-        "eval/source": "executed",
+        "eval/source": label,
         "eval/unknown_share": (attempts - sum(map(len, decided))) / attempts if attempts else None,
         "eval/problems": len(averages),
     }

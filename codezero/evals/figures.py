@@ -1,6 +1,6 @@
 """The figures of an eval and of a comparison of two: each with its interval, its label, and what it is a share of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, paired_bootstrap, pass_at_k
@@ -107,3 +107,40 @@ def compare(
     interval, p = paired_bootstrap(of_a, of_b, seed=seed)
     name = f"average@{samples}"
     return Difference(name, label, a_mean, b_mean, b_mean - a_mean, *interval, p=p, problems=len(pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Of one policy, or of two and their difference."""
+
+    results: list[Result]
+    difference: Difference | None = None
+
+    def as_object(self) -> object:
+        """Of one policy its result, of two `a`, `b` and `difference`."""
+        if len(self.results) == 1:
+            return self.results[0]
+        a, b = self.results
+        return {"a": a, "b": b, "difference": self.difference}
+
+    def lines(self) -> Iterator[str]:
+        for result in self.results:
+            yield f"{result.policy} on {result.set}: {result.problems} problems, {result.samples} attempts each"
+            for figure in result.figures:
+                bounds = f"95 % [{figure.low:.1%}, {figure.high:.1%}]  over {figure.problems} problems"
+                yield f"  {figure.label} {figure.name:12} {figure.value:6.1%}  {bounds}"
+            if not result.figures:
+                yield f"  no {result.label} figure: no attempt could be decided"
+            cut_off = f"{result.truncated_share:.1%} cut off at {result.max_new_tokens} tokens"
+            without = f"{result.without_code_share:.1%} without code"
+            yield f"  {result.undecided_share:.1%} of the attempts undecided, {cut_off}, {without}"
+            yield from (f"    {times} x {reason}" for reason, times in result.undecided.items())
+            yield f"  kept in {result.kept_in}"
+        if gap := self.difference:
+            bounds = f"95 % [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}], p = {gap.p:.3g}"
+            yield (
+                f"{gap.label} {gap.name}: B is ahead by {100 * gap.difference:+.1f} points, {bounds}, "
+                f"over {gap.problems} problems (A {gap.a:.1%}, B {gap.b:.1%})"
+            )
+        elif len(self.results) == 2:
+            yield "no problem has decided attempts of both, so nothing can be compared"

@@ -1,4 +1,5 @@
-"""Who says whether an attempt passes: the sandbox, by running it ("executed"), or the judge, by reading ("judged").
+"""Who says whether an attempt passes: the sandbox, by running it ("executed"), the judge, by reading ("judged"), or the
+environment's own rule ("scored").
 
 What could not be decided is None, is shown, and never counts as wrong.
 """
@@ -15,7 +16,7 @@ from codezero.protocols import Evaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
 from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Status, Verdict, problem_id
 
-EXECUTED, JUDGED = "executed", "judged"
+EXECUTED, JUDGED, SCORED = "executed", "judged", "scored"
 ATTEMPT_SECONDS = 120.0
 """For all the tests of one attempt, by the clock; what has not failed by then is undecided."""
 JUDGED_TESTS, JUDGED_CHARACTERS = 64, 64 * 1024
@@ -34,6 +35,8 @@ class Grade:
 
 class SandboxGrader:
     """By running it. An attempt passes when every test of its task holds."""
+
+    label = EXECUTED
 
     def __init__(self, sandbox: Sandbox, block: str = "best", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sandbox, self._block, self._clock = sandbox, block, clock
@@ -67,8 +70,30 @@ class SandboxGrader:
         return doubt or ALL_HOLD
 
 
+class ScoreGrader:
+    """By an environment's rule, which the evaluator applies. An attempt passes with the full score."""
+
+    label = SCORED
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
+        """[tasks, samples] Raises EvaluatorError."""
+        groups = [
+            RolloutGroup(problem_of(task), tuple(tried), peer_id=EXAMINED, round=0, policy_step=0)
+            for task, tried in zip(tasks, attempts, strict=True)
+        ]
+        return [
+            [Grade(each.correctness == 1.0 if each.trainable else None, each.reasons[0]) for each in scored.verdicts]
+            for scored in self._evaluator.score(groups)
+        ]
+
+
 class JudgeGrader:
     """By reading it. An attempt passes when the judge rather believes it than not."""
+
+    label = JUDGED
 
     def __init__(self, evaluator: Evaluator, block: str = "best") -> None:
         self._evaluator, self._block = evaluator, block
@@ -86,7 +111,7 @@ class JudgeGrader:
         ]
 
 
-Grader = SandboxGrader | JudgeGrader
+Grader = SandboxGrader | JudgeGrader | ScoreGrader
 
 
 def _grade(verdict: Verdict, code: str | None) -> Grade:

@@ -5,8 +5,8 @@ format saturate within a few rounds and would otherwise be what is learned.
 """
 
 import math
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from typing import Annotated
 
 import msgspec
@@ -160,6 +160,8 @@ class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
     def __init__(self, guard: StaticGuard, weights: RewardConfig, block: str) -> None:
         self._guard, self._weights, self._block = guard, weights, block
         self.memory = Counts({}, 0)
+        self.rewarded: Callable[[ScoredGroup], ScoredGroup] = lambda scored: scored
+        """Has the last word on the rewards of a group."""
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """A verdict per attempt, in order."""
@@ -172,11 +174,11 @@ class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         """A verdict per completion, in order. Raises EvaluatorError and, where attempts are executed, SandboxError."""
         attempts = [(group.problem, completion) for group in groups for completion in group.completions]
-        verdicts = self.judge(attempts, self.reports(attempts))
-        for given in verdicts:
+        rest = iter(self.judge(attempts, self.reports(attempts)))
+        scored = [self.rewarded(ScoredGroup(group, tuple(islice(rest, len(group.completions))))) for group in groups]
+        for given in chain.from_iterable(group.verdicts for group in scored):
             self.memory.statuses[given.status] = self.memory.statuses.get(given.status, 0) + 1
-        rest = iter(verdicts)
-        return [ScoredGroup(group, tuple(islice(rest, len(group.completions)))) for group in groups]
+        return scored
 
     def metrics(self) -> Metrics:
         """`judge/...`: shares of the verdicts since the last call."""

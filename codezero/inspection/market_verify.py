@@ -7,10 +7,9 @@ import msgspec
 
 from codezero.market.closing import Closing
 from codezero.market.games import Game, Opening
-from codezero.market.jury import decide
+from codezero.market.jury import decide, settle
 from codezero.market.ledger import Fact, GameResult, Ledger, LedgerRow, opened
-from codezero.market.sealing import Sealed, seal_root
-from codezero.market.settling import Settlement, settle
+from codezero.market.payout import Sealed, seal_root
 from codezero.monitor.text import readable_name
 
 
@@ -60,7 +59,7 @@ def _payout(ledger: Ledger, game: Game, result: GameResult) -> dict[str, int]:
     closing = Closing(ledger, "", None)
     decision = decide(game, result.jury, closing.ballots(game), closing.bits(game))
     ended = settle(game, closing.positions(game, decision.shown), decision, None)
-    return ended.wins if isinstance(ended, Settlement) and ended.answer == result.answer else {}
+    return ended.wins if ended.answer == result.answer else {}
 
 
 def _name(peer: str) -> str:

@@ -18,13 +18,11 @@ from codezero.inspection.market_types import (
     Worth,
 )
 from codezero.market.closing import Cast, Closing
-from codezero.market.games import OVER, STEPS, Game, GameKind, Opening, Phase, phase
+from codezero.market.games import OVER, STEPS, Evidence, Game, GameKind, Opening, Phase, phase
 from codezero.market.jury import PROVEN, VOID
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow, opened
-from codezero.market.messages import Evidence
-from codezero.market.payout import POINT, STAKE, START
+from codezero.market.payout import POINT, STAKE, START, Sealed
 from codezero.market.pricing import NEWCOMER, Record, record
-from codezero.market.sealing import Sealed
 from codezero.monitor.run_types import MAX_PEERS
 from codezero.monitor.text import readable_name
 from codezero.stats import mean_interval, wilson

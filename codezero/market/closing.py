@@ -1,19 +1,20 @@
 """What the chain and peers show of rounds that are over, how games of theirs end, and what they are worth now."""
 
+import contextlib
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from codezero.market.games import BALLOTS, ONE, OVER, STEPS, Game, Opening
-from codezero.market.jury import LEAST, PROVEN, VOID, Ballot, as_bits, decide, places, seats
+from codezero.market.jury import LEAST, PROVEN, VOID, Ballot, as_bits, decide, places, scores_of, seats, settle
 from codezero.market.ledger import Fact, GameResult, Ledger, LedgerRow, PriceRow
-from codezero.market.payout import STAKE, Position
+from codezero.market.payout import STAKE, Place, Position, Sealed, positions
 from codezero.market.pricing import Price, Record, best_power, price, record
-from codezero.market.sealing import Place, Sealed, positions
-from codezero.market.settling import Settlement, Void, scores_of, settle
 from codezero.stats import wilson
 
 JURY = BALLOTS - 1
@@ -180,16 +181,16 @@ class Closing:
                 answer, held = decision.answer, self.positions(game, decision.shown)
                 executed = answer if executed is None else executed
                 settled = settle(game, held, decision, executed)
-                void = settled.reason.value if isinstance(settled, Void) else ""
+                void = settled.void
         held = self.positions(game) if held is None else held
         scores = settled.scores if settled else scores_of(game, held, executed)
-        paid = settled.wins if isinstance(settled, Settlement) else {}
+        paid = settled.wins if settled else {}
         result = GameResult(
             answer=None if void else answer,
             void=void,
             wins=paid,
             jury=[*jury],
-            contested=isinstance(settled, Settlement) and settled.contested,
+            contested=settled is not None and settled.contested,
             **self._measured(game, held, executed if scores else None, value),
         )
         self._ledger.settle(item._replace(data=result), paid, scores)
@@ -240,3 +241,13 @@ class Closing:
             while len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
         return self._kept[place][1] if count else []
+
+
+def tell(folder: Path, game: Game, q: tuple[int, ...], result: GameResult, win: int) -> None:
+    """A line in `prg_record.txt` for an own bet that ended, for people who look for it there. q: the own standing
+    report, in basis points. win: milli-points. A disk that is full costs the line."""
+    ended = result.void or f"{game.answers[result.answer or 0] or 'none of these'}, {win / 1000:+.3f} points"
+    stated = ", ".join(f"{answer or 'none'} {share / 100:.0f} %" for answer, share in zip(game.answers, q, strict=True))
+    when, name = time.strftime("%Y-%m-%d %H:%M:%S"), f"{game.kind} {game.id.hex()[:12]}"
+    with contextlib.suppress(OSError), (folder / "prg_record.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{when} round {game.round} {name}: {stated} -> {ended}\n")

@@ -25,7 +25,7 @@ from msgspec import Meta
 
 from codezero.code.assertions import as_problem
 from codezero.errors import CodeZeroError, HttpRefusal, ProblemError
-from codezero.market.receipts import MAX_ITEMS, Item, Leaf, Receipt, SignedReceipt, digest, signed_bytes, tree
+from codezero.market.receipts import MAX_ITEMS, Leaf, Receipt, ReceiptItem, SignedReceipt, digest, signed_bytes, tree
 from codezero.system.web import RateLimit, answer, check_bearer, error, read_body, refuse
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Status, Verdict
 
@@ -58,7 +58,7 @@ class AnswerRequest(msgspec.Struct):
 
 
 class BatchRequest(msgspec.Struct):
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
+    items: Annotated[list[ReceiptItem], Meta(min_length=1, max_length=MAX_ITEMS)]
     receipt: bool = True
 
 
@@ -263,7 +263,7 @@ def shown(verdict: Verdict) -> dict[str, object]:
     return {name: getattr(verdict, name) for name in ("reward", "correctness", "status", "reasons")}
 
 
-def as_group(item: Item) -> RolloutGroup | str:
+def as_group(item: ReceiptItem) -> RolloutGroup | str:
     """Or why its tests cannot be read."""
     try:
         return _group(as_problem(item.question, item.tests, item.entry_point), item.completion)
@@ -283,7 +283,7 @@ async def describe(_: web.Request) -> web.Response:
     """OpenAPI 3.1 of the routes, from their types."""
     bodies = {"/request-question": QuestionRequest, "/submit-answer": AnswerRequest, "/v1/verdicts": BatchRequest}
     answers = {"/current_clue": Clue, "/v1/card": Card, "/v1/verdicts": SignedReceipt}
-    types = [*bodies.values(), Item, *answers.values()]
+    types = [*bodies.values(), ReceiptItem, *answers.values()]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     named = dict(zip(types, schemas, strict=True))
     paths = dict[str, object]()

@@ -1,17 +1,22 @@
-"""The jury: seats are drawn by hash, and two thirds of the ballots decide. What counts of the reports it decides too:
-what more than half of its jurors saw opened in time, so that all who settle count the same ones.
+"""How a game ends: a pure function of what was anchored, shown and voted.
+
+Seats of the jury are drawn by hash, and two thirds of the ballots decide. What counts of the reports it decides too:
+what more than half of its jurors saw opened in time, so that all who settle count the same ones. Ballots settle points,
+the same for all. What a reader executed settles its own records and prices, whatever they say.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from codezero.market.games import STEPS, Digest, Game, GameKind, Opening, PeerId
-from codezero.market.sealing import Place
+from codezero.market.payout import Place, Position, pay
+from codezero.market.pricing import Score, gain
 
 SEATS, LEAST = 7, 3
 """Of a jury, and ballots without which it decides nothing."""
@@ -107,3 +112,44 @@ def decide(game: Game, seated: Sequence[str], ballots: Iterable[Ballot], bits: M
     answer, seen = next(agreed, None), [int.from_bytes(ballot.shown, "big") for ballot in given.values()]
     shown = frozenset(place for place, bit in bits.items() if 2 * sum(each >> bit & 1 for each in seen) > count)
     return Decision(None if answer is None else answer % PROVEN, (answer or 0) >= PROVEN, count, shown)
+
+
+UNPROVEN = Fraction(1, 4)
+"""Of the points where nobody can execute the truth."""
+
+
+FEW_BALLOTS, UNDECIDED = "too few jurors voted", "the jury does not agree, or found it void"
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    answer: int | None
+    """By the ballots; None: the game is void, and stakes go back."""
+    scores: dict[str, Score]
+    """By peer, for this reader's records, of a void game too; empty where it executed nothing."""
+    void: str = ""
+    """Why it is void."""
+    wins: dict[str, int] = {}
+    """By peer, milli-points."""
+    contested: bool = False
+    """The reader executed something else."""
+
+
+def settle(game: Game, positions: Sequence[Position], decision: Decision, executed: int | None) -> Settlement:
+    """positions: by the reports that the jury counts. executed: the answer where two own executions agree; it counts
+    only where the truth can be executed."""
+    proven = game.kind is not GameKind.VALUE or decision.proven
+    executed = executed if proven else None
+    scores, answer = scores_of(game, positions, executed), decision.answer
+    if answer is None:
+        return Settlement(None, scores, UNDECIDED if decision.ballots >= LEAST else FEW_BALLOTS)
+    wins = pay(positions, answer, Fraction(1) if proven else UNPROVEN)
+    return Settlement(answer, scores, "", wins, executed not in (None, answer))
+
+
+def scores_of(game: Game, positions: Iterable[Position], executed: int | None) -> dict[str, Score]:
+    """Of everybody but the opener and the proposer, who could know the answer. executed: None: nobody has a score."""
+    return {
+        each.peer: Score(game.opener, gain(each.reports[0], executed), gain(each.standing(), executed))
+        for each in positions
+        if executed is not None and each.peer not in (game.opener, game.proposer)
+    }

@@ -16,17 +16,14 @@ import msgspec
 
 from codezero.config import MarketConfig
 from codezero.errors import ChainError
-from codezero.market.closing import Cast, Closing, MarketChain
-from codezero.market.games import BALLOTS, OVER, STEPS, Game, GameKind, Opening, StepReport, phase
+from codezero.market.closing import Cast, Closing, MarketChain, tell
+from codezero.market.games import BALLOTS, OVER, STEPS, Evidence, Game, GameKind, Opening, StepReport, phase
 from codezero.market.jury import LEAST, answer_of
 from codezero.market.ledger import NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote
-from codezero.market.messages import Evidence
-from codezero.market.opening import Opener
-from codezero.market.opinions import Opinions, with_values
+from codezero.market.opinions import Opener, Opinions, with_values
+from codezero.market.payout import Sealed, seal_root
 from codezero.market.posting import Posting
-from codezero.market.prg_record import tell
 from codezero.market.pricing import confirmed
-from codezero.market.sealing import Sealed, seal_root
 from codezero.protocols import Swarm
 from codezero.types import Metrics, Problem, ScoredGroup, mean
 

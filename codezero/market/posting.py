@@ -7,18 +7,23 @@ from collections import Counter
 import msgspec
 
 from codezero.errors import MarketError, SandboxError
-from codezero.market.games import BALLOTS, OVER, STEPS, Game, GameKind, Opening
-from codezero.market.ledger import Fact, Ledger
-from codezero.market.messages import (
+from codezero.market.games import (
+    BALLOTS,
     MOST_GAMES,
+    OVER,
     SHOWN_ROUNDS,
+    STEPS,
     Evidence,
+    Game,
+    GameKind,
     MarketPost,
+    Opening,
     Reveal,
     parse_post,
 )
+from codezero.market.ledger import Fact, Ledger
 from codezero.market.opinions import Opinions
-from codezero.market.sealing import Sealed, seal_root
+from codezero.market.payout import Sealed, seal_root
 from codezero.types import Post
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ Text = Annotated[str, Meta(max_length=1 << 16)]
 Steps = Annotated[int, Meta(ge=-(1 << 40), le=1 << 40)]
 
 
-class Item(msgspec.Struct, frozen=True):
+class ReceiptItem(msgspec.Struct, frozen=True):
     """A program to judge. entry_point: None is read off the tests; empty: it reads stdin and writes stdout."""
 
     question: Annotated[str, Meta(min_length=1, max_length=1 << 16)]
@@ -61,7 +61,7 @@ class SignedReceipt(msgspec.Struct, frozen=True):
     """libp2p's `PublicKey` message, in hex."""
     signature: Annotated[str, Meta(pattern="^(?:[0-9a-f]{2}){1,1024}$")]
 
-    def check(self, items: Sequence[Item], verify: Callable[[bytes, bytes, bytes], bool]) -> None:
+    def check(self, items: Sequence[ReceiptItem], verify: Callable[[bytes, bytes, bytes], bool]) -> None:
         """Raises EvaluatorError, unless it is signed, and of these items.
 
         verify: does (public key, signature, message) hold?
@@ -80,7 +80,7 @@ def canonical(value: object) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
-def digest(item: Item) -> str:
+def digest(item: ReceiptItem) -> str:
     """64 hex digits."""
     return hashlib.sha256(canonical(item)).hexdigest()
 

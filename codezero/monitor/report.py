@@ -90,14 +90,17 @@ def _page(folder: Path, fold: Fold, state: RunState, reason: str, picture: bool)
     yield f"\n**{line[0].upper()}{line[1:]}.**"
     yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
     if picture:
-        yield f"\n![Executed average and reward over iterations]({CURVE})"
+        yield f"\n![Average at the exam and reward over iterations]({CURVE})"
     yield from start_and_end(exams)
     shown = _ends(exams)
     if levels := sorted({level for exam in shown for level in exam.levels}):
         yield ""
         rows = [[str(level), *(percent(exam.levels.get(level)) for exam in shown)] for level in levels]
         yield from _table(["level", *(f"iteration {exam.iteration}" for exam in shown)], *rows)
-    yield from _judge(fold, exams)
+    if "environment" in state.facts:
+        yield f"\n## Who scores\n\nThe {_inline(state.facts['evaluator'])} scores every answer; there is no judge."
+    else:
+        yield from _judge(fold, exams)
     if lines := [*proposal_lines(fold.last), *level_lines(measured_levels(folder))]:
         yield "\n## Problems\n"
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
@@ -122,7 +125,7 @@ def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
         ["", *iterations],
         [_inline(last.label), *map(_average, shown)],
         [_inline(f"{last.source} pass@{last.samples}"), *passes],
-        ["undecided executions, left out", *(percent(exam.unknown_share) for exam in shown)],
+        ["undecided attempts, left out", *(percent(exam.unknown_share) for exam in shown)],
     )
     if last.set:
         yield f"\nThe exam: {_inline(last.set, 300)}."
@@ -186,7 +189,9 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     for which, (attempt, verdict) in zip(("Best", "Worst"), best_and_worst(state.problem), strict=True):
         why = _inline("; ".join(verdict.reasons[:8]), 300)
         yield f"\n{which}, reward {verdict.reward:.2f}{f': `{why}`' if why else ''}\n"
-        yield _fenced(code_of(attempt.text, state.problem.group.problem.entry_point), "python", lines=True)
+        problem = state.problem.group.problem
+        text = attempt.text if problem.item else code_of(attempt.text, problem.entry_point)
+        yield _fenced(text, "text" if problem.item else "python", lines=True)
 
 
 def _inline(text: str, limit: int = 120) -> str:

@@ -159,7 +159,7 @@ def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
         peer_name=readable_name(group.peer_id),
         own=own,
         question=question[:200],
-        source=problem.source.value,
+        source=problem.source,
         level=problem.level,
         rewards=[attempt.reward for attempt in attempts],
     )

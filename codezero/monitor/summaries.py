@@ -173,6 +173,8 @@ def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
         total, kinds = _refused(row, "proposer/refused_")
         why = f", {total} refused as they came: {kinds}" if total else ""
         lines += [("proposals", f"{count(int(written), 'problem')} written{why}"), ("expected values", _values(row))]
+    if (derived := number(row, "proposer/derived")) is not None:
+        lines += [("proposals", f"{count(int(derived), 'problem')} derived")]
     total, kinds = _refused(row, "problems/refused_")
     return [*lines, ("problems refused", f"{total}: {kinds}")] if total else lines
 

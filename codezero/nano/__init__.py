@@ -8,7 +8,9 @@ NANO = "nano"
 """The word for the embedded model of a role."""
 NANO_TESTS = "nano-tests"
 """And for the embedded verifier, which stands where other models of solvers do."""
-ROLES = ("solver", "judge", "proposer", "tests")
+NANO_GYM = "nano-gym"
+"""And for the embedded solver of the environment `gym`."""
+ROLES = ("solver", "judge", "proposer", "tests", "gym")
 WEIGHTS = Path(__file__).parent / "weights"
 
 

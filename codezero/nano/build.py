@@ -30,7 +30,8 @@ from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.prefix_layout import PrefixRow
 from codezero.nano import ROLES
-from codezero.nano.train import BATCH_ROWS, HIDDEN, LESSONS, batches_of, build_tokenizer, new_model, train
+from codezero.nano.gym import TEMPLATE, Drill, gym_pairs, gym_quality, gym_texts
+from codezero.nano.train import BATCH_ROWS, HIDDEN, LESSONS, batches_of, build_tokenizer, new_model, tokenizer_of, train
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
 from codezero.proposer.parsing import parse_proposal
@@ -61,6 +62,7 @@ class Recipe:
     steps: int
     data: str
     limits: str
+    source: str = "`codezero.problems.synthetic.tasks`"
 
 
 RECIPES = {
@@ -92,12 +94,20 @@ RECIPES = {
         "It writes cases for one family of problems and reads the question alone, not the program that it should test. "
         "Many of its expected values are wrong: it is a start for reinforcement learning and nothing else.",
     ),
+    "gym": Recipe(
+        3,
+        4000,
+        "Tasks of reasoning-gym with their answers; of the last quarter 40 % (level 1) to 50 % (level 5) are spoilt on "
+        "purpose: it is a start for reinforcement learning and nothing else.",
+        "It knows the default tasks of the environment `gym` and fails at everything else. It often answers wrong.",
+        "the environment `gym`",
+    ),
 }
 
 
-def build(directory: Path, *, seed: int = 0, roles: Sequence[str] = ROLES) -> dict[str, Quality]:
+def build(directory: Path, drill: Drill, *, seed: int = 0, roles: Sequence[str] = ROLES) -> dict[str, Quality]:
     """Write `directory/<role>/` for each role and return the measured quality; show both on standard error. A judge is
-    measured on the attempts of the solver in `directory`. Raises ModelError when there is none."""
+    measured on the attempts of the solver in `directory`, and raises ModelError when there is none. drill: for gym."""
     torch.set_num_threads(THREADS)
     disable_progress_bar()  # of saving, which takes no time and would tear the one below
     console = Console(stderr=True)
@@ -105,23 +115,25 @@ def build(directory: Path, *, seed: int = 0, roles: Sequence[str] = ROLES) -> di
     with Progress(*columns, console=console) as progress:
         bars = {role: progress.add_task(role, total=RECIPES[role].steps) for role in roles}
         losses = {
-            role: _make(role, directory / role, seed, lambda bar=bar: progress.advance(bar))
+            role: _make(role, directory / role, drill, seed, lambda bar=bar: progress.advance(bar))
             for role, bar in bars.items()
         }
     measured: dict[str, Quality] = {}
     for role in roles:
-        measured[role] = {"loss": losses[role], **_measure(role, directory)}
+        measured[role] = {"loss": losses[role], **_measure(role, directory, drill)}
         (directory / role / "README.md").write_text(_card(role, seed, measured[role]))
         console.print(role, {name: round(value, 3) for name, value in measured[role].items()})
     return measured
 
 
-def _make(role: str, directory: Path, seed: int, on_step: Callable[[], None]) -> float:
+def _make(role: str, directory: Path, drill: Drill, seed: int, on_step: Callable[[], None]) -> float:
     """Train and save in half precision. Returns the last loss."""
     recipe = RECIPES[role]
-    tokenizer = build_tokenizer(seed)
+    random, gym = Random(f"{role} {seed}"), role == "gym"
+    tokenizer = tokenizer_of(gym_texts(drill, Random(seed)), TEMPLATE) if gym else build_tokenizer(seed)
     model = new_model(recipe.layers, tokenizer, seed)
-    batches = batches_of(tokenizer, LESSONS[role](Random(f"{role} {seed}")), Random(seed))
+    pairs = gym_pairs(drill, random, recipe.steps * BATCH_ROWS * 3 // 4) if gym else LESSONS[role](random)
+    batches = batches_of(tokenizer, pairs, Random(seed))
     loss = train(model, batches, steps=recipe.steps, on_step=on_step)
     model.half().save_pretrained(directory)
     tokenizer.save_pretrained(directory)
@@ -129,7 +141,7 @@ def _make(role: str, directory: Path, seed: int, on_step: Callable[[], None]) ->
     return loss
 
 
-def _measure(role: str, directory: Path) -> Quality:
+def _measure(role: str, directory: Path, drill: Drill) -> Quality:
     """Of the model as it was saved."""
     loaded = load_model(str(directory / role), device="cpu", role=role)
     match role:
@@ -140,6 +152,8 @@ def _measure(role: str, directory: Path) -> Quality:
             return judge_quality(loaded, attempt_held_out(solver))
         case "proposer":
             return proposer_quality(loaded)
+        case "gym":
+            return gym_quality(loaded, drill, PROBLEMS * 2, SAMPLES, SEED)
         case _:
             return tests_quality(loaded)
 
@@ -152,7 +166,7 @@ def _card(role: str, seed: int, quality: Quality) -> str:
 A {recipe.layers}-layer, {HIDDEN}-wide Qwen2-architecture model with a byte-level BPE tokenizer of its own, made by
 `codezero nano build` (seed {seed}). It loads like any other model: `AutoModelForCausalLM.from_pretrained(directory)`.
 
-**Data.** {recipe.data} All are generated by `codezero.problems.synthetic.tasks` from the training side of its split.
+**Data.** {recipe.data} All are generated by {recipe.source} from the training side of its split.
 
 **Training.** {recipe.steps} steps of {BATCH_ROWS} answers, Muon and AdamW, on a CPU; stored in half precision.
 

@@ -129,7 +129,12 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(seed: int) -> Qwen2Tokenizer:
-    """The same for the same seed."""
+    """Of the coding models; the same for the same seed."""
+    return tokenizer_of(_texts(Random(seed)), CHAT_TEMPLATE)
+
+
+def tokenizer_of(texts: Iterator[str], chat_template: str) -> Qwen2Tokenizer:
+    """Learned from the texts."""
     splitter = Qwen2Tokenizer().backend_tokenizer
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = splitter.normalizer
@@ -140,7 +145,7 @@ def build_tokenizer(seed: int) -> Qwen2Tokenizer:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_texts(Random(seed)), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     learned = json.loads(tokenizer.to_str())["model"]
     return Qwen2Tokenizer(
         vocab=learned["vocab"],
@@ -150,7 +155,7 @@ def build_tokenizer(seed: int) -> Qwen2Tokenizer:
         unk_token=END,
         additional_special_tokens=[USER, ASSISTANT],
         padding_side="left",
-        chat_template=CHAT_TEMPLATE,
+        chat_template=chat_template,
         clean_up_tokenization_spaces=False,
     )
 

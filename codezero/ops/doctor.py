@@ -204,6 +204,7 @@ class Check:
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
     """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
     from codezero.ops import doctor_network as network
+    from codezero.ops.own_code import plugins
 
     return [
         Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),
@@ -219,6 +220,7 @@ def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
         Check("hub", lambda: network.hub(config)),
         Check("identity", partial(identity, config.swarm)),
         Check("login", partial(login, config)),
+        Check("plug-ins", partial(plugins, config)),
     ]
 
 

@@ -223,6 +223,8 @@ def judge(config: EvaluatorConfig) -> Finding:
     """A judge behind an endpoint: which server it is, and whether it answers a question of each kind."""
     if config.kind == "local":
         return ok(f"{config.model}, in the node's own process")
+    if config.kind == "custom":
+        return ok(f"{config.model}, code of your own in the node's process")
     from codezero.evaluator.judge_prompts import LIKELIHOOD
     from codezero.evaluator.openai_judge import endpoint_judge
 

@@ -33,6 +33,7 @@ RUN = 3
 _EMPTY: Any = MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
 _WORD = re.compile(r"\w+|[^\w\s]")
 _SIGNATURE = np.dtype("<u4")
+_UNSIGNED = np.zeros(PERMUTATIONS, _SIGNATURE)
 
 Key = Annotated[str, Meta(max_length=KEY_DIGITS)]
 Keys = Annotated[list[Key], Meta(max_length=REMEMBERED_IDS)]
@@ -72,7 +73,7 @@ class Novelty:
         """Remember it, unless it repeats one that is remembered: then say in what."""
         key, signature = tests_key(problem), signature_of(problem)
         if (repeat := self._repeats(key, signature)) is None:
-            self._known[key] = signature
+            self._known[key] = _UNSIGNED if signature is None else signature
             if len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
         return repeat
@@ -81,10 +82,11 @@ class Novelty:
         """Is it one that is remembered, or much like it?"""
         return bool(self._known) and self._repeats(tests_key(problem), signature_of(problem)) is not None
 
-    def _repeats(self, key: str, signature: NDArray[np.uint32]) -> Literal["tests", "question"] | None:
+    def _repeats(self, key: str, signature: NDArray[np.uint32] | None) -> Literal["tests", "question"] | None:
         if key in self._known:
             return "tests"
-        if self._known and float((np.stack(list(self._known.values())) == signature).mean(axis=1).max()) >= SIMILAR:
+        known = list(self._known.values()) if signature is not None else []
+        if known and float((np.stack(known) == signature).mean(axis=1).max()) >= SIMILAR:
             return "question"
         return None
 
@@ -93,7 +95,9 @@ class Novelty:
 
 
 def tests_key(problem: Problem) -> str:
-    """16 hex digits, the same for tests that differ in order, spelling, or the function's name."""
+    """16 hex digits, the same for tests that differ in order, spelling, or the function's name; of an item its id."""
+    if problem.item is not None:
+        return problem.id[:KEY_DIGITS]
     if problem.style is Style.STDIO:
         forms = [f"{case.input.split()} {case.output.split()}" for case in cases_of(problem.tests)]
     else:
@@ -101,8 +105,10 @@ def tests_key(problem: Problem) -> str:
     return hashlib.sha256("\n".join(sorted(forms)).encode("utf-8", "replace")).hexdigest()[:KEY_DIGITS]
 
 
-def signature_of(problem: Problem) -> NDArray[np.uint32]:
-    """[PERMUTATIONS] minima over the question's runs of RUN words, its ends marked."""
+def signature_of(problem: Problem) -> NDArray[np.uint32] | None:
+    """[PERMUTATIONS] minima over the question's runs of RUN words, its ends marked; None: only its equal repeats it."""
+    if problem.item is not None:
+        return None
     words = _WORD.findall(_unnamed(problem.question, problem.entry_point).lower())
     padded = [""] * (RUN - 1) + words + [""] * (RUN - 1)
     runs = {" ".join(padded[start : start + RUN]) for start in range(len(padded) - RUN + 1)}

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, parse_cases, parse_tests
 from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, parse
+from codezero.environment import Environment
 from codezero.problems.dedup import Novelty, NoveltyState
-from codezero.problems.synthetic.programs import is_held_out, parse_question
+from codezero.problems.synthetic.programs import parse_question
 from codezero.sandbox.assertions import bound_names
 from codezero.system.state import StateFile
 from codezero.types import Problem, Screened, Source, Standing, Style
@@ -46,7 +47,8 @@ class FilterReason(StrEnum):
 class FilterRefusal(NamedTuple):
     """One reason, and a few words on what it was."""
 
-    reason: FilterReason
+    reason: str
+    """A `FilterReason`, or what an environment of the user's own says."""
     detail: str
 
 
@@ -232,7 +234,7 @@ def _level(problem: Problem) -> Iterator[FilterRefusal]:
 Fits = Callable[[Problem], bool]
 """Can the solver's context hold it?"""
 _REPEATS = {"tests": FilterReason.DUPLICATE, "question": FilterReason.NEAR_DUPLICATE}
-_SCREENED = {
+_SCREENED: dict[str, Screened] = {
     FilterReason.DUPLICATE: Screened.REPEATED, FilterReason.NEAR_DUPLICATE: Screened.REPEATED,
     FilterReason.HELD_OUT: Screened.WITHHELD,
 }  # fmt: skip
@@ -241,17 +243,18 @@ _SCREENED = {
 class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
     """All rules, and a memory of the problems that passed. See `protocols.ProblemScreen`.
 
-    `withheld`: what the exam asks and the judge is measured on, which nobody learns from.
+    `environment`: whose rules. `withheld`: what the exam asks and the judge is measured on, which nobody learns from.
     """
 
-    def __init__(self, fits: Fits = lambda problem: True, withheld: Novelty | None = None) -> None:
-        self._fits, self._withheld, self._novelty = fits, withheld, Novelty()
+    def __init__(
+        self, environment: Environment, fits: Fits = lambda problem: True, withheld: Novelty | None = None
+    ) -> None:
+        self._environment, self._fits, self._withheld, self._novelty = environment, fits, withheld, Novelty()
 
     def refuse(self, problem: Problem) -> FilterRefusal | None:
         """What is wrong with a problem, wherever it comes from; None and remembered when nothing is."""
-        refusal = inspect(problem, PROPOSED if problem.source is Source.PROPOSER else CURATED)
-        if refusal is not None:
-            return refusal
+        if (fault := self._environment.fault(problem)) is not None:
+            return FilterRefusal(*fault)
         if self.withholds(problem):
             return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it, or the judge is measured on it")
         if not self._fits(problem):
@@ -260,10 +263,9 @@ class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
         return None if repeat is None else FilterRefusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
 
     def withholds(self, problem: Problem) -> bool:
-        """Does it ask for a held-out program, or repeat a problem of the exam or of the judge's canaries?"""
-        known = parse_question(problem.question)
+        """Is it of the held-out part, or does it repeat a problem of the exam or of the judge's canaries?"""
         asked = self._withheld is not None and self._withheld.repeats(problem)
-        return asked or (known is not None and is_held_out(known[1]))
+        return asked or self._environment.withholds(problem)
 
     def screen(self, problem: Problem) -> Screened:
         """As `refuse`: a usable one is remembered, so that the next like it is repeated."""

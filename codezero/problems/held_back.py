@@ -9,7 +9,7 @@ from itertools import chain, islice
 from random import Random
 from typing import TypeVar
 
-from codezero.errors import ProblemError, translated
+from codezero.errors import CodeZeroError, ProblemError, translated
 from codezero.problems.dedup import Novelty
 from codezero.problems.filters import CURATED, inspect
 from codezero.problems.hub import open_rows
@@ -58,13 +58,13 @@ def within(seconds: float, name: str, work: Callable[[], _T]) -> _T:
 
 
 def begin(work: Callable[[], _T]) -> Future[_T]:
-    """What `work` returns or the ProblemError that it ends with, from a thread that ends with the process."""
+    """What `work` returns or the error of this package that it ends with, from a thread that ends with the process."""
     future = Future[_T]()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except ProblemError as error:
+        except CodeZeroError as error:
             future.set_exception(error)
         finally:
             if not future.done():

@@ -1,4 +1,5 @@
-"""Rows of problem sets: MBPP and larger ones from the Hugging Face Hub at pinned revisions, and files from a disk.
+"""Rows of problem sets: MBPP and larger ones from the Hugging Face Hub at pinned revisions, files from a disk, and what
+functions of the user's own return.
 
 What the hub's cache has is read from there, without a question to the hub. Else MBPP, which is small, is fetched into
 the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are honoured.
@@ -9,14 +10,16 @@ the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFF
 import contextlib
 import functools
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from codezero.config.learning import is_own_rows
 from codezero.errors import ProblemError
-from codezero.problems.rows import lines
+from codezero.plugins import blamed, load_object
+from codezero.problems.rows import MAX_ROWS, lines
 
 Row = bytes | Mapping[str, object]
 PROBE_SECONDS = 3.0
@@ -53,7 +56,12 @@ SETS = {
 
 
 def open_rows(name: str) -> "RowSet":
-    """A name of SETS, `NAME@REVISION` for another commit of it, or a path. Raises ProblemError; reads nothing yet."""
+    """A name of SETS, `NAME@REVISION` for another commit of it, a path, or a function. Reads nothing yet.
+
+    Raises ProblemError, and ConfigError for a function that is not there.
+    """
+    if is_own_rows(name):
+        return RowSet(name, function=load_object(name, "data.sources", ("__call__",)))
     known, at, revision = name.partition("@")
     if known not in SETS:
         return RowSet(name)
@@ -64,10 +72,12 @@ def open_rows(name: str) -> "RowSet":
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """A data set as shards of rows, the same each time. place: on the hub; None: `name` is a path."""
+    """A data set as shards of rows, the same each time. place: on the hub; `name` is a path where there is neither."""
 
     name: str
     place: HubSet | None = None
+    function: Callable[[], Iterable[object]] | None = None
+    """Of the user's own. It is called for each part that is read; of its rows the first MAX_ROWS count."""
 
     def __str__(self) -> str:
         return f"{self.name}@{self.place.revision[:8]}" if self.place else self.name
@@ -79,16 +89,28 @@ class RowSet:
 
     def shards(self) -> list[str]:
         """Addresses of its files. Raises ProblemError."""
+        if self.function is not None:
+            return [self.name]
         with _named_errors(self.name):
             return _local_files(Path(self.name).expanduser()) if self.place is None else _hub_files(self.place)
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:
         """The rows of a file from number `start`. Raises ProblemError."""
         with _named_errors(self.name if self.remote else shard):
-            if shard.endswith(".parquet"):
+            if self.function is not None:
+                yield from _returned(self.function, shard, start)
+            elif shard.endswith(".parquet"):
                 yield from _parquet(shard, start)
             else:
                 yield from islice(lines(Path(shard)), start, None)
+
+
+def _returned(function: Callable[[], Iterable[object]], name: str, start: int) -> Iterator[Row]:
+    with blamed(ProblemError, name):
+        for row in islice(function(), start, MAX_ROWS):
+            if not isinstance(row, Mapping | bytes):
+                raise ProblemError(f"{name} returned a row of type {type(row).__name__}; a row is a dict")
+            yield cast(Row, row)
 
 
 def _local_files(path: Path) -> list[str]:

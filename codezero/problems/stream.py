@@ -2,11 +2,12 @@
 
 Each position of a peer's synthetic problems has its own generator, so a resumed run goes on as if it had never stopped.
 Two positions can hold the same text; one that was among the last 4,096 is skipped. A source that has nothing to give is
-stood in for by the others, and in the end by synthetic problems.
+stood in for by the others, and in the end by synthetic problems, those that the environment generates.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -15,11 +16,11 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config.learning import MAX_SOURCES, DataConfig, source_weights
+from codezero.environment import Environment
 from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
 from codezero.problems.filters import Fits, Screen
 from codezero.problems.hub import open_rows
 from codezero.problems.sources import DataSource, SourceState
-from codezero.problems.synthetic.tasks import make_task
 from codezero.system.state import StateFile
 from codezero.types import REHEARSAL, Metrics, Problem
 
@@ -65,6 +66,7 @@ def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem
 
 
 SYNTHETIC = "synthetic"
+SKIPPED = 64  # most positions in a row: a small environment has fewer problems than are remembered
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -85,6 +87,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
 
     def __init__(
         self,
+        environment: Environment,
         data: DataConfig,
         *,
         seed: int,
@@ -94,21 +97,22 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         withheld: Novelty | None = None,
     ) -> None:
         """batch: problems in an iteration; withheld: what none may be like. Raises ProblemError for a bad revision."""
-        self._origin, self._peer_id = f"{seed} {peer_id}", peer_id
+        self._environment, self._origin, self._peer_id = environment, f"{seed} {peer_id}", peer_id
         self._batch, self._most_proposals = batch, int(batch * data.proposer_share)
         self._weights = source_weights(data.sources)
         rows = {name: open_rows(name) for name in self._weights if name != SYNTHETIC}
         self.name = ", ".join(f"{rows.get(name, name)}:{weight:g}" for name, weight in self._weights.items())
         """Its sources, those of the hub with the beginning of their commit, and their weights."""
         self._counts: Counter[str] = Counter()
+        screen = partial(Screen, environment, fits, withheld)
         self._data_sources = {
-            name: DataSource(name, opened, self._origin, Screen(fits, withheld), self._counts, data.wait_seconds)
+            name: DataSource(name, opened, self._origin, screen(), self._counts, data.wait_seconds)
             for name, opened in rows.items()
         }
         self._cursor = self._slots = self._picks = 0
         self._synthetic, self._proposals = dict[str, None](), dict[str, None]()
         """Ids seen last, oldest first."""
-        self._screen = Screen(fits, withheld)
+        self._screen = screen()
 
     def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
         """`count` problems (None: `batch`): usable `proposals` up to their share, then those of the sources."""
@@ -195,9 +199,12 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         return sorted(names, key=lambda name: name != first)
 
     def _next_synthetic(self) -> Problem:
-        """The next problem from the cursor on; always found, because there are far more than are remembered."""
-        while True:
-            problem = make_task(Random(f"{self._origin} {self._cursor}")).problem
-            self._cursor += 1
-            if remember(self._synthetic, problem.id):
+        """The next problem from the cursor on that is not remembered, or the last that is looked at."""
+        for _ in range(SKIPPED):
+            if remember(self._synthetic, (problem := self._generated()).id):
                 return problem
+        return self._generated()
+
+    def _generated(self) -> Problem:
+        self._cursor += 1
+        return self._environment.generate(f"{self._origin} {self._cursor - 1}")

@@ -1,7 +1,7 @@
 """The optimiser of the policy: `trl.GRPOTrainer` as a library of loss, optimiser and precision; never `train()`.
 
-Rows come sampled, judged and weighed, so of TRL only the loss is called (`compute_loss`). `test_trainer.py` lists what
-that relies on beyond TRL's documented interface, and checks it against the installed version.
+Rows come sampled, judged and weighed, so of TRL only the loss is called (`compute_loss`), or the user's own instead.
+`test_trainer.py` lists what that relies on beyond TRL's documented interface, and checks it against the installed one.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -27,6 +27,7 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
 from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
+from codezero.solver.loss import own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 from codezero.types import Metrics, RewardedGroup, mean
@@ -73,6 +74,7 @@ class TrlLearner:
         self._reference: Any = frozen_copy(policy.model, config.temperature) if copied else None
         self._trainer: Any = make_trainer(policy, config, half)
         self._trainer.beta = config.kl_beta
+        self._own_loss = own_loss(config.loss_function) if config.loss == "custom" else None
         if activation_checkpointing:
             policy.model.activation_checkpointing_enable()
         self._accelerator = self._trainer.accelerator
@@ -102,7 +104,7 @@ class TrlLearner:
         return Update(
             loss=mean(loss for loss, _, _ in done),
             grad_norm=mean(norm for _, norm, _ in done),
-            clip_share=mean(clipped for _, _, clipped in done),
+            clip_share=None if self._own_loss else mean(clipped for _, _, clipped in done),
             rows=len(live),
             compared=tuple(pairs[0].values()) if pairs else (),
         )
@@ -240,6 +242,12 @@ class TrlLearner:
         if self.config.kl_beta:
             with torch.no_grad():
                 inputs["ref_per_token_logps"] = self._leash(rows, inputs)
+        if self._own_loss is not None:
+            logprobs = self._forward(self._model, rows, inputs).float()
+            pairs.update(compared(rows, logprobs.tolist()))
+            loss = self._own_loss(inputs, logprobs) * (tokens / share_tokens)
+            self._accelerator.backward(loss)
+            return loss.item(), 0.0
         # dapo and cispo divide by this number. The others take the mean over what they are given, so what is divided
         # by besides makes it the mean over this step's share of the whole batch.
         inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)

@@ -46,6 +46,8 @@ class PolicyFingerprint:
     """Digest: token ids mean the same."""
     parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Shape by name."""
+    environment: str = ""
+    """Name and digest of what was learned; empty: code."""
 
     @property
     def most_bytes(self) -> int:
@@ -59,7 +61,7 @@ class _Version(msgspec.Struct):
     format: int
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A checkpoint's description of itself."""
 
     format: int
@@ -69,13 +71,21 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: dict[str, tuple[_Size, ...]]
     files: dict[str, tuple[_Size, _Digest]]
     """Bytes and SHA-256 by path, the manifest left out."""
+    environment: str = ""
+    """See `PolicyFingerprint`."""
 
 
 def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
     """Describe what `folder` holds now."""
     files = {name: (path.stat().st_size, _digest(path)) for name, path in _held(folder).items()}
     manifest = Manifest(
-        FORMAT, iteration, tuple(sorted(parts)), fingerprint.tokenizer, dict(fingerprint.parameters), files
+        FORMAT,
+        iteration,
+        tuple(sorted(parts)),
+        fingerprint.tokenizer,
+        dict(fingerprint.parameters),
+        files,
+        fingerprint.environment,
     )
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
@@ -99,6 +109,11 @@ def read_manifest(folder: Path) -> Manifest:
 def check(folder: Path, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
     """Raise CheckpointError unless `folder` is whole and holds these parts of such a model."""
     manifest = read_manifest(folder)
+    if manifest.environment != fingerprint.environment:
+        raise CheckpointError(
+            f"{MANIFEST} says environment {manifest.environment or 'code'}, and this node's is "
+            f"{fingerprint.environment or 'code'}"
+        )
     if {*manifest.parts} - {FORMER_PART} != {*parts}:
         raise CheckpointError(
             f"{MANIFEST} says parts {', '.join(manifest.parts)}; this node has {', '.join(sorted(parts))}"

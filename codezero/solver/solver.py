@@ -8,13 +8,12 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
 
 import msgspec
 
-from codezero.code.assertions import examples
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
@@ -24,7 +23,7 @@ from codezero.solver.peer_rollouts import External, PeerFilter, PeerReader
 from codezero.solver.replay import Replay
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Standing, Style
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
@@ -34,25 +33,6 @@ class _Counters(msgspec.Struct):
     """Calls of the sampler so far: with the run's seed, the seed of the sampling noise."""
     updates: int
     """Calls of `step` so far: with the run's seed, the seed of the choice among peers' groups."""
-
-
-def solver_prompt(problem: Problem, feedback: str = "") -> str:
-    """The question, then the form of the answer (which the embedded solver's template drops).
-
-    Expected values of a test that a proposer only claims are not shown. feedback: on an attempt before this one.
-    """
-    program = "with the whole program, which reads stdin and writes stdout,"
-    wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
-    example = "" if problem.standing is Standing.CLAIMED else _example(problem)
-    return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}{feedback}"
-
-
-def _example(problem: Problem) -> str:
-    """The first test; of a program's tests the first that is short. Empty: there is none."""
-    if problem.style is Style.CALL:
-        return f"\nIt must pass: {problem.tests[0]}" if problem.tests else ""
-    shown = examples(problem.tests, problem.entry_point)[:1]
-    return "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)
 
 
 def sample(
@@ -78,22 +58,23 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         *,
         sampler: GroupSampler,
         learner: Learner,
+        prompt: Callable[..., str],
         peer_id: str,
         seed: int,
         external: ExternalConfig | None = None,
         engine: bool = False,
     ):
-        """`engine`: see `Updater`."""
+        """prompt: see `Environment.prompt`. engine: see `Updater`."""
         self.external = external or ExternalConfig()
         self.gate, self.replay = PeerFilter(), Replay()
-        self.config, self.sampler, self.learner = config, sampler, learner
+        self.config, self.sampler, self.learner, self.prompt = config, sampler, learner, prompt
         self.peer_id, self.seed = peer_id, seed
         self.updater = Updater(config, learner, engine=engine)
         self.nested = (self.gate, self.replay, learner)
         self.memory, self._lock = _Counters(0, 0), threading.Lock()
         self.reader = PeerReader(
             tokenizer=learner.policy.tokenizer,
-            prompt=solver_prompt,
+            prompt=prompt,
             logprobs=learner.logprobs,
             own_peer_id=peer_id,
             config=config,
@@ -103,7 +84,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """`group_size` completions for each problem, in order, all sampled in one batch. For any thread where the
         sampler is."""
-        groups = self._sample([*map(solver_prompt, problems)], self.config.group_size)
+        groups = self._sample([*map(self.prompt, problems)], self.config.group_size)
         return [
             RolloutGroup(problem, tuple(completions), self.peer_id, round_number, self.learner.steps)
             for problem, completions in zip(problems, groups, strict=True)
@@ -111,7 +92,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
 
     def retry(self, tries: Sequence[tuple[Problem, str]]) -> list[Completion]:
         """A second attempt at each problem, with feedback on the first. For any thread, as `rollout` is."""
-        return [group[0] for group in self._sample([*starmap(solver_prompt, tries)], 1)]
+        return [group[0] for group in self._sample([*starmap(self.prompt, tries)], 1)]
 
     def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
         with self._lock:
@@ -199,6 +180,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     def _prompts(self, group: RolloutGroup) -> list[tuple[int, ...]]:
         """Ids of what each attempt answers."""
         feedback = [check.feedback for check in group.checks if check.feedback]
-        texts = [solver_prompt(group.problem), *(solver_prompt(group.problem, each) for each in feedback)]
+        texts = [self.prompt(group.problem), *(self.prompt(group.problem, each) for each in feedback)]
         first, *again = map(tuple, encode_prompts(self.learner.policy.tokenizer, texts, self.config.max_prompt_tokens))
         return [first] * (len(group.completions) - len(again)) + again

@@ -23,7 +23,7 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
     with tempfile.TemporaryDirectory() as nowhere:
         settings = GRPOConfig(
             nowhere,
-            loss_type=config.loss,
+            loss_type="dapo" if config.loss == "custom" else config.loss,  # which then is not asked for one
             epsilon=config.clip_low,
             # TRL's cispo takes the largest ratio itself, not its distance from 1
             epsilon_high=config.clip_high + (config.loss == "cispo"),

@@ -14,14 +14,26 @@ from typing import Any, NamedTuple
 import msgspec
 
 from codezero.errors import UnreachableError
+from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.listener import Listener, ShardEstimate
 from codezero.swarm.messages import Fetch, Fetched, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
-from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, MAX_ITEMS, VERSION, VERSIONS, Header, Kind, WireRefusal
+from codezero.swarm.schema import (
+    DERIVED,
+    GROUPS,
+    MARKET,
+    MAX_BODY,
+    MAX_ITEMS,
+    VERSION,
+    VERSIONS,
+    Header,
+    Kind,
+    WireRefusal,
+)
 from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import DECODE, ENCODE, body_digest, decode_header, decode_versions, encode_header, largest
+from codezero.swarm.wire import DECODE, ENCODE, decode_versions, environment_of, largest
 from codezero.system.signals import Backoff
 from codezero.types import Problem, mean
 
@@ -100,8 +112,9 @@ class Announcer:
             return None
         contents = [item.content for item in items[: 0 if kind in (VERSIONS, MARKET) else 16]]
         problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
+        environment = environment_of(kind, contents)
         header = Header(
-            v=VERSION,
+            v=DERIVED if environment else VERSION,
             kind=kind,
             round=round_number,
             digest=body_digest(body),
@@ -112,6 +125,7 @@ class Announcer:
             problems=[bytes.fromhex(problem.id)[:16] for problem in problems],
             reward=mean(item.reward for item in items if item.reward is not None),
             time=self._clock(),
+            environment=environment or msgspec.UNSET,
         )
         return header, body
 
@@ -253,8 +267,12 @@ class Exchange:
         self.announcer.add(message)
         self.listener.market |= message.kind == MARKET
 
-    def open_round(self, round_number: int, *, hungry: bool = True) -> None:
-        """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget."""
+    def open_round(self, round_number: int, *, hungry: bool = True, environment: bytes = b"") -> None:
+        """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget.
+
+        environment: as in a header; groups and problems of others are left where they are.
+        """
+        self.listener.environment = environment
         if round_number != self.validator.round:
             self.listener.idle = 0
         self.validator.round = round_number

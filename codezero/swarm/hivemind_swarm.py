@@ -13,9 +13,11 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from codezero.config import SwarmConfig
+from codezero.environment import Environment, ScoredEnvironment
+from codezero.errors import ProblemError
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import ProposalStore
@@ -43,11 +45,13 @@ class HivemindSwarm(ProposalStore):
     `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids; it may be set after the start.
     """
 
-    def __init__(self, config: SwarmConfig, state: Path, tokenizer_digest: str = UNKNOWN_TOKENIZER) -> None:
+    def __init__(
+        self, config: SwarmConfig, state: Path, environment: Environment, tokenizer_digest: str = UNKNOWN_TOKENIZER
+    ) -> None:
         """`state`: folder for the network process's trust, peers and status. Raises ConfigError and IdentityError."""
         settings = network_settings(config)
         super().__init__(Identity.load(Path(settings.identity)).peer_id)
-        self.tokenizer_digest = tokenizer_digest
+        self.tokenizer_digest, self._environment = tokenizer_digest, environment
         self._network = NetworkProcess(settings, state)
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
         self._posts = Newest[tuple[str, int], Post](WAITING_POSTS)
@@ -156,7 +160,7 @@ class HivemindSwarm(ProposalStore):
     def play(self, round_number: int, *, hungry: bool = False) -> None:
         """The round that is open. Raises SwarmError."""
         self._network.check()
-        self._network.send(OpenRound(round_number, hungry))
+        self._network.send(OpenRound(round_number, hungry, bytes.fromhex(self._environment.digest)[:16]))
         self._round = round_number
         self._share()
 
@@ -181,11 +185,26 @@ class HivemindSwarm(ProposalStore):
             self._last_received[message.peer] = time.monotonic()
             _, _, items = DECODE[message.kind](message.body)
             if message.kind == PROPOSALS:
-                self.keep(items)
+                self.keep(problem for item in items if (problem := self._derived(item)))
             elif message.kind == MARKET:
                 self._posts[message.peer, message.round] = Post(message.peer, message.round, *items)
             else:
-                self._arrived.extend(self._distrusted(group, message.tokenizer) for group in items)
+                known = [(group, self._derived(group.problem)) for group in items]
+                groups = [replace(group, problem=problem) for group, problem in known if problem]
+                self._arrived.extend(self._distrusted(group, message.tokenizer) for group in groups)
+
+    def _derived(self, problem: Problem) -> Problem | None:
+        """A stranger's problem as this node derives it; None, and counted, where its place has another."""
+        if problem.item is None:
+            return problem
+        try:
+            derived = cast(ScoredEnvironment, self._environment).derive(problem.item)
+        except ProblemError:
+            derived = None
+        if derived is None or derived.id != problem.id:
+            self._counts["refused_item"] += 1
+            return None
+        return replace(derived, proposer=problem.proposer)
 
     def _distrusted(self, group: RolloutGroup, tokenizer: bytes) -> RolloutGroup:
         """A stranger's group without what is not proven."""

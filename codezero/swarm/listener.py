@@ -11,13 +11,14 @@ from random import Random
 
 import msgspec
 
+from codezero.swarm.framing import body_digest, decode_header
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import MAX_SHARDS, RecordPlace, place_of
 from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
-from codezero.swarm.wire import DECODE, ENCODE, body_digest, decode_header
+from codezero.swarm.wire import DECODE, ENCODE, environment_of
 
 PULLS_AT_ONCE = 4
 PULL_SECONDS = 5.0
@@ -132,7 +133,7 @@ class Listener:
         """Whether the last poll saw a peer."""
         self._budget = pull_groups
         """Groups that the trainer has room for."""
-        self.market = False
+        self.market, self.environment = False, b""
         """Whether to read what peers of the own shard post to the market, even without room for groups."""
         self._pulls = asyncio.Semaphore(PULLS_AT_ONCE)
 
@@ -198,6 +199,8 @@ class Listener:
             header = decode_header(payload)
             if (header.kind, header.round) != (place.kind, place.round):
                 raise WireRefusal("header", "not about the place it lies in")
+            if header.kind in (GROUPS, PROPOSALS) and (header.environment or b"") != self.environment:
+                raise WireRefusal("environment", "of another one than this node's")
         except WireRefusal as refusal:
             if (peer, digest) not in self._attempts:  # a bad header is read at every poll and counted once
                 self._attempts[peer, digest] = 1
@@ -280,11 +283,13 @@ class Listener:
         author, round_number, items = DECODE[header.kind](body)
         if (author, round_number, len(items)) != (peer, header.round, header.count):
             raise WireRefusal("header", "the body is another's, of another round or size")
+        if environment_of(header.kind, items) != (header.environment or b""):
+            raise WireRefusal("header", "the body is of another environment")
         again = ENCODE[header.kind](items[:wanted], peer=peer, round_number=round_number)
         return ReceivedBody(kind=header.kind, peer=peer, round=round_number, body=again, tokenizer=header.tokenizer)
 
     def refuse(self, peer: str, refusal: WireRefusal) -> None:
         """Count it and blame the peer."""
         self.counts[f"refused_{refusal.reason}"] += 1
-        if refusal.reason != "version":
+        if refusal.reason not in ("version", "environment"):
             self._trust.blame(peer, OFFENCES.get(refusal.reason, Offence.MALFORMED))

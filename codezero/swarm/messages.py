@@ -53,6 +53,8 @@ class OpenRound(msgspec.Struct, frozen=True, tag=True):
     round: int
     hungry: bool = False
     """What had arrived was taken: refill the pull budget."""
+    environment: bytes = b""
+    """As in a header: of the problems that are learned from."""
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):

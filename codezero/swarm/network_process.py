@@ -170,8 +170,8 @@ class NetworkNode:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 match await self._messages.get():
-                    case messages.OpenRound(round=round_number, hungry=hungry):
-                        exchange.open_round(round_number, hungry=hungry)
+                    case messages.OpenRound(round=round_number, hungry=hungry, environment=environment):
+                        exchange.open_round(round_number, hungry=hungry, environment=environment)
                     case messages.Publish() as message:
                         exchange.publish(message)
                     case messages.SendFeedback() as message:

@@ -15,6 +15,8 @@ from codezero.types import Source, Standing
 from codezero.weights import MAX_MANIFEST
 
 VERSION = 1
+DERIVED = 2
+"""The version of what is about problems that every node derives; everything else is of VERSION."""
 MAX_HEADER = 512
 MAX_BODY = 2 << 20
 """Compressed bytes."""
@@ -30,7 +32,7 @@ MAX_FILE = 1 << 40
 """Bytes of a file that such a list names."""
 MAX_FEEDBACK, MAX_MARKET = 4096, 128 << 10
 """Bytes of one peer's feedback to another, and of all that it says to the market of a round."""
-MAX_ROUND = 2**53 - 1
+MAX_ROUND, MAX_INDEX = 2**53 - 1, 2**31
 LOWEST_LOGPROB = -65504.0
 """The most negative finite half-precision number."""
 
@@ -80,7 +82,7 @@ class WireRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Header(WireRecord, frozen=True):
     """The announcement of one body, at most MAX_HEADER bytes; signed as part of its DHT record."""
 
-    v: Literal[1]
+    v: Literal[1, 2]
     kind: Kind
     round: Round
     digest: Digest
@@ -98,6 +100,8 @@ class Header(WireRecord, frozen=True):
     """The sender's mean reward; for people, never for learning."""
     time: Annotated[float, Meta(ge=0, le=2**53)]
     """Seconds since 1970 at the sender."""
+    environment: Annotated[bytes, Meta(min_length=16, max_length=16)] | msgspec.UnsetType = msgspec.UNSET
+    """First half of the environment's digest; in version 2 alone."""
 
 
 class WireProblem(WireRecord, frozen=True):
@@ -162,6 +166,45 @@ class MarketBody(WireRecord, frozen=True):
     peer: PeerId
     round: Round
     payload: Annotated[bytes, Meta(min_length=1, max_length=MAX_MARKET)]
+
+
+Index = Annotated[int, Meta(ge=0, lt=MAX_INDEX)]
+Name = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_.-]{0,63}\Z")]
+
+
+class WireItem(WireRecord, frozen=True):
+    """A problem that every node derives from its environment."""
+
+    id: Digest
+    level: Annotated[int, Meta(ge=1, le=5)]
+    index: Index
+
+
+class WireItemGroup(WireRecord, frozen=True):
+    item: WireItem
+    policy_step: Annotated[int, Meta(ge=0, le=MAX_ROUND)]
+    completions: Annotated[list[WireCompletion], Meta(min_length=1, max_length=MAX_COMPLETIONS)]
+
+
+class ItemGroupsBody(WireRecord, frozen=True):
+    v: Literal[2]
+    kind: Literal["h"]
+    peer: PeerId
+    round: Round
+    environment: Name
+    digest: Digest
+    """Of the environment."""
+    groups: Annotated[list[WireItemGroup], Meta(min_length=1, max_length=MAX_ITEMS)]
+
+
+class ItemsBody(WireRecord, frozen=True):
+    v: Literal[2]
+    kind: Literal["p"]
+    peer: PeerId
+    round: Round
+    environment: Name
+    digest: Digest
+    items: Annotated[list[WireItem], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class ProblemOutcome(WireRecord, frozen=True):

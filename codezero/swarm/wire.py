@@ -4,11 +4,9 @@ Decoding raises WireRefusal alone, whatever the bytes. Encoding reads its own ou
 what its peers would refuse.
 """
 
-import hashlib
 import math
 import re
 import struct
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -16,85 +14,93 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import structs
 
+from codezero.swarm.framing import decode, deflate, inflate
 from codezero.swarm.schema import (
+    DERIVED,
     FEEDBACK,
     GROUPS,
     LOWEST_LOGPROB,
     MARKET,
     MAX_BODY,
     MAX_FEEDBACK,
-    MAX_HEADER,
-    MAX_INFLATED,
     MAX_TEXT,
     PROPOSALS,
     VERSION,
     VERSIONS,
     FeedbackBody,
     GroupsBody,
-    Header,
+    ItemGroupsBody,
+    ItemsBody,
     Kind,
     MarketBody,
     ProblemOutcome,
     ProposalsBody,
-    Versioned,
     VersionsBody,
     WireCompletion,
     WireGroup,
+    WireItem,
+    WireItemGroup,
     WireProblem,
     WireRefusal,
 )
-from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
+from codezero.types import Completion, Item, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
-Schema = TypeVar("Schema", bound=msgspec.Struct)
-Item = TypeVar("Item")
+Sent = TypeVar("Sent")
 ROUNDING = 1e-3
 """How far above zero arithmetic may leave a log-prob; it is sent as zero."""
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for foreign bytes, ValidationError included."""
 
 
 def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int) -> bytes:
     """The body of 1..MAX_ITEMS groups of `peer`. The sender is held to the bounds too: raises WireRefusal."""
     if any(group.peer_id != peer for group in groups):
         raise WireRefusal("owner", "a node publishes only what it sampled")
-    wired = [
-        WireGroup(
-            problem=_wire_problem(group.problem),
-            policy_step=group.policy_step,
-            completions=[_wire_completion(completion) for completion in group.completions],
-        )
-        for group in groups
-    ]
-    return _deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
+    sent = [(group.problem, group.policy_step, [*map(_wire_completion, group.completions)]) for group in groups]
+    if not (environment := _derived([group.problem for group in groups])):
+        wired = [WireGroup(_wire_problem(problem), step, attempts) for problem, step, attempts in sent]
+        return deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
+    items = [WireItemGroup(_wire_item(problem), step, attempts) for problem, step, attempts in sent]
+    return deflate(ItemGroupsBody(DERIVED, GROUPS, peer, round_number, *environment, items), decode_body)
 
 
 def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
-    """Peer, round, and that peer's groups of that round. Raises WireRefusal."""
-    body = _decode(_inflate(data), GroupsBody)
+    """Peer, round, and that peer's groups of that round. Raises WireRefusal.
+
+    Of a problem that is derived only `id`, `source`, `level` and `item` are there; `derive` gives the rest.
+    """
+    body = decode(inflate(data), GroupsBody, ItemGroupsBody)
+    if isinstance(body, ItemGroupsBody):
+        problems = [_item(body, group.item) for group in body.groups]
+    else:
+        problems = [_problem(group.problem) for group in body.groups]
     groups = tuple(
         RolloutGroup(
-            problem=_problem(group.problem),
+            problem=problem,
             completions=tuple(_completion(completion) for completion in group.completions),
             peer_id=body.peer,
             round=body.round,
             policy_step=group.policy_step,
         )
-        for group in body.groups
+        for problem, group in zip(problems, body.groups, strict=True)
     )
     return body.peer, body.round, groups
 
 
 def encode_proposals(problems: Sequence[Problem], *, peer: str, round_number: int) -> bytes:
     """The body of 1..MAX_ITEMS problems that `peer` offers. Raises WireRefusal."""
+    if environment := _derived(problems):
+        items = ItemsBody(DERIVED, PROPOSALS, peer, round_number, *environment, [*map(_wire_item, problems)])
+        return deflate(items, decode_proposals)
     wired = [_wire_problem(problem) for problem in problems]
-    return _deflate(
+    return deflate(
         ProposalsBody(v=VERSION, kind=PROPOSALS, peer=peer, round=round_number, problems=wired), decode_proposals
     )
 
 
 def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises WireRefusal."""
-    body = _decode(_inflate(data), ProposalsBody)
+    body = decode(inflate(data), ProposalsBody, ItemsBody)
+    if isinstance(body, ItemsBody):
+        return body.peer, body.round, tuple(claimed(_item(body, item), body.peer) for item in body.items)
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
 
 
@@ -102,24 +108,24 @@ def encode_versions(manifests: Sequence[bytes], *, peer: str, round_number: int)
     """The body of the one manifest of `peer`'s policy. Raises WireRefusal."""
     (manifest,) = manifests
     body = VersionsBody(v=VERSION, kind=VERSIONS, peer=peer, round=round_number, manifest=manifest)
-    return _deflate(body, decode_versions)
+    return deflate(body, decode_versions)
 
 
 def decode_versions(data: bytes) -> tuple[str, int, tuple[bytes]]:
     """Peer, round and the manifest, which is not read here. Raises WireRefusal."""
-    body = _decode(_inflate(data), VersionsBody)
+    body = decode(inflate(data), VersionsBody)
     return body.peer, body.round, (body.manifest,)
 
 
 def encode_market(payloads: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
     """The body of the one message of `peer` to the market of a round. Raises WireRefusal."""
     (payload,) = payloads
-    return _deflate(MarketBody(v=VERSION, kind=MARKET, peer=peer, round=round_number, payload=payload), decode_market)
+    return deflate(MarketBody(v=VERSION, kind=MARKET, peer=peer, round=round_number, payload=payload), decode_market)
 
 
 def decode_market(data: bytes) -> tuple[str, int, tuple[bytes]]:
     """Peer, round and the message, which is not read here. Raises WireRefusal."""
-    body = _decode(_inflate(data), MarketBody)
+    body = decode(inflate(data), MarketBody)
     return body.peer, body.round, (body.payload,)
 
 
@@ -156,19 +162,19 @@ def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> byte
 
 def decode_feedback(data: bytes) -> FeedbackBody:
     """Raises WireRefusal."""
-    return _decode(data, FeedbackBody, MAX_FEEDBACK)
+    return decode(data, FeedbackBody, most=MAX_FEEDBACK)
 
 
 def largest(
-    items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes], most: int = MAX_BODY
-) -> tuple[Sequence[Item], bytes]:
+    items: Sequence[Sent], encode: Callable[[Sequence[Sent]], bytes], most: int = MAX_BODY
+) -> tuple[Sequence[Sent], bytes]:
     """The first of `items` that fit into a body of at most `most` bytes, without those that cannot be sent at all, and
     the body. Nothing when not one fits."""
     while items:
         try:
             body = encode(items)
         except WireRefusal:
-            sendable: list[Item] = [item for item in items if _encodes(item, encode)]
+            sendable: list[Sent] = [item for item in items if _encodes(item, encode)]
             items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
         else:
             if len(body) <= most:
@@ -177,7 +183,7 @@ def largest(
     return (), b""
 
 
-def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
+def _encodes(item: Sent, encode: Callable[[Sequence[Sent]], bytes]) -> bool:
     try:
         encode([item])
     except WireRefusal:
@@ -186,66 +192,21 @@ def _encodes(item: Item, encode: Callable[[Sequence[Item]], bytes]) -> bool:
 
 
 def claimed(problem: Problem, proposer: str, standing: Standing = Standing.CLAIMED) -> Problem:
-    """The problem as a proposer's invention: its expected values are claims and its reference stays at home."""
+    """The problem as a proposer's invention: its expected values are claims and its reference stays at home.
+
+    One that is derived is nobody's invention.
+    """
+    if problem.item is not None:
+        return replace(problem, proposer=proposer)
     return replace(problem, source=Source.PROPOSER, standing=standing, reference=None, proposer=proposer)
 
 
-def encode_header(header: Header) -> bytes:
-    """Raises WireRefusal for a header that no peer would read."""
-    data = msgspec.msgpack.encode(header)
-    decode_header(data)
-    return data
-
-
-def decode_header(data: bytes) -> Header:
-    """Raises WireRefusal."""
-    return _decode(data, Header, MAX_HEADER)
-
-
-def body_digest(data: bytes) -> bytes:
-    """[32] bytes that a header names a served body by."""
-    return hashlib.sha256(data).digest()
-
-
-def _decode(data: bytes, schema: type[Schema], most: int = MAX_INFLATED) -> Schema:
-    """Check the version first: a newer peer is refused as newer, not as malformed."""
-    if len(data) > most:
-        raise WireRefusal("size", f"{len(data)} bytes, above {most}")
-    try:
-        version = msgspec.msgpack.decode(data, type=Versioned).v
-        if version != VERSION:
-            raise WireRefusal("version", f"this node reads version {VERSION}, not {version}")
-        return msgspec.msgpack.decode(data, type=schema)
-    except UNDECODABLE as error:
-        raise WireRefusal("schema", str(error)) from error
-
-
-def _deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
-    """Compress, and check that `decode` accepts the result."""
-    try:
-        raw = msgspec.msgpack.encode(body)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise WireRefusal("schema", str(error)) from error
-    if len(raw) > MAX_INFLATED:
-        raise WireRefusal("size", f"{len(raw)} bytes before compression")
-    data = zlib.compress(raw, 6)
-    decode(data)
-    return data
-
-
-def _inflate(data: bytes) -> bytes:
-    if len(data) > MAX_BODY:
-        raise WireRefusal("size", f"a body of {len(data)} bytes")
-    stream = zlib.decompressobj()
-    try:
-        raw = stream.decompress(data, MAX_INFLATED + 1)
-    except zlib.error as error:
-        raise WireRefusal("inflate", str(error)) from error
-    if len(raw) > MAX_INFLATED:
-        raise WireRefusal("inflate", f"more than {MAX_INFLATED} bytes inside")
-    if not stream.eof or stream.unused_data:
-        raise WireRefusal("inflate", "cut off, or followed by more")
-    return raw
+def environment_of(kind: Kind, items: Sequence[Any]) -> bytes:
+    """[16] bytes that a header names the environment of groups or problems by; empty: of the others it names none."""
+    if kind not in (GROUPS, PROPOSALS):
+        return b""
+    environment = _derived([item.problem for item in items] if kind == GROUPS else items)
+    return environment[1][:16] if environment else b""
 
 
 def _wire_problem(problem: Problem) -> WireProblem:
@@ -262,6 +223,25 @@ def _problem(wire: WireProblem) -> Problem:
         raise WireRefusal("problem", "the id is not that of the question and tests")
     fields: dict[str, Any] = structs.asdict(wire) | {"id": wire.id.hex(), "tests": tuple(wire.tests)}
     return Problem(**fields)
+
+
+def _derived(problems: Sequence[Problem]) -> tuple[str, bytes] | None:
+    """Name and digest of the environment that these are derived from; None: they travel whole. Raises WireRefusal."""
+    environments = {(problem.item.environment, problem.item.digest) if problem.item else None for problem in problems}
+    if len(environments) > 1:
+        raise WireRefusal("environment", "of more than one")
+    named = environments.pop() if environments else None
+    return (named[0], bytes.fromhex(named[1])) if named else None
+
+
+def _wire_item(problem: Problem) -> WireItem:
+    assert problem.item is not None
+    return WireItem(bytes.fromhex(problem.id), problem.item.level, problem.item.index)
+
+
+def _item(body: ItemGroupsBody | ItemsBody, wire: WireItem) -> Problem:
+    item = Item(body.environment, body.digest.hex(), wire.level, wire.index)
+    return Problem(wire.id.hex(), "", (), "", body.environment, level=wire.level, item=item)
 
 
 def _wire_completion(completion: Completion) -> WireCompletion:

@@ -95,6 +95,28 @@ class Stop:
 
 
 @contextlib.contextmanager
+def within_cpu(seconds: float) -> Generator[None]:
+    """Raise TimeoutError in the block once this process has computed for `seconds` in it.
+
+    In the main thread alone, where signals arrive; a block elsewhere, and one inside a library, goes on.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def overdue(_which: int, _frame: object) -> None:
+        raise TimeoutError(f"not done after {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGPROF, overdue)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
 def _answering(answer: Answer) -> Generator[None]:
     """Call `answer` for each signal in a thread of its own.
 

@@ -17,19 +17,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from codezero.config import EvalsConfig, NodeConfig
+from codezero.environment import Environment
+from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ConfigError, ProblemError
 from codezero.evals.evaluation_log import Choices, EvaluationLog
-from codezero.evals.figures import Difference, Result, TaskOutcome, compare, figures_of
-from codezero.evals.grading import EXECUTED, JUDGED, Grader, JudgeGrader, SandboxGrader, problem_of
+from codezero.evals.figures import Report, Result, TaskOutcome, compare, figures_of
+from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
 from codezero.evals.run import EvalRun
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
+from codezero.evaluator.scored import ScoredEvaluator
 from codezero.problems.dedup import Novelty
 from codezero.problems.held_back import MAX_HELD_BACK, digest, exam_problems
 from codezero.problems.hub import SETS
-from codezero.problems.synthetic.tasks import held_out
-from codezero.types import REHEARSAL, Problem
+from codezero.types import REHEARSAL
+from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
 from codezero.wiring.models import Say, build_sampler, load
 from codezero.wiring.policies import Policy, find_policy, load_found
@@ -75,43 +78,6 @@ class EvalRequest:
     into: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Of one policy, or of two and their difference."""
-
-    results: list[Result]
-    difference: Difference | None = None
-
-    def as_object(self) -> object:
-        """Of one policy its result, of two `a`, `b` and `difference`."""
-        if len(self.results) == 1:
-            return self.results[0]
-        a, b = self.results
-        return {"a": a, "b": b, "difference": self.difference}
-
-    def lines(self) -> Iterator[str]:
-        for result in self.results:
-            yield f"{result.policy} on {result.set}: {result.problems} problems, {result.samples} attempts each"
-            for figure in result.figures:
-                bounds = f"95 % [{figure.low:.1%}, {figure.high:.1%}]  over {figure.problems} problems"
-                yield f"  {figure.label} {figure.name:12} {figure.value:6.1%}  {bounds}"
-            if not result.figures:
-                yield f"  no {result.label} figure: no attempt could be decided"
-            cut_off = f"{result.truncated_share:.1%} cut off at {result.max_new_tokens} tokens"
-            without = f"{result.without_code_share:.1%} without code"
-            yield f"  {result.undecided_share:.1%} of the attempts undecided, {cut_off}, {without}"
-            yield from (f"    {times} x {reason}" for reason, times in result.undecided.items())
-            yield f"  kept in {result.kept_in}"
-        if gap := self.difference:
-            bounds = f"95 % [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}], p = {gap.p:.3g}"
-            yield (
-                f"{gap.label} {gap.name}: B is ahead by {100 * gap.difference:+.1f} points, {bounds}, "
-                f"over {gap.problems} problems (A {gap.a:.1%}, B {gap.b:.1%})"
-            )
-        elif len(self.results) == 2:
-            yield "no problem has decided attempts of both, so nothing can be compared"
-
-
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     """Raises ConfigError before anything is loaded where it can, then ProblemError, ModelError and CheckpointError."""
     if not 1 <= request.samples <= MAX_SAMPLES:
@@ -121,19 +87,26 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
         raise ConfigError(f"--k={wrong[0]} cannot be estimated from {request.samples} attempts; {need}")
     if request.judged and config.reward.mode != "judge":
         raise ConfigError(f"--judged with reward.mode={config.reward.mode} would execute; drop one of them")
-    tasks = _tasks(config, request)
+    environment = build_environment(config)
+    config, rule = fitted(config, environment), environment if isinstance(environment, TaskEnvironment) else None
+    rule = rule if request.set == HELD_OUT else None
+    if request.judged and rule is not None:
+        raise ConfigError(f"--judged with environment={config.environment}: its own rule scores; drop --judged")
+    tasks = _tasks(environment, config, request)
     next(iter(tasks[0]()))  # a wrong file is known before a model is loaded
     policies, block = [find_policy(config, name) for name in request.policies], config.answer.block
     with ExitStack() as stack:
 
         @functools.cache
         def grader() -> Grader:
+            if rule is not None:
+                return ScoreGrader(ScoredEvaluator(rule))
             if request.judged:
                 canaries = build_canaries(config, Novelty(), stack, say)
                 return JudgeGrader(build_evaluator(config, canaries, stack, say), block)
             return SandboxGrader(build_sandbox(config, stack), block)
 
-        evals = [_evaluate(config, request, policy, tasks, grader, say) for policy in policies]
+        evals = [_evaluate(config, request, policy, tasks, grader, say, rule) for policy in policies]
     results = [result for result, _ in evals]
     if len(results) == 1:
         return Report(results)
@@ -142,20 +115,25 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     return Report(results, compare(a, b, samples=request.samples, label=label, seed=seed))
 
 
-def _tasks(config: NodeConfig, request: EvalRequest) -> Tasks:
+def _tasks(environment: Environment, config: NodeConfig, request: EvalRequest) -> Tasks:
     files = find_set(request.set, request.files)
     if request.set != HELD_OUT:
         return lambda: read_tasks(request.set, files), digest_files(files)
-    from codezero.solver.solver import solver_prompt
-
-    tasks = [task_of(problem, solver_prompt) for problem in held_out(config.evals.problems, config.evals.seed)]
+    evals = config.evals
+    tasks = [task_of(problem, environment.prompt) for problem in environment.held_out(evals.problems, evals.seed)]
     return lambda: tasks, hashlib.sha256(msgspec.json.encode(tasks)).hexdigest()
 
 
 def _evaluate(
-    config: NodeConfig, request: EvalRequest, policy: Policy, tasks: Tasks, grader: Callable[[], Grader], say: Say
+    config: NodeConfig,
+    request: EvalRequest,
+    policy: Policy,
+    tasks: Tasks,
+    grader: Callable[[], Grader],
+    say: Say,
+    rule: TaskEnvironment | None,
 ) -> tuple[Result, list[TaskOutcome]]:
-    """One policy's eval, done again only where its log has no entry."""
+    """One policy's eval, done again only where its log has no entry. rule: whose score grades; None: nobody's."""
     read, digest = tasks
     choices = Choices(
         set=request.set,
@@ -172,6 +150,8 @@ def _evaluate(
         settings = {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
         judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
         label, by = JUDGED, f"{JUDGED}: {config.evaluator.kind} {config.evaluator.model} {judge}, {block} block"
+    if rule is not None:
+        label, by = SCORED, f"{SCORED}: rule of {rule.name} {rule.digest[:12]}"
 
     @functools.cache
     def sampler() -> "Sampler":
@@ -203,29 +183,31 @@ def _evaluate(
 def examine(config: NodeConfig, say: Say) -> "Metrics":
     """One exam of the solver named in the config, without training. Writes nothing."""
     with ExitStack() as stack:
+        environment = build_environment(config)
+        config = fitted(config, environment)
         sampler = build_sampler(config, load(config, config.model.solver, "solver", say), say, stack)
         withheld = Novelty(most=MAX_HELD_BACK)
-        asked = build_exam_tasks(config, withheld, say)
-        evaluator = build_evaluator(config, build_canaries(config, withheld, stack, say), stack, say)
+        asked = build_exam_tasks(config, environment, withheld, say)
+        canaries = build_canaries(config, withheld, stack, say, environment)
+        evaluator = build_evaluator(config, canaries, stack, say, environment=environment)
         exam = build_exam(config, asked, sampler, evaluator, stack)
         say("attempting and executing the held-out problems")
         exam.begin(0)
         return exam.results(wait=True)
 
 
-def build_exam_tasks(config: NodeConfig, withheld: Novelty, say: Say) -> ExamTasks:
-    """The tasks of `evals.sources`, which go to `withheld`; embedded ones where a set of the hub cannot be read.
+def build_exam_tasks(config: NodeConfig, environment: Environment, withheld: Novelty, say: Say) -> ExamTasks:
+    """The tasks of `evals.sources`, which go to `withheld`; embedded ones where a set of the hub cannot be read. Those
+    of an environment other than code are its own.
 
     Raises ProblemError and ConfigError for a file that cannot be used.
     """
-    from codezero.solver.solver import solver_prompt
-
     evals, tasks, names, lost = config.evals, list[EvalTask](), list[str](), list[str]()
     for source in evals.sources:
         if source != HELD_OUT:
             say(f"reading the exam: {source}")
         try:
-            added = list(_read_source(source, evals, -(-evals.problems // len(evals.sources)), config, solver_prompt))
+            added = list(_read_source(source, evals, -(-evals.problems // len(evals.sources)), config, environment))
         except ProblemError as error:
             if source not in SETS:
                 raise
@@ -234,8 +216,9 @@ def build_exam_tasks(config: NodeConfig, withheld: Novelty, say: Say) -> ExamTas
         for task in added:
             withheld.add(problem_of(task))
         tasks += added
-        names.append(f"{source}, {len(added)} problems, {digest([problem_of(task) for task in added])}")
-    embedded = [task_of(problem, solver_prompt) for problem in held_out(evals.problems, evals.seed)]
+        name = environment.name if environment.digest else source
+        names.append(f"{name}, {len(added)} problems, {digest([problem_of(task) for task in added])}")
+    embedded = [task_of(each, environment.prompt) for each in environment.held_out(evals.problems, evals.seed)]
     if not tasks:
         return ExamTasks(f"{REHEARSAL}: {'; '.join(lost)}", embedded, [])
     control = [] if HELD_OUT in evals.sources else embedded[:CONTROL]
@@ -243,30 +226,35 @@ def build_exam_tasks(config: NodeConfig, withheld: Novelty, say: Say) -> ExamTas
 
 
 def _read_source(
-    source: str, evals: EvalsConfig, count: int, config: NodeConfig, prompt: Callable[[Problem], str]
+    source: str, evals: EvalsConfig, count: int, config: NodeConfig, environment: Environment
 ) -> Iterator[EvalTask]:
     name, colon, path = source.partition(":")
     if source == HELD_OUT:
-        yield from (task_of(problem, prompt) for problem in held_out(count, evals.seed))
+        yield from (task_of(problem, environment.prompt) for problem in environment.held_out(count, evals.seed))
     elif colon and name in PUBLISHED:
         read = list(read_tasks(name, find_set(name, [Path(path)])))
         yield from read if count >= len(read) else Random(f"exam {evals.seed}").sample(read, count)
     else:
         problems = exam_problems(source, count, seed=evals.seed, seconds=config.data.wait_seconds)
-        yield from (task_of(problem, prompt) for problem in problems)
+        yield from (task_of(problem, environment.prompt) for problem in problems)
 
 
 def build_exam(
     config: NodeConfig, asked: ExamTasks, sampler: "Sampler", evaluator: "Evaluator", stack: ExitStack
 ) -> "Exam":
-    """Embedded tasks are executed by Monty, which decides them all; those of other sets by both tiers."""
+    """Embedded tasks are executed by Monty, which decides them all; those of other sets by both tiers. An environment
+    with a rule of its own scores them."""
     from codezero.evals.exam import HeldOutExam
     from codezero.evaluator.executed import ExecutedEvaluator, HybridEvaluator
     from codezero.rollout.client import RolloutServers
     from codezero.sandbox.monty import MontySandbox
 
-    real = bool(asked.control) or config.evals.sources != [HELD_OUT]
-    sandbox = build_sandbox(config, stack) if real else stack.enter_context(MontySandbox())
+    real, block = bool(asked.control) or config.evals.sources != [HELD_OUT], config.answer.block
+    if isinstance(evaluator, ScoredEvaluator):
+        grader = ScoreGrader(evaluator)
+    else:
+        sandbox = build_sandbox(config, stack) if real else stack.enter_context(MontySandbox())
+        grader = SandboxGrader(sandbox, block)
     pool = None
     if isinstance(sampler.backend, RolloutServers):
         pool = ThreadPoolExecutor(1, thread_name_prefix="exam")
@@ -279,8 +267,9 @@ def build_exam(
         asked.tasks,
         asked.control,
         sampler,
-        sandbox,
-        evaluator=None if isinstance(judge, ExecutedEvaluator) else judge,  # execution says nothing of itself
-        block=config.answer.block,
+        grader,
+        # execution, or a rule, says nothing of itself
+        evaluator=None if isinstance(judge, ExecutedEvaluator | ScoredEvaluator) else judge,
+        block=block,
         pool=pool,
     )

@@ -6,15 +6,20 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.config.learning import source_weights
+from codezero.config.slots import JUDGES
+from codezero.environment import Environment
+from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ProblemError
 from codezero.evaluator.canaries import CanaryLibrary, proven
+from codezero.evaluator.own import OwnJudge, own_reward
+from codezero.plugins import file_of
 from codezero.problems.dedup import Novelty
 from codezero.problems.held_back import canary_rows, digest
 from codezero.problems.stream import SYNTHETIC
@@ -51,21 +56,35 @@ EMBEDDED = Canaries("the embedded synthetic problems", worked, frozenset(), embe
 
 
 def build_evaluator(
-    config: NodeConfig, canaries: Canaries, stack: ExitStack, say: Say, models: FrozenModels | None = None
+    config: NodeConfig,
+    canaries: Canaries,
+    stack: ExitStack,
+    say: Say,
+    models: FrozenModels | None = None,
+    environment: Environment | None = None,
 ) -> Evaluator:
     """The frozen judge, calibrated on canaries that no solver sees; or execution, where the settings ask for it.
-    `models`: those that a judge may share; None: it has its own.
+    `models`: those that a judge may share; None: it has its own. `environment`: whose own rule decides, where it has
+    one.
 
     Raises ModelError, EvaluatorError, SandboxError and ProblemError.
     """
+    if isinstance(environment, TaskEnvironment):
+        from codezero.evaluator.scored import ScoredEvaluator
+
+        return ScoredEvaluator(environment)
     from codezero.code.worker import StaticGuard
 
-    settings = config.evaluator
+    settings, function = config.evaluator, config.reward.function
+    rewarded = own_reward(function) if function else None
     guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
     if config.reward.mode == "rlvr":
         from codezero.evaluator.executed import ExecutedEvaluator
 
-        return ExecutedEvaluator(guard, build_sandbox(config, stack), weights=config.reward, block=config.answer.block)
+        sandbox = build_sandbox(config, stack)
+        executed = ExecutedEvaluator(guard, sandbox, weights=config.reward, block=config.answer.block)
+        executed.rewarded = rewarded or executed.rewarded
+        return executed
     from codezero.evaluator.audit import Auditor
     from codezero.evaluator.evaluator import FrozenEvaluator
     from codezero.evaluator.reliability import Watch
@@ -86,6 +105,7 @@ def build_evaluator(
         evaluator = HybridEvaluator(watch, sandbox, weights=weights, block=block)
     else:
         evaluator = FrozenEvaluator(watch, weights=weights, block=block)
+    evaluator.rewarded = rewarded or evaluator.rewarded
     say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
     evaluator.calibrate()
     return evaluator
@@ -101,7 +121,7 @@ def build_sandbox(config: NodeConfig, stack: ExitStack) -> "Sandbox":
 
 
 def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels) -> "Judge":
-    """In this process, or behind an endpoint that answers. Raises ModelError and EvaluatorError."""
+    """In this process, or behind an endpoint that answers. Raises ModelError, ConfigError and EvaluatorError."""
     settings = config.evaluator
     if settings.kind == "local":
         from codezero.evaluator.judge import LikelihoodJudge
@@ -111,6 +131,8 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         if judge.unused:
             logger.info("judge: %s", judge.unused)
         return judge
+    if settings.kind == "custom":
+        return OwnJudge(settings.object)
     from codezero.evaluator.openai_judge import endpoint_judge
 
     say(f"asking the judge at {settings.url}")
@@ -119,12 +141,17 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
     return judge
 
 
-def build_canaries(config: NodeConfig, withheld: Novelty, stack: ExitStack, say: Say) -> Canaries:
+def build_canaries(
+    config: NodeConfig, withheld: Novelty, stack: ExitStack, say: Say, environment: Environment | None = None
+) -> Canaries:
     """Solutions to problems of the sources that are learned from, or of `evaluator.canaries_from`.
 
     References and their mutants were executed here, and count as what they turned out to be: they are nobody's
-    attempts. Embedded ones where nothing of a set can be read. Raises ProblemError for a file that cannot be used.
+    attempts. Embedded ones where nothing of a set can be read, and none where an environment's own rule decides.
+    Raises ProblemError for a file that cannot be used.
     """
+    if isinstance(environment, TaskEnvironment):
+        return replace(EMBEDDED, name=f"none: the rule of {environment.name} decides", embedded=False)
     file, weights = config.evaluator.canaries_from, source_weights(config.data.sources)
     sources = {file: 1.0} if file else {name: weight for name, weight in weights.items() if name != SYNTHETIC}
     if not sources or config.reward.mode == "rlvr":
@@ -161,7 +188,10 @@ def judge_identity(settings: EvaluatorConfig, quantize: str = "none") -> str:
     from codezero.evaluator.judge_prompts import PROMPT_VERSION
 
     files: list[object] = []
-    if os.path.isdir(settings.model):
+    if settings.kind == "custom":
+        path = file_of(settings.object, "evaluator.object", JUDGES)
+        files = [[settings.object, hashlib.sha256(path.read_bytes()).hexdigest()]]
+    elif os.path.isdir(settings.model):
         files = [[path.name, path.stat().st_size] for path in sorted(Path(settings.model).iterdir())]
     parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), 0]  # 0: a removed setting
     parts += [quantize] if quantize != "none" and settings.kind == "local" else []

@@ -27,13 +27,16 @@ from codezero.chain.market import ContractMarket
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
+from codezero.config.slots import CODE
 from codezero.errors import ConfigError, InviteError
 from codezero.models.digest import weights_digest
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import outward_address
+from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
+from codezero.wiring.environment import build_environment
 from codezero.wiring.hardware import source_of
 
 DEFAULT_NAME = "codezero"
@@ -49,9 +52,11 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
     """
     if out.exists():
         raise ConfigError(f"{out} exists; an invitation is never overwritten: move it away or choose --out")
+    if config.evaluator.kind == "custom":
+        raise ConfigError("evaluator.kind=custom: an invitation names no code; drop it here, and join with it later")
     if config.chain.kind == "clock":
         raise ConfigError("chain.kind=clock keeps no members and no points; found a swarm with embedded or rpc")
-    config = with_login(config)
+    config, environment = with_login(config), build_environment(config)
     identity = Identity.load_or_create(Path(config.swarm.identity))
     bootnodes = _own_addresses(config, identity.peer_id)
     judge = judge_of(config.evaluator)
@@ -77,7 +82,11 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
             founder=wallet.address,
             chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds, market),
             network=NetworkPart(
-                f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name, PROTOCOL, bootnodes
+                f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name,
+                DERIVED if environment.digest else PROTOCOL,
+                bootnodes,
+                environment.name if environment.digest else "",
+                environment.digest,
             ),
             judge=judge,
         ),
@@ -100,11 +109,18 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
     another judge, or whose contract is not the founder's; a chain that does not answer is only warned of.
     """
     invitation = read_invitation(path)
-    network = invitation.network
-    if network.protocol != PROTOCOL:
+    network, environment = invitation.network, build_environment(config)
+    protocol = DERIVED if network.environment else PROTOCOL
+    if network.protocol != protocol:
         raise InviteError(
-            f"the swarm speaks version {network.protocol} of the wire format and this node version {PROTOCOL}; "
-            f"{'update this node' if network.protocol > PROTOCOL else 'use an older release'}"
+            f"the swarm speaks version {network.protocol} of the wire format and this node version {protocol}; "
+            f"{'update this node' if network.protocol > protocol else 'use an older release'}"
+        )
+    if (network.environment or CODE, network.digest) != (environment.name, environment.digest):
+        here = f"{environment.name} {environment.digest[:12]}".strip()
+        raise InviteError(
+            f"the swarm learns the environment {network.environment or CODE} {network.digest[:12]} and this node {here}"
+            "; name the founder's, in the founder's version, with environment=…"
         )
     judge = invitation.judge
     digest = judge.digest and judge_of(replace(config.evaluator, model=judge.model)).digest

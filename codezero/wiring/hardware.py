@@ -24,7 +24,7 @@ from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError, translated
 from codezero.models import cpu_only
 from codezero.models.digest import same_place
-from codezero.nano import NANO, NANO_TESTS, weights_directory
+from codezero.nano import NANO, NANO_GYM, NANO_TESTS, weights_directory
 from codezero.settings import compose
 from codezero.system.files import write_atomic
 
@@ -142,7 +142,7 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
     writer = proposes.model if proposes.kind == "local" else "off"
     verifier = config.verifier
-    if {model.solver, judge, writer, verifier.model} <= {NANO, NANO_TESTS, "off"}:
+    if {model.solver, judge, writer, verifier.model} <= {NANO, NANO_GYM, NANO_TESTS, "off"}:
         return None
     adapted, frozen = model.train == "lora", set[str]()
     """The frozen models in memory, as `wiring.models.FrozenModels` finds them."""
@@ -186,7 +186,7 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
 
 def source_of(name: str, role: str) -> str:
     """The directory or hub id of what a setting names."""
-    embedded = {NANO: role, NANO_TESTS: "tests"}
+    embedded = {NANO: role, NANO_TESTS: "tests", NANO_GYM: "gym"}
     return str(weights_directory(embedded[name])) if name in embedded else name
 
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from codezero.config import REPOSITORY, HubConfig, NodeConfig
+from codezero.config.learning import named
 from codezero.errors import ConfigError
 from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History
@@ -151,6 +152,8 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
     rewards = f"judged by the frozen `{_model_name(config.evaluator.model)}`"
     sources = {"rlvr": "executed", "hybrid": f"executed where a sandbox decides, else {rewards}"}
     rewards = sources.get(config.reward.mode, rewards)
+    if function := config.reward.function:
+        rewards = f"made by `{_model_name(named(function))}`, this node's own code, of what is {rewards}"
     learned = "A LoRA adapter for" if adapter else "All weights, learned from"
     return f"""---
 {data.to_yaml()}

@@ -13,11 +13,12 @@ import msgspec
 
 from codezero.code.worker import StaticGuard
 from codezero.config import NodeConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, EvaluatorError, translated
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
 from codezero.evaluator.types import program, request
 from codezero.market.judge_service import Card, JudgeParts, as_group
-from codezero.market.receipts import GRID, Item, SignedReceipt, agree, differences
+from codezero.market.receipts import GRID, ReceiptItem, SignedReceipt, agree, differences
 from codezero.problems.dedup import Novelty
 from codezero.problems.stream import MixedStream
 from codezero.system.files import read_json
@@ -41,7 +42,7 @@ T = TypeVar("T")
 class Items(msgspec.Struct, frozen=True):
     """What was sent to `/v1/verdicts`."""
 
-    items: list[Item]
+    items: list[ReceiptItem]
 
 
 class ExactReader:
@@ -91,7 +92,9 @@ def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: S
     if receipts:
         guard = StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib)
         reader = ExactReader(config, stack.enter_context(guard), say)
-    stream = MixedStream(config.data, seed=secrets.randbits(32), peer_id=identity.peer_id, batch=AHEAD)
+    stream = MixedStream(
+        CodeEnvironment(), config.data, seed=secrets.randbits(32), peer_id=identity.peer_id, batch=AHEAD
+    )
     drawn = deque[Problem]()
 
     def draw() -> Problem:

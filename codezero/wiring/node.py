@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from codezero.chain.rounds import LateChain
 from codezero.config import MonitorConfig, NodeConfig
 from codezero.config.learning import source_weights
+from codezero.environment import Environment
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import Secrets, known_secrets, setup_logging
 from codezero.monitor.monitor import RunMonitor
@@ -34,19 +35,19 @@ from codezero.rollout.harvest import Ahead
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
-from codezero.swarm.proposals import LocalSwarm
-from codezero.swarm.supervisor import IdentityLock
+from codezero.swarm.network_status import ADDRESSES
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
+from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
 from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.market import build_market
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
+from codezero.wiring.network import MEMBERS, REGISTRY, build_swarm
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 from codezero.wiring.solver import build_solver, build_verified, verifier_config
 
@@ -57,9 +58,6 @@ if TYPE_CHECKING:
 
 VERSIONS = "weights"
 """The folder of a run that its trainer publishes the policy in."""
-REGISTRY = "registry"
-"""The word for the peers that are registered on the chain; a run's folder keeps them in MEMBERS."""
-MEMBERS = f"{FOLDER}/members.txt"
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
@@ -75,10 +73,11 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
     with Stop().on_signals(answer=answer), ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
-        config, proposes = with_login(config), config.role == "proposer"
-        environments = [] if proposes else deal_cards(config)
+        environment = build_environment(config)
+        config, proposes = fitted(with_login(config), environment), config.role == "proposer"
+        variables = [] if proposes else deal_cards(config)
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
-        swarm = build_swarm(config, identity, folder, stack)
+        swarm = build_swarm(config, environment, identity, folder, stack)
         stack.callback(swarm.close)
         config = config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
@@ -88,9 +87,9 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
             config = begin_from_peer(config, folder, swarm, chain, monitor)
         if proposes:
-            node = build_proposer_node(config, folder, swarm, monitor, chain, stack)
+            node = build_proposer_node(config, environment, folder, swarm, monitor, chain, stack)
         else:
-            node = build_node(config, folder, swarm, monitor, chain, stack, environments)
+            node = build_node(config, environment, folder, swarm, monitor, chain, stack, variables)
             if config.hub.repository:
                 node.checkpoints = PushedCheckpoints(node.checkpoints, config, folder.path, known_round)
                 stack.callback(node.checkpoints.close)
@@ -133,39 +132,42 @@ def start_chain(
 
 def build_node(
     config: NodeConfig,
+    environment: Environment,
     folder: RunFolder,
     swarm: Swarm,
     monitor: RunMonitor,
     chain: PartsLater,
     stack: ExitStack,
-    environments: Sequence[Mapping[str, str]],
+    variables: Sequence[Mapping[str, str]],
 ) -> Node:
-    """Every part, put together; what holds a process or a file is closed by `stack`. environments: of a trainer."""
+    """Every part, put together; what holds a process or a file is closed by `stack`. variables: of a trainer."""
     from codezero.rollout.client import RolloutServers
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam, build_exam_tasks
 
-    verifier_environments = deal_cards(verifier_config(config))
+    verifier_variables = deal_cards(verifier_config(config))
     withheld, loading = Novelty(most=MAX_HELD_BACK), Future["LoadedModel"]()
-    fits = holding(config, loading.result)
+    fits = holding(config, environment, loading.result)
     # Problems before models: that a run is a rehearsal is said before anything that takes long.
-    problems = build_stream(config, swarm.peer_id, fits, withheld, monitor)
-    asked = build_exam_tasks(config, withheld, monitor.busy)
-    canaries = build_canaries(config, withheld, stack, monitor.busy)
+    problems = build_stream(config, environment, swarm.peer_id, fits, withheld, monitor)
+    asked = build_exam_tasks(config, environment, withheld, monitor.busy)
+    canaries = build_canaries(config, withheld, stack, monitor.busy, environment)
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
-    learner, sampler = build_shared_policy(config, environments, folder.path / VERSIONS, swarm, monitor, stack)
+    learner, sampler = build_shared_policy(config, variables, folder.path / VERSIONS, swarm, monitor, stack)
     policy = learner.policy
     loading.set_result(policy)
     models = FrozenModels(config, monitor.busy, policy)
-    evaluator = build_evaluator(config, canaries, stack, monitor.busy, models)
-    solver = build_solver(config, learner, sampler, swarm.peer_id)
+    evaluator = build_evaluator(config, canaries, stack, monitor.busy, models, environment)
+    solver = build_solver(config, environment, learner, sampler, swarm.peer_id)
     if config.verifier.model != "off":
-        solver = build_verified(config, solver, verifier_environments, folder.path, monitor.busy, stack)
-    proposer, learning = build_proposer(config, swarm.peer_id, Screen(fits, withheld), models, stack)
+        solver = build_verified(config, solver, verifier_variables, folder.path, monitor.busy, stack)
+    screen = Screen(environment, fits, withheld)
+    proposer, learning = build_proposer(config, environment, swarm.peer_id, screen, models, stack)
     monitor.busy("waiting for the chain")
     parts = chain()
-    run, fingerprint = config.run, policy_fingerprint(policy, learning)
+    run, learned = config.run, f"{environment.name} {environment.digest}" if environment.digest else ""
+    fingerprint = dataclasses.replace(policy_fingerprint(policy, learning), environment=learned)
     checkpoints = CheckpointStore(folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
     if config.rollout.in_flight:
@@ -180,7 +182,7 @@ def build_node(
         evaluator=evaluator,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
-        proposer=vetted(config, proposer, sampler, evaluator, swarm.peer_id, stack),
+        proposer=vetted(config, environment, proposer, sampler, evaluator, swarm.peer_id, stack),
         coordinator=parts.coordinator,
         outbox=parts.outbox,
         exam=build_exam(config, asked, sampler, evaluator, stack),
@@ -210,58 +212,40 @@ def build_shared_policy(
     return learner, sampler
 
 
-def holding(config: NodeConfig, policy: "Callable[[], LoadedModel]") -> Callable[[Problem], bool]:
+def holding(
+    config: NodeConfig, environment: Environment, policy: "Callable[[], LoadedModel]"
+) -> Callable[[Problem], bool]:
     """Can the context of the solver, which is loaded when this is asked, hold a problem?"""
     from codezero.models.chat import encode_prompts
-    from codezero.solver.solver import solver_prompt
 
-    most = config.solver.max_prompt_tokens
-    return lambda problem: len(encode_prompts(policy().tokenizer, [solver_prompt(problem)], most + 1)[0]) <= most
+    most, prompt = config.solver.max_prompt_tokens, environment.prompt
+    return lambda problem: len(encode_prompts(policy().tokenizer, [prompt(problem)], most + 1)[0]) <= most
 
 
 def build_stream(
-    config: NodeConfig, peer_id: str, fits: Callable[[Problem], bool], withheld: Novelty, monitor: RunMonitor
+    config: NodeConfig,
+    environment: Environment,
+    peer_id: str,
+    fits: Callable[[Problem], bool],
+    withheld: Novelty,
+    monitor: RunMonitor,
 ) -> MixedStream:
     """The problems' sources; prints what they are and what stands in for them. Raises ProblemError."""
     weights = source_weights(config.data.sources)
     batch = config.solver.problems_per_iteration
-    stream = MixedStream(config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits, withheld=withheld)
+    stream = MixedStream(
+        environment, config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits, withheld=withheld
+    )
     if list(weights) != [SYNTHETIC]:
         monitor.busy("looking for the problems")
         monitor.stand_ins = stream.probe()
         too_easy = monitor.stand_ins.startswith(REHEARSAL) and config.model.solver != NANO
         little = "; these teach a real model little" if too_easy else ""
         print(f"codezero: problems: {monitor.stand_ins or ', '.join(weights)}{little}", flush=True)
-    monitor.add_facts(problems=stream.name)
+    if environment.digest:
+        monitor.add_facts(environment=environment.name, evaluator=f"rule of {environment.name}", proposer="derived")
+    monitor.add_facts(problems=f"{environment.name} {environment.digest[:12]}" if environment.digest else stream.name)
     return stream
-
-
-def build_swarm(config: NodeConfig, identity: Identity, folder: RunFolder, stack: ExitStack) -> Swarm:
-    """The exchange, starting; its addresses come when it is ready.
-
-    Raises IdentityError when a living node is this peer.
-    """
-    if config.swarm.kind == "local":
-        lock = IdentityLock(Path(config.swarm.identity), folder.path / FOLDER)
-        lock.take()
-        stack.callback(lock.release)
-        return LocalSwarm(identity.peer_id)
-    port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
-    settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config), port=port)
-    if settings.members == REGISTRY:
-        from codezero.chain.rounds import write_members
-
-        settings.members = str(folder.path / MEMBERS)
-        write_members(folder.path / MEMBERS, [identity.peer_id])
-    swarm = HivemindSwarm(settings, folder.path / FOLDER)
-    swarm.start()
-    return swarm
-
-
-def pulled_groups(config: NodeConfig) -> int:
-    """Peers' groups that are asked for; none where nobody would learn from them."""
-    wanted = config.role == "node" and config.external.policy != "off" and config.external.groups > 0
-    return config.swarm.pull_groups if wanted else 0
 
 
 def secrets_of(config: NodeConfig) -> Secrets:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from codezero.chain.rounds import ChainParts
 from codezero.config import NodeConfig, proposal_places
+from codezero.environment import Environment
+from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ModelError
-from codezero.node import ProposerNode
 from codezero.problems.filters import Screen
 from codezero.proposer.difficulty import BandTS
+from codezero.proposer_node import ProposerNode
 from codezero.protocols import Evaluator, GroupSampler, Monitor, Proposer, Swarm
 from codezero.runs import RunFolder
 from codezero.types import Problem
@@ -31,9 +33,14 @@ PartsLater = Callable[[], ChainParts]
 
 
 def build_proposer(
-    config: NodeConfig, peer_id: str, screen: Screen, models: FrozenModels, stack: ExitStack
+    config: NodeConfig,
+    environment: Environment,
+    peer_id: str,
+    screen: Screen,
+    models: FrozenModels,
+    stack: ExitStack,
 ) -> "tuple[Proposer, LoadedModel | None]":
-    """The proposer, and its policy where that learns.
+    """The proposer, and its policy where that learns. An environment that derives its problems needs no model.
 
     `screen`: what its problems have to pass where it learns. Raises ModelError and ConfigError.
     """
@@ -42,6 +49,10 @@ def build_proposer(
     settings = config.proposer
     if settings.model == "off":
         return NoProposer(), None
+    if isinstance(environment, TaskEnvironment):
+        from codezero.proposer.derived import DerivedProposer
+
+        return DerivedProposer(environment, peer_id=peer_id, seed=config.seed), None
     if settings.train:
         return build_trained(config, peer_id, screen, models.say)
     sampler: GroupSampler
@@ -93,12 +104,19 @@ def structure_for(loaded: "LoadedModel") -> "Structure | None":
 
 
 def build_proposer_node(
-    config: NodeConfig, folder: RunFolder, swarm: Swarm, monitor: Monitor, chain: PartsLater, stack: ExitStack
+    config: NodeConfig,
+    environment: Environment,
+    folder: RunFolder,
+    swarm: Swarm,
+    monitor: Monitor,
+    chain: PartsLater,
+    stack: ExitStack,
 ) -> ProposerNode:
     """`role=proposer`. Points it earns come from others' votes; it submits none itself."""
     from codezero.solver.checkpoint import CheckpointStore
 
-    proposer, _ = build_proposer(config, swarm.peer_id, Screen(), FrozenModels(config, monitor.busy), stack)
+    models = FrozenModels(config, monitor.busy)
+    proposer, _ = build_proposer(config, environment, swarm.peer_id, Screen(environment), models, stack)
     monitor.busy("waiting for the chain")
     return ProposerNode(
         config=config,
@@ -112,12 +130,22 @@ def build_proposer_node(
 
 
 def vetted(
-    config: NodeConfig, proposer: Proposer, sampler: GroupSampler, evaluator: Evaluator, peer_id: str, stack: ExitStack
+    config: NodeConfig,
+    environment: Environment,
+    proposer: Proposer,
+    sampler: GroupSampler,
+    evaluator: Evaluator,
+    peer_id: str,
+    stack: ExitStack,
 ) -> Proposer:
-    """Let attempts test what `proposer` writes, and execution count its wrong values. Raises SandboxError."""
+    """Let attempts test what `proposer` writes, and execution count its wrong values; what is derived needs neither.
+
+    Raises SandboxError.
+    """
+    if isinstance(environment, TaskEnvironment):
+        return proposer
     from codezero.problems.synthetic.programs import parse_question, render
     from codezero.proposer import vetting
-    from codezero.solver.solver import solver_prompt
 
     executed = config.reward.mode != "judge"
     tests_shown = not {"per_test", "output_match"}.isdisjoint(config.evaluator.questions)
@@ -137,4 +165,4 @@ def vetted(
         vet = functools.partial(vetting.executed, sandbox=sandbox, block=config.answer.block)
     else:
         vet = functools.partial(vetting.judged, evaluator=evaluator)
-    return vetting.VettedProposer(proposer, vet, sampler, config, prompt=solver_prompt, peer_id=peer_id)
+    return vetting.VettedProposer(proposer, vet, sampler, config, prompt=environment.prompt, peer_id=peer_id)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig
+from codezero.environment import Environment
 from codezero.wiring.evaluator import build_sandbox
 from codezero.wiring.models import Say, build_policy
 
@@ -20,7 +21,9 @@ VERSIONS = "verifier-weights"
 """The folder of a run that its versions are published in."""
 
 
-def build_solver(config: NodeConfig, learner: "Learner", sampler: "Sampler", peer_id: str) -> "GrpoSolver":
+def build_solver(
+    config: NodeConfig, environment: Environment, learner: "Learner", sampler: "Sampler", peer_id: str
+) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
     settings, samples = config.solver, config.role == "sampler"
@@ -28,6 +31,7 @@ def build_solver(config: NodeConfig, learner: "Learner", sampler: "Sampler", pee
         replace(settings, passes=1, replay=0.0) if samples else settings,
         sampler=sampler,
         learner=learner,
+        prompt=environment.prompt,
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,

@@ -6,13 +6,10 @@ from random import Random
 
 import msgspec
 
-from codezero.market.games import NONE, ONE, STEPS, VERDICTS, Game, GameKind, Opening, StepReport
-from codezero.market.jury import PROVEN, Ballot, as_bits, decide, places
+from codezero.market.games import NONE, ONE, STEPS, VERDICTS, Evidence, Game, GameKind, Opening, StepReport
+from codezero.market.jury import PROVEN, Ballot, as_bits, decide, places, settle
 from codezero.market.ledger import FILE, NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow
-from codezero.market.messages import Evidence
-from codezero.market.payout import STAKE, Position
-from codezero.market.sealing import Sealed, positions, seal_root
-from codezero.market.settling import Settlement, settle
+from codezero.market.payout import STAKE, Position, Sealed, positions, seal_root
 
 SALT = b"s" * 32
 REFERENCE = "def f(n):\n    return n + 1"
@@ -115,7 +112,7 @@ def _play(ledger: Ledger, games: list[Game]) -> None:
         held = positions(game, dict.fromkeys(peers, STAKE), roots, reveals)
         ballots = [Ballot(game.id, name, PROVEN, shown) for name in peers[1:6]]
         ended = settle(game, held, decide(game, peers, ballots, places(game, anchored)), 0)
-        assert isinstance(ended, Settlement)
+        assert not ended.void
         brier = {"own": 0.4, "equal": 0.3, "skilled": 0.2 + 0.01 * (len(game.question) % 3), "robust": 0.25}
         result = GameResult(answer=0, truth=0, wins=ended.wins, jury=peers, brier=brier, price=0.81, right=True)
         ledger.put(Fact.OPENING, *place, openings[game.id])

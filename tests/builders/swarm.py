@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.config import SwarmConfig
+from codezero.environment import Environment
+from codezero.environments.code import CodeEnvironment
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
@@ -49,13 +51,20 @@ def fast_identity(seed: int = 0) -> Identity:
     return Identity(key.from_private_bytes(seed.to_bytes(32)) if seed else key.generate())
 
 
-def make_swarm(folder: Path, name: str, *, port: int = 0, bootstrap: tuple[str, ...] = ()) -> HivemindSwarm:
+def make_swarm(
+    folder: Path,
+    name: str,
+    *,
+    port: int = 0,
+    bootstrap: tuple[str, ...] = (),
+    environment: Environment | None = None,
+) -> HivemindSwarm:
     path = folder / f"{name}.pem"
     Identity.load_or_create(path)
     config = SwarmConfig(
         kind="hivemind", name=SWARM, identity=str(path), port=port, bootstrap=list(bootstrap), poll_seconds=0.1
     )
-    return HivemindSwarm(config, folder / name, TOKENIZER)
+    return HivemindSwarm(config, folder / name, environment or CodeEnvironment(), TOKENIZER)
 
 
 def free_port() -> int:

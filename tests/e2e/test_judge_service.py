@@ -107,12 +107,12 @@ from random import Random
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.market.judge_service import as_group
-from codezero.market.receipts import Item
+from codezero.market.receipts import ReceiptItem
 from codezero.problems.synthetic.tasks import worked
 from codezero.settings import compose
 from codezero.wiring.judge import ExactReader
 tasks = [worked(Random(f"exact {number}")) for number in range(500)]
-items = [Item(task.problem.question, task.problem.tests, fence(code))
+items = [ReceiptItem(task.problem.question, task.problem.tests, fence(code))
          for task in tasks for code in (task.right[0], task.wrong[0])]
 with StaticGuard() as guard:
     read = ExactReader(compose([]), guard, print).read([as_group(item) for item in items])

@@ -8,6 +8,7 @@ from pathlib import Path
 from builders.swarm import SWARM, TOKENIZER, group, scored
 
 from codezero.config import SwarmConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import SwarmError
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
@@ -20,7 +21,7 @@ def main(folder: Path, name: str, host: str, port: str, *bootstrap: str) -> None
         kind="hivemind", name=SWARM, identity=str(path), host=host, port=int(port), bootstrap=list(bootstrap),
         poll_seconds=0.3,
     )  # fmt: skip
-    swarm = HivemindSwarm(config, folder / name, TOKENIZER)
+    swarm = HivemindSwarm(config, folder / name, CodeEnvironment(), TOKENIZER)
     swarm.start()
     heard: list[str] = []
     told = 0

@@ -34,13 +34,14 @@ from simulation.memory_transport import signed  # noqa: E402
 
 from codezero.config import SwarmConfig  # noqa: E402
 from codezero.errors import UnreachableError  # noqa: E402
+from codezero.swarm.framing import body_digest, encode_header  # noqa: E402
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
 from codezero.swarm.identity import Identity  # noqa: E402
 from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace  # noqa: E402
 from codezero.swarm.schema import Header  # noqa: E402
 from codezero.swarm.serving import ChunkRequest  # noqa: E402
-from codezero.swarm.wire import body_digest, encode_body, encode_header  # noqa: E402
+from codezero.swarm.wire import encode_body  # noqa: E402
 
 pack = msgspec.msgpack.encode
 HANDLER = f"{SWARM}::GossipServicer.rpc_chunk"

@@ -10,10 +10,13 @@ from contextlib import suppress
 from datasets import config
 
 from codezero.config import DataConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.problems.stream import MixedStream
 
 logging.basicConfig(level=logging.WARNING, format="WARNED %(message)s")
-stream = MixedStream(DataConfig(sources=["code_contests"], wait_seconds=120.0), seed=0, peer_id="a", batch=1)
+stream = MixedStream(
+    CodeEnvironment(), DataConfig(sources=["code_contests"], wait_seconds=120.0), seed=0, peer_id="a", batch=1
+)
 drawn = [stream.next_batch([])[0]]
 with suppress(urllib.error.HTTPError):
     urllib.request.urlopen(f"{config.HF_ENDPOINT}/silence", timeout=5)

@@ -15,11 +15,12 @@ import pytest
 from builders.swarm import SWARM, Nodes, eventually, group, scored
 
 from codezero.config import SwarmConfig
+from codezero.swarm.framing import body_digest, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import Header
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import body_digest, encode_body, encode_header
+from codezero.swarm.wire import encode_body
 
 pytestmark = [
     pytest.mark.timeout(300),

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codezero.swarm.framing import UNDECODABLE, decode_header, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import (
     Counted,
@@ -37,15 +38,12 @@ from codezero.swarm.schema import MAX_ITEMS, WireRefusal
 from codezero.swarm.serving import CHUNK, BodyServer, ChunkRequest
 from codezero.swarm.trust import Limits, PeerTrust
 from codezero.swarm.wire import (
-    UNDECODABLE,
     decode_body,
     decode_feedback,
-    decode_header,
     decode_market,
     decode_proposals,
     decode_versions,
     encode_body,
-    encode_header,
     encode_market,
     encode_proposals,
     encode_versions,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ProposalError, WireError
 from codezero.problems.filters import Screen
 from codezero.proposer.parsing import ProposalReason, parse_proposal
@@ -77,7 +78,7 @@ def go_all_the_way(text: str, level: int) -> None:
         assert reason in set(ProposalReason)
         SEEN[reason] += 1
         return
-    refusal = Screen().refuse(problem)
+    refusal = Screen(CodeEnvironment()).refuse(problem)
     if refusal is not None:
         SEEN[f"rules {refusal.reason}"] += 1
         return

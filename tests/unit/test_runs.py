@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from codezero.config import NodeConfig, RunConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, IdentityError
 from codezero.runs import AUTOMATIC, open_run_folder
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
-from codezero.wiring.node import build_swarm
+from codezero.wiring.network import build_swarm
 
 
 def config(base: Path, *, name: str = "", seed: int = 0, resume: bool = True) -> NodeConfig:
@@ -98,8 +99,8 @@ def test_a_swarm_of_one_holds_its_identity_as_every_other_node_does(tmp_path: Pa
     settings = compose([f"swarm.identity={quoted(tmp_path / 'swarm.pem')}", f"run.directory={quoted(tmp_path)}"])
     identity = Identity.load_or_create(tmp_path / "swarm.pem")
     with open_run_folder(settings) as folder, contextlib.ExitStack() as first, contextlib.ExitStack() as second:
-        build_swarm(settings, identity, folder, first)
+        build_swarm(settings, CodeEnvironment(), identity, folder, first)
         with pytest.raises(IdentityError, match=r"in use.*swarm\.identity=FILE"):
-            build_swarm(settings, identity, folder, second)
+            build_swarm(settings, CodeEnvironment(), identity, folder, second)
         first.close()
-        build_swarm(settings, identity, folder, second)
+        build_swarm(settings, CodeEnvironment(), identity, folder, second)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from codezero.cli import main
+from codezero.config.learning import named
+from codezero.config.slots import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
 from codezero.errors import ConfigError
-from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, compose, trace
+from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, as_yaml, compose, keys, trace
 
 MINE = """
 profile: peer
@@ -133,3 +135,64 @@ def test_a_real_solver_learns_from_real_problems_also_without_a_group(tmp_path: 
     assert trace(["model.solver=some/model"]).origins["data.sources"] == "real solver"
     (tmp_path / "config.json").write_text('{"vocab_size": 768}')
     assert compose([f"model.solver={tmp_path}"]).data.sources == compose().data.sources == ["synthetic"]
+
+
+PLUGIN = """
+evaluator:
+  kind: custom
+  object: {_target_: x.Y, strict: true, rate: 1e-4, words: "a b, ${seed}", of: {n: [1, null]}}
+reward.function: own.py:f
+"""
+
+
+def test_code_of_ones_own_may_take_arguments(own: Path) -> None:
+    own.write_text(PLUGIN)
+    wanted = {"_target_": "x.Y", "strict": True, "rate": 1e-4, "words": "a b, 0", "of": {"n": [1, None]}}
+    settings = trace([])
+    assert settings.values["evaluator.object"] == wanted and settings.origins["evaluator.object"] == str(LOCAL)
+    assert settings.values["evaluator.model"] == "x.Y", "what a run is labelled and shown with"
+    assert settings.values["reward.function"] == "own.py:f"
+    assert "object: {_target_: x.Y, of: {n: [1, null]}, " in as_yaml(settings)
+
+
+@pytest.mark.parametrize("typed", ["own.py:Judge", "{_target_: own.py:Judge, strict: true}"])
+def test_the_command_lines_wins_whole(own: Path, typed: str) -> None:
+    own.write_text(PLUGIN)
+    settings = trace([f"evaluator.object={typed}"])
+    value = {"_target_": "own.py:Judge", "strict": True} if typed[0] == "{" else typed
+    assert settings.values["evaluator.object"] == value
+    assert settings.origins["evaluator.object"] == "command line"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("reward.function={strict: true}", "reward.function has no _target_; write"),
+        ("reward.function=3", "reward.function=3 names nothing"),
+        ("reward.function={_target_: x.y, 3: 1}", "has the argument 3, which is no name"),
+        ("solver.loss=custom", "solver.loss=custom needs code of your own; set solver.loss_function=file.py:attribute"),
+        ("solver.loss_function=x.py:f", "solver.loss_function is used with solver.loss=custom alone"),
+        ("evaluator.object=x.py:f", "evaluator.object is used with evaluator.kind=custom alone"),
+        ("evaluator.kind=custom", "evaluator.kind=custom needs code of your own"),
+        ("data.sources=[mbpp:rows]", "mbpp:rows is unknown"),
+    ],
+)
+def test_what_names_no_code_is_refused_in_one_line(override: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose([override])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_every_key_that_may_name_code_is_found_and_is_one() -> None:
+    shelves = ["data.sources=[a.py:r:2,x.y:r,mbpp]", "evals.sources=[./b.py:r]", "evaluator.canaries_from=c.py:r"]
+    codes = [
+        "environment=e.py:E",
+        "evaluator.kind=custom",
+        "evaluator.object={_target_: x.Y}",
+        "reward.function=r",
+        "solver.loss=custom",
+    ]
+    config = compose([*shelves, *codes, "solver.loss_function=f.py:f"])
+    found = [(slot.key, named(slot.spec)) for slot in plugins_of(config)]
+    assert [name for _, name in found] == ["e.py:E", "x.Y", "r", "f.py:f", "a.py:r", "x.y:r", "./b.py:r", "c.py:r"]
+    assert {key for key, _ in found} == {*PLUGIN_KEYS, *SOURCE_KEYS} <= {*keys()}

@@ -13,7 +13,7 @@ from builders.market import ME, SALT, opening_of, peer, small_ledger
 from codezero.cli import main
 from codezero.market.games import Game
 from codezero.market.ledger import FILE, Fact, GameResult, Ledger
-from codezero.market.sealing import Sealed
+from codezero.market.payout import Sealed
 
 
 @pytest.fixture

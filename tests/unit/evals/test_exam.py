@@ -11,6 +11,7 @@ from codezero.code.parsing import fence
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError, RolloutError
 from codezero.evals.exam import HeldOutExam
+from codezero.evals.grading import SandboxGrader
 from codezero.evals.task import EvalTask
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
@@ -98,7 +99,7 @@ def exam(
         [task(each) for each in problems or [problem(1 + index % 5) for index in range(len(attempts))]],
         [task(each) for each in control],
         ScriptedSampler(attempts),
-        sandbox,
+        SandboxGrader(sandbox),
         judge or ScriptedJudge(),
     )
 
@@ -247,4 +248,6 @@ def test_due_early_at_first_and_then_regularly(sandbox: MontySandbox, every: int
 
 def test_an_empty_exam_is_refused(sandbox: MontySandbox) -> None:
     with pytest.raises(ProblemError):
-        HeldOutExam(EvalsConfig(), SolverConfig(), "none", [], [], ScriptedSampler([]), sandbox, ScriptedJudge())
+        HeldOutExam(
+            EvalsConfig(), SolverConfig(), "none", [], [], ScriptedSampler([]), SandboxGrader(sandbox), ScriptedJudge()
+        )

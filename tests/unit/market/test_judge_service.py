@@ -199,7 +199,7 @@ def test_the_routes_are_described() -> None:
         async with client.get("/openapi.json") as response:
             described = await response.json()
         assert set(described["paths"]) >= {"/v1/verdicts", "/request-question", "/v1/card"}
-        assert "Item" in described["components"]["schemas"]
+        assert "ReceiptItem" in described["components"]["schemas"]
 
     serve(test)
 

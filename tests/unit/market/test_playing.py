@@ -23,11 +23,9 @@ from codezero.inspection.market_verify import verify_game
 from codezero.inspection.market_view import read_game, read_games, read_market
 from codezero.market import ledger as ledger_module
 from codezero.market.closing import Cast
-from codezero.market.games import GameKind, Opening, StepReport
+from codezero.market.games import GameKind, MarketPost, Opening, Reveal, StepReport, is_call, parse_post
 from codezero.market.ledger import FILE, Fact, GameResult, Ledger, LedgerRow
-from codezero.market.messages import MarketPost, Reveal, is_call, parse_post
-from codezero.market.payout import START
-from codezero.market.sealing import Sealed, seal_root
+from codezero.market.payout import START, Sealed, seal_root
 from codezero.types import Post
 
 ROUNDS = 14

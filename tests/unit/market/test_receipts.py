@@ -9,11 +9,21 @@ from hypothesis import strategies as st
 
 from codezero.errors import EvaluatorError
 from codezero.market import receipts
-from codezero.market.receipts import Item, Leaf, Receipt, SignedReceipt, agree, differences, digest, signed_bytes, tree
+from codezero.market.receipts import (
+    Leaf,
+    Receipt,
+    ReceiptItem,
+    SignedReceipt,
+    agree,
+    differences,
+    digest,
+    signed_bytes,
+    tree,
+)
 from codezero.swarm.identity import Identity, verify
 from codezero.types import Status
 
-ITEMS = [Item(f"question {number}", ("assert f(1) == 1",), "def f(x): return x") for number in range(5)]
+ITEMS = [ReceiptItem(f"question {number}", ("assert f(1) == 1",), "def f(x): return x") for number in range(5)]
 LEAVES = st.lists(
     st.builds(
         Leaf, st.text("0123456789abcdef", min_size=64, max_size=64),
@@ -29,7 +39,7 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     return Identity.load_or_create(Path(tmp_path_factory.mktemp("judge")) / "judge.pem")
 
 
-def signed(identity: Identity, items: list[Item] = ITEMS) -> SignedReceipt:
+def signed(identity: Identity, items: list[ReceiptItem] = ITEMS) -> SignedReceipt:
     leaves = tuple(Leaf(digest(item), (-10, -20 - number), Status.JUDGED) for number, item in enumerate(items))
     receipt = Receipt("ab" * 32, len(leaves), tree(leaves)[-1][0].hex())
     signature = identity.sign(signed_bytes(receipt))
@@ -58,7 +68,7 @@ def test_whatever_is_changed_no_longer_holds(identity: Identity) -> None:
         with pytest.raises(EvaluatorError):
             each.check(ITEMS, verify)
     with pytest.raises(EvaluatorError, match="other items"):
-        whole.check([*ITEMS[:-1], Item("another", ("assert f(1) == 2",), "")], verify)
+        whole.check([*ITEMS[:-1], ReceiptItem("another", ("assert f(1) == 2",), "")], verify)
 
 
 @given(LEAVES, st.data())

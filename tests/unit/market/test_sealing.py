@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.market.games import Game, StepReport
-from codezero.market.payout import Position
-from codezero.market.sealing import Place, Sealed, positions, seal, seal_root
+from codezero.market.payout import Place, Position, Sealed, positions, seal, seal_root
 
 YES, NO, HALF = (9000, 1000), (1000, 9000), (5000, 5000)
 GAME = program_game(round=10)

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from codezero.market.games import NONE, Game, Opening
 from codezero.market.jury import (
+    FEW_BALLOTS,
     PROVEN,
     SEATS,
+    UNDECIDED,
+    UNPROVEN,
     VOID,
     Ballot,
     Decision,
@@ -21,10 +24,9 @@ from codezero.market.jury import (
     decide,
     places,
     seats,
+    settle,
 )
-from codezero.market.payout import pay
-from codezero.market.sealing import positions, seal_root
-from codezero.market.settling import UNPROVEN, Settlement, Void, VoidReason, settle
+from codezero.market.payout import pay, positions, seal_root
 
 ACCOUNTS = {peer(number): f"0x{number}" for number in range(20)}
 ROOT = b"r" * 32
@@ -127,26 +129,26 @@ def decided(answer: int | None, *, proven: bool = False, ballots: int = 3) -> De
 def test_a_settled_game_pays_by_ballots_and_records_by_execution() -> None:
     game, held = program_game(), random_positions(Random(1), 2, 8)
     settled = settle(game, held, decided(0), 1)
-    assert isinstance(settled, Settlement) and settled.contested
+    assert not settled.void and settled.contested
     assert settled.answer == 0 and settled.wins == pay(held, 0)
     truth = settle(game, held, decided(1), 1)
-    assert isinstance(truth, Settlement) and settled.scores == truth.scores and not truth.contested
+    assert not truth.void and settled.scores == truth.scores and not truth.contested
     assert settle(game, held, decided(0), None).scores == {}
 
 
 def test_what_is_void_pays_nothing_and_still_counts_in_records() -> None:
     game, held = program_game(), random_positions(Random(1), 2, 8)
-    for ballots, reason in ((4, VoidReason.UNDECIDED), (1, VoidReason.FEW_BALLOTS)):
+    for ballots, reason in ((4, UNDECIDED), (1, FEW_BALLOTS)):
         void = settle(game, held, decided(None, ballots=ballots), 0)
-        assert isinstance(void, Void) and void.reason is reason and len(void.scores) == 8
+        assert void.answer is None and void.void == reason and void.wins == {} and len(void.scores) == 8
 
 
 def test_a_sentinel_pays_whole_and_counts_and_another_value_game_neither() -> None:
     game, held = value_game(), random_positions(Random(2), 3, 8)
     settled = settle(game, held, decided(1, proven=True), 1)
-    assert isinstance(settled, Settlement) and settled.wins == pay(held, 1) and len(settled.scores) == 8
+    assert not settled.void and settled.wins == pay(held, 1) and len(settled.scores) == 8
     settled = settle(game, held, decided(1), 0)
-    assert isinstance(settled, Settlement) and settled.wins == pay(held, 1, UNPROVEN)
+    assert not settled.void and settled.wins == pay(held, 1, UNPROVEN)
     assert settled.scores == {} and not settled.contested
 
 
@@ -192,7 +194,7 @@ def test_from_seals_to_points_in_one_line_of_functions() -> None:
         settle(game, positions(game, stakes, dict(shuffled), sealed), decision, 1)
         for shuffled in ([*roots.items()], [*reversed(roots.items())])
     ]
-    assert results[0] == results[1] and isinstance(settled := results[0], Settlement)
+    assert results[0] == results[1] and not (settled := results[0]).void
     assert settled.answer == 1 and set(jury) == set(names)
     assert settled.wins[names[0]] < settled.wins[names[1]] == settled.wins[names[4]] > 0
     assert settled.wins[names[5]] == 0 == settled.scores[names[5]].first < settled.scores[names[1]].first

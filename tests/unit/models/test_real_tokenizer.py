@@ -9,13 +9,13 @@ from builders.real_data import real_data
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from codezero.code.parsing import fence
+from codezero.environments.code import solver_prompt
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import SCORES
 from codezero.evaluator.types import Program
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.problems.rows import read_row
-from codezero.solver.solver import solver_prompt
 from codezero.types import Problem
 
 CONTEXT = 1024

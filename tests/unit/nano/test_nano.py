@@ -15,20 +15,23 @@ from transformers import AutoTokenizer
 from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
 from codezero.code.parsing import fence
+from codezero.environments.code import solver_prompt
+from codezero.environments.reasoning_gym import ReasoningGym
 from codezero.errors import ModelError
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
-from codezero.nano import ROLES, build, weights_directory
+from codezero.nano import ROLES, build, gym, weights_directory
 from codezero.nano import train as lessons
-from codezero.nano.train import batches_of, build_tokenizer, new_model, rate, train
+from codezero.nano.train import batches_of, build_tokenizer, new_model, rate, tokenizer_of, train
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import is_held_out, make_task, mutants
 from codezero.proposer.parsing import parse_proposal
 from codezero.proposer.prompts import proposal_prompt
-from codezero.solver.solver import solver_prompt
 from codezero.stats import auroc
+from codezero.types import is_exam_question
 
 TOKENIZER = build_tokenizer(0)
+DRILL = ReasoningGym().pair
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +59,8 @@ def test_shipped_models_are_small_have_a_card_and_load_as_float32(role: str):
     assert shipped(role).model.dtype == torch.float32
 
 
-def test_shipped_models_share_one_tokenizer():
-    assert len({(weights_directory(role) / "tokenizer.json").read_bytes() for role in ROLES}) == 1
+def test_shipped_models_of_code_share_one_tokenizer():
+    assert len({(weights_directory(role) / "tokenizer.json").read_bytes() for role in ROLES if role != "gym"}) == 1
 
 
 def test_the_shipped_solver_starts_with_room_to_learn_and_lower_at_each_level(monkeypatch: pytest.MonkeyPatch):
@@ -83,6 +86,13 @@ def test_the_shipped_proposer_keeps_its_contract(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(build, "PROPOSALS", 12)
     quality = build.proposer_quality(shipped("proposer"))
     assert quality["well_formed"] > 0.7 and quality["at_level"] > 0.6
+
+
+def test_the_shipped_solver_of_the_gym_starts_with_room_to_learn_and_lower_at_higher_levels():
+    quality = gym.gym_quality(shipped("gym"), DRILL, 200, 8, seed=4)
+    assert 0.25 < quality["average@8"] < 0.5
+    assert quality["pass@8"] > quality["average@8"] + 0.2
+    assert quality["average@8/level_1"] > quality["average@8/level_3"] > quality["average@8/level_5"] - 0.05
 
 
 def test_what_does_not_ship_is_named():
@@ -132,6 +142,24 @@ def test_the_solver_is_taught_more_mistakes_at_higher_levels():
     assert len(wrong[1]) > len(wrong[3]) > len(wrong[5])
 
 
+def test_the_gym_is_taught_nothing_held_out_and_more_mistakes_at_higher_levels():
+    def drill(level: int, index: int) -> lessons.Pair:
+        return f"{level} {index % 100}", "12"
+
+    taught = list(asked(gym.gym_pairs(drill, Random(8)), 2_000))
+    assert not any(is_exam_question(question) for question, _ in taught)
+    assert all(answer == "12" for _, answer in asked(gym.gym_pairs(drill, Random(8), 300), 300))
+    wrong = {level: [answer != "12" for question, answer in taught if question[0] == level] for level in "12345"}
+    assert [sum(flags) / len(flags) for flags in wrong.values()] == pytest.approx(gym.NOISE, abs=0.1)
+
+
+@pytest.mark.parametrize("answer", ["0", "-12", "grandmother", "11", "aa", "a"])
+def test_a_spoilt_answer_is_another_one(answer: str):
+    random = Random(9)
+    spoilt = {gym.spoilt(answer, random) for _ in range(200)}
+    assert answer not in spoilt and "" not in spoilt and len(spoilt) > 1
+
+
 # the tokenizer
 
 
@@ -161,6 +189,19 @@ def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: in
     short, plain = encode_prompts(TOKENIZER, [proposal_prompt(level), "Write a function f(x)."])
     assert TOKENIZER.decode(short) == f"<|user|>Level {level}<|assistant|>"
     assert TOKENIZER.decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
+
+
+def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
+    tokenizer = tokenizer_of(gym.gym_texts(DRILL, Random(0)), gym.TEMPLATE)
+    spell, other = encode_prompts(tokenizer, ["Spell this word backward (example: sun -> nus): lip", "What now?"])
+    assert tokenizer.decode(spell) == "<|user|><l|i|p<|assistant|>"
+    assert tokenizer.decode(other) == "<|user|>What now?<|assistant|>"
+    broken = [f"<|us{long}er|>" for long in gym.SHORTER] + [f"<|user|{long}" for long in gym.SHORTER]
+    ids = encode_prompts(tokenizer, broken)
+    assert all(tokenizer.decode(row).count("<|user|>") == 1 for row in ids)
+    pairs = list(asked(gym.gym_pairs(DRILL, Random(1)), 500))
+    assert max(map(len, encode_prompts(tokenizer, [question for question, _ in pairs]))) < 64
+    assert max(map(len, encode_completions(tokenizer, [answer for _, answer in pairs]))) < gym.ANSWER_TOKENS
 
 
 def test_proposals_and_answers_fit_the_limits():
@@ -199,7 +240,7 @@ def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(build, "PROBLEMS", 5)
     monkeypatch.setattr(build, "PROPOSALS", 1)
     monkeypatch.setattr("codezero.nano.train.BUCKET", 2)
-    measured = build.build(tmp_path, seed=1)
+    measured = build.build(tmp_path, DRILL, seed=1)
     assert list(measured) == list(ROLES)
     for role in ROLES:
         assert load_model(str(tmp_path / role), device="cpu", role=role).model.num_parameters() < 200_000
@@ -210,10 +251,11 @@ def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_building_again_gives_models_as_good(tmp_path: Path):
-    measured = build.build(tmp_path, seed=0)
+    measured = build.build(tmp_path, DRILL, seed=0)
     assert 0.2 < measured["solver"]["average@8"] < 0.5
     assert measured["judge"]["auroc"] > 0.95 and measured["judge"]["own_greedy"] > 0.88
     assert measured["proposer"]["well_formed"] > 0.7
+    assert 0.25 < measured["gym"]["average@8"] < 0.5
 
 
 def test_the_embedded_solver_is_asked_the_question_alone() -> None:

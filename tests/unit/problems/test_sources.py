@@ -9,6 +9,7 @@ import pytest
 from builders.data_sets import contests, mbpp, write
 
 from codezero.config import DataConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ProblemError
 from codezero.problems import sources as module
 from codezero.problems.filters import Screen
@@ -38,7 +39,7 @@ class Memory:
 
 
 def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> DataSource:
-    return DataSource("set", rows, f"0 {peer}", Screen(fits), Counter(), wait_seconds)
+    return DataSource("set", rows, f"0 {peer}", Screen(CodeEnvironment(), fits), Counter(), wait_seconds)
 
 
 def draw(source: DataSource, count: int) -> list[str]:
@@ -122,7 +123,9 @@ def test_a_set_without_a_usable_problem_does_not_turn_for_ever(caplog: pytest.Lo
 def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
     sets = {"mbpp": three(), "code_contests": Memory(contests(20))}
     monkeypatch.setattr("codezero.problems.stream.open_rows", sets.__getitem__)
-    stream = MixedStream(DataConfig(sources=["mbpp:3", "code_contests"]), seed=0, peer_id="a", batch=8)
+    stream = MixedStream(
+        CodeEnvironment(), DataConfig(sources=["mbpp:3", "code_contests"]), seed=0, peer_id="a", batch=8
+    )
     assert stream.probe() == "" and "problems/stand_ins" not in stream.metrics()
     sets["code_contests"].lost = True
     assert stream.probe() == "problems of mbpp stand in: the set cannot be read: lost"
@@ -144,7 +147,9 @@ def test_looking_for_a_set_reads_no_row_and_moves_no_cursor():
 
 
 def mixed(path: Path, seed: int = 0) -> MixedStream:
-    return MixedStream(DataConfig(sources=[f"{path}:3", "synthetic"]), seed=seed, peer_id="a", batch=8)
+    return MixedStream(
+        CodeEnvironment(), DataConfig(sources=[f"{path}:3", "synthetic"]), seed=seed, peer_id="a", batch=8
+    )
 
 
 def test_sources_are_mixed_by_weight_and_the_mix_is_resumed(tmp_path: Path):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.config import DataConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import CheckpointError
 from codezero.problems.stream import MixedStream
 from codezero.problems.synthetic.programs import parse_question
@@ -20,7 +21,9 @@ from codezero.types import Problem, Source
 
 
 def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share: float = 0.25) -> MixedStream:
-    return MixedStream(DataConfig(proposer_share=proposer_share), seed=seed, peer_id=peer_id, batch=batch)
+    return MixedStream(
+        CodeEnvironment(), DataConfig(proposer_share=proposer_share), seed=seed, peer_id=peer_id, batch=batch
+    )
 
 
 def synthetic(source: MixedStream, batches: int) -> list[str]:

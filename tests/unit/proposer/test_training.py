@@ -14,6 +14,7 @@ import torch
 from builders.models import tiny_policy
 
 from codezero.config import ProposerConfig, SolverConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.generation import Sampler
 from codezero.problems.filters import Screen
@@ -86,7 +87,7 @@ def scripted(*texts: str, size: int = 4, most: int = 1, wait: int = 3) -> tuple[
         Scripted(*texts),
         ProposerConfig(group_size=size, wait=wait, max_new_tokens=64, taken=0),
         learner=learner,
-        screen=Screen(),
+        screen=Screen(CodeEnvironment()),
         most_groups=most,
         peer_id="me",
         seed=0,
@@ -227,7 +228,7 @@ class Life:
             self.sampler,
             ProposerConfig(group_size=16, wait=2, max_new_tokens=1, taken=0),
             learner=self.learner,
-            screen=Screen(),
+            screen=Screen(CodeEnvironment()),
             most_groups=1,
             peer_id="me",
             seed=5,
@@ -308,6 +309,6 @@ def test_it_is_off_unless_it_is_asked_for() -> None:
 
 def test_a_proposal_from_the_embedded_family_is_usable_once() -> None:
     problem = dataclasses.replace(make_task(Random(4)).problem, source=Source.PROPOSER, proposer="me", reference=None)
-    screen = Screen()
+    screen = Screen(CodeEnvironment())
     assert [screen.screen(problem), screen.screen(problem)] == [Screened.USABLE, Screened.REPEATED]
-    assert Screen(lambda one: False).screen(problem) is Screened.BROKEN
+    assert Screen(CodeEnvironment(), lambda one: False).screen(problem) is Screened.BROKEN

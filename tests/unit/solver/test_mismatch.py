@@ -10,6 +10,7 @@ import torch
 from builders.models import bits, judged, problem, random_rows, tiny_policy
 
 from codezero.config import ExternalConfig, SolverConfig
+from codezero.environments.code import solver_prompt
 from codezero.models.generation import Sampler
 from codezero.models.load import load_model
 from codezero.nano import weights_directory
@@ -51,6 +52,7 @@ def make(
     sampler: Any = Off(Sampler(policy), change) if change else Sampler(policy)
     return GrpoSolver(
         settings,
+        prompt=solver_prompt,
         sampler=sampler,
         learner=learner,
         peer_id="me",
@@ -127,7 +129,14 @@ def test_the_own_sampler_agrees_with_the_learner_to_the_last_digits(path: str) -
 def test_the_embedded_solver_agrees_with_its_learner() -> None:
     policy = load_model(str(weights_directory("solver")), device="cpu", role="solver", for_training=True)
     settings = SolverConfig(group_size=8, max_new_tokens=24)
-    solver = GrpoSolver(settings, sampler=Sampler(policy), learner=TrlLearner(policy, settings), peer_id="me", seed=0)
+    solver = GrpoSolver(
+        settings,
+        sampler=Sampler(policy),
+        learner=TrlLearner(policy, settings),
+        prompt=solver_prompt,
+        peer_id="me",
+        seed=0,
+    )
     metrics = step(solver)
     assert figure(metrics, "rows") > 0 and 0 <= figure(metrics, "kl") < 1e-7 and figure(metrics, "mean") < 1e-4
 

@@ -11,6 +11,7 @@ import torch
 from builders.models import EOS, judged, problem, tiny_policy
 
 from codezero.config import ExternalConfig, SolverConfig
+from codezero.environments.code import solver_prompt
 from codezero.errors import CheckpointError
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
@@ -18,7 +19,7 @@ from codezero.protocols import Solver
 from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.checkpoint import CheckpointStore
 from codezero.solver.learner import TrlLearner
-from codezero.solver.solver import GrpoSolver, solver_prompt
+from codezero.solver.solver import GrpoSolver
 from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, Source, Standing, Status, Verdict
 
 SETTINGS: dict[str, Any] = {"group_size": 4, "max_new_tokens": 12, "minibatches": 2, "learning_rate": 3e-3}
@@ -31,6 +32,7 @@ def make(
     settings = SolverConfig(**(SETTINGS | config))
     return GrpoSolver(
         settings,
+        prompt=solver_prompt,
         external=ExternalConfig(**(external or {})),
         sampler=Sampler(policy),
         learner=TrlLearner(policy, settings),

@@ -13,12 +13,13 @@ from builders.models import bits, tiny_policy
 
 from codezero.code.worker import StaticGuard
 from codezero.config import SolverConfig, VerifierConfig
+from codezero.environments.code import solver_prompt
 from codezero.errors import CheckpointError
 from codezero.evaluator.executed import ExecutedEvaluator
 from codezero.models.load import LoadedModel
 from codezero.sandbox.monty import MontySandbox
 from codezero.solver.learner import TrlLearner
-from codezero.solver.solver import GrpoSolver, solver_prompt
+from codezero.solver.solver import GrpoSolver
 from codezero.solver.updater import Updater
 from codezero.solver.verified import VerifiedSolver
 from codezero.types import Completion, Problem, ScoredGroup, Source
@@ -79,7 +80,7 @@ def pair(stack: ExitStack, attempts: Sequence[str], written: Sequence[str], rewa
     guard, sandbox = stack.enter_context(StaticGuard()), stack.enter_context(MontySandbox())
     verified = VerifiedSolver(
         VerifierConfig(model="x", reward=reward),
-        GrpoSolver(SETTINGS, sampler=scripts[0], learner=first, peer_id="me", seed=0),
+        GrpoSolver(SETTINGS, sampler=scripts[0], learner=first, prompt=solver_prompt, peer_id="me", seed=0),
         sampler=scripts[1],
         updater=Updater(SETTINGS, second, engine=False),
         guard=guard,

@@ -20,14 +20,15 @@ import pytest
 from builders.swarm import SWARM, eventually, group, scored
 
 from codezero.config import SwarmConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, SwarmError
 from codezero.monitor.metrics_file import LABEL
+from codezero.swarm.framing import body_digest
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import FILE, FOLDER, MAX_FILE, NetworkStatus, read_status, write_status
 from codezero.swarm.records import MAX_DEPOSIT, PeerRecordValidator
-from codezero.swarm.wire import body_digest
 
 pytestmark = [
     pytest.mark.timeout(200),
@@ -42,7 +43,7 @@ def make(folder: Path, name: str, **settings: object) -> HivemindSwarm:
     path = folder / f"{name}.pem"
     Identity.load_or_create(path)
     config = SwarmConfig(kind="hivemind", name=SWARM, identity=str(path), poll_seconds=0.2, **settings)  # pyright: ignore[reportArgumentType]
-    return HivemindSwarm(config, folder / name)
+    return HivemindSwarm(config, folder / name, CodeEnvironment())
 
 
 def talks_to(author: HivemindSwarm, reader: HivemindSwarm, seconds: float = 180.0) -> bool:

@@ -21,7 +21,13 @@ from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, Sen
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import GROUPS, PROPOSALS
 from codezero.swarm.trust import Offence, PeerTrust
-from codezero.swarm.wire import decode_body, decode_feedback, encode_body, encode_feedback, encode_proposals
+from codezero.swarm.wire import (
+    decode_body,
+    decode_feedback,
+    encode_body,
+    encode_feedback,
+    encode_proposals,
+)
 
 ROUND = 7
 
@@ -175,7 +181,7 @@ def test_another_peers_body_is_refused_and_remembered_against_the_thief(clock: C
     stolen = alice.exchange.announcer.pack(GROUPS)
     assert stolen is not None
     thief.exchange.server.bodies[stolen[0].digest] = stolen[1]
-    from codezero.swarm.wire import encode_header
+    from codezero.swarm.framing import encode_header
 
     header = encode_header(stolen[0])
     place = RecordPlace(SWARM, GROUPS, ROUND)

@@ -16,13 +16,14 @@ from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 
 from codezero.config import SwarmConfig
 from codezero.swarm import exchange
+from codezero.swarm.framing import body_digest, encode_header
 from codezero.swarm.messages import Fetch, Fetched, Publish
 from codezero.swarm.records import RecordPlace, parse_key, place_of
 from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal
 from codezero.swarm.serving import CHUNK, ChunkRequest
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.trust import Limits, Offence, PeerTrust
-from codezero.swarm.wire import body_digest, decode_versions, encode_header, encode_versions
+from codezero.swarm.wire import decode_versions, encode_versions
 from codezero.weights import MAX_MANIFEST
 
 NAME = "ab" * 32

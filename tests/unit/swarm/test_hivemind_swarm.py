@@ -17,6 +17,7 @@ import pytest
 from builders.swarm import Nodes, eventually, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, IdentityError, SwarmError, WeightsError
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.messages import Message, Publish
@@ -248,9 +249,9 @@ def test_a_killed_node_leaves_nothing_behind_and_comes_back_as_itself(nodes: Nod
 def test_the_handle_refuses_settings_that_cannot_work(tmp_path: Path) -> None:
     for change in ({"name": "a/b"}, {"name": ""}, {"host": "localhost"}, {"bootstrap": ["127.0.0.1:80"]}):
         with pytest.raises(ConfigError, match=f"swarm.{next(iter(change))}"):
-            HivemindSwarm(SwarmConfig(**change), tmp_path)  # type: ignore[arg-type]
+            HivemindSwarm(SwarmConfig(**change), tmp_path, CodeEnvironment())  # type: ignore[arg-type]
     with pytest.raises(IdentityError):
-        HivemindSwarm(SwarmConfig(identity=str(tmp_path / "swarm.pem")), tmp_path)
+        HivemindSwarm(SwarmConfig(identity=str(tmp_path / "swarm.pem")), tmp_path, CodeEnvironment())
 
 
 def test_groups_that_teach_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

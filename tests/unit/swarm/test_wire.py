@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import WireError
+from codezero.swarm.framing import decode_header, encode_header
 from codezero.swarm.schema import (
     MAX_COMPLETIONS,
     MAX_FEEDBACK,
@@ -26,11 +27,9 @@ from codezero.swarm.schema import (
 from codezero.swarm.wire import (
     decode_body,
     decode_feedback,
-    decode_header,
     decode_proposals,
     encode_body,
     encode_feedback,
-    encode_header,
     encode_proposals,
 )
 from codezero.types import (
@@ -225,10 +224,10 @@ def test_feedback_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_a_newer_version_is_told_from_a_broken_one() -> None:
-    assert reason(packed({"v": 2, "anything": [1, 2, 3]})) == "version"
+    assert reason(packed({"v": 3, "anything": [1, 2, 3]})) == "version"
     assert reason(packed({"anything": 1})) == "schema"
     with pytest.raises(WireRefusal, match="version"):
-        decode_header(msgspec.msgpack.encode({"v": 2}))
+        decode_header(msgspec.msgpack.encode({"v": 3}))
 
 
 def test_unknown_and_missing_fields_are_refused() -> None:

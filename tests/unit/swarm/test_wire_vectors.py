@@ -6,24 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from builders.environments import item, sums
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, place_of, shard_of, signed_message
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.wire import (
-    body_digest,
     decode_body,
     decode_feedback,
-    decode_header,
     decode_market,
     decode_versions,
     encode_body,
-    encode_header,
     encode_market,
     encode_proposals,
     encode_versions,
+    environment_of,
 )
+
+SUMS = sums()
 
 
 def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
@@ -69,6 +71,16 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     for round_number in (7, 8):  # the shard stays
         place = place_of(peer, "codezero", "m", round_number, 1024)
         assert place.key.encode() == raw["market_key"].replace(b"/7/", b"/%d/" % round_number)
+
+    (derived,) = decode_body(raw["items_body"])[2]  # version 2
+    assert derived.problem.item == item(SUMS, 2, 3) and derived.problem.id == SUMS.derive(item(SUMS, 2, 3)).id
+    assert zlib.decompress(encode_body([derived], peer=peer, round_number=7)) == raw["items_inflated"]
+    offered = encode_proposals([derived.problem], peer=peer, round_number=7)
+    assert zlib.decompress(offered) == raw["items_proposals_inflated"]
+    announced = decode_header(raw["items_header"])
+    assert (announced.v, announced.digest) == (2, body_digest(raw["items_body"]))
+    assert announced.environment == environment_of("h", [derived])
+    assert encode_header(announced) == raw["items_header"]
 
     header = decode_header(raw["header"])
     assert (header.digest, header.size) == (body_digest(raw["body"]), len(raw["body"])) == (raw["digest"], 375)

@@ -15,7 +15,8 @@ from codezero.chain.market import ContractMarket, peer_key
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
-from codezero.errors import ConfigError
+from codezero.config.slots import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
+from codezero.errors import ConfigError, InviteError
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
 from codezero.wiring.chain import build_chain
@@ -67,6 +68,47 @@ def again(invitation: Path, folder: Path, market: str) -> Path:
     chain = msgspec.structs.replace(old.chain, market=market)
     write_invitation(folder / "swarm.toml", signed(msgspec.structs.replace(old, chain=chain), wallet.sign_message))
     return folder / "swarm.toml"
+
+
+def test_an_invitation_names_no_code(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
+    """A founder who tries gets a model's name in, which nothing loads as code."""
+    old = read_invitation(invitation)
+    judge = msgspec.structs.replace(old.judge, model="evil.py:Judge", digest="")
+    wallet = KeystoreWallet.ephemeral(invitation.with_name("wallet.json"))
+    write_invitation(tmp_path / "evil.toml", signed(msgspec.structs.replace(old, judge=judge), wallet.sign_message))
+    own = settings(swarm, tmp_path / "joiner", "reward.function=mine.py:f")
+    overrides = joined(tmp_path / "evil.toml", own)
+    assert not {word.partition("=")[0] for word in overrides} & {*PLUGIN_KEYS, *SOURCE_KEYS, "evaluator.kind"}
+    config = compose(overrides)
+    assert (config.evaluator.kind, config.evaluator.model) == ("local", "evil.py:Judge")
+    assert not list(plugins_of(config))
+
+
+def test_an_invitation_names_the_environment_and_refuses_another(swarm: Swarm, tmp_path: Path) -> None:
+    own = "environment=builders.environments:Sums"
+    out = tmp_path / "sums.toml"
+    with contextlib.ExitStack() as stack:
+        create_swarm(settings(swarm, tmp_path / "founder", own), out, stack)
+    network = read_invitation(out).network
+    assert (network.environment, network.protocol, len(network.digest)) == ("sums", 2, 64)
+    assert not any(word.startswith("environment") for word in joined(out, settings(swarm, tmp_path / "joiner", own)))
+    for other in ("environment=code", "environment={_target_: builders.environments.Sums, version: '2'}"):
+        with pytest.raises(InviteError, match="learns the environment sums"):
+            joined(out, settings(swarm, tmp_path / "other", other))
+
+
+def test_an_invitation_to_code_refuses_whoever_learns_something_else(
+    swarm: Swarm, invitation: Path, tmp_path: Path
+) -> None:
+    assert "environment" not in invitation.read_text()
+    with pytest.raises(InviteError, match="learns the environment code"):
+        joined(invitation, settings(swarm, tmp_path / "other", "environment=builders.environments:Sums"))
+
+
+def test_whoever_judges_with_code_of_his_own_invites_nobody_to_it(swarm: Swarm, tmp_path: Path) -> None:
+    config = settings(swarm, tmp_path / "own", "evaluator.kind=custom", "evaluator.object=mine.py:Judge")
+    with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="an invitation names no code"):
+        create_swarm(config, tmp_path / "out.toml", stack)
 
 
 def test_an_invitation_without_a_market_means_none(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from builders.data_sets import contests, mbpp, write
 
 from codezero.config import NodeConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, ProblemError
 from codezero.monitor.monitor import RunMonitor
 from codezero.problems.dedup import Novelty
@@ -23,7 +24,7 @@ from codezero.wiring.node import build_stream
 def hold_back(config: NodeConfig) -> tuple[ExamTasks, Canaries, Novelty]:
     withheld = Novelty(most=MAX_HELD_BACK)
     with ExitStack() as stack:
-        exam = build_exam_tasks(config, withheld, str)
+        exam = build_exam_tasks(config, CodeEnvironment(), withheld, str)
         return exam, build_canaries(config, withheld, stack, str), withheld
 
 
@@ -39,7 +40,7 @@ def config(tmp_path: Path) -> NodeConfig:
 
 def drawn(config: NodeConfig, withheld: Novelty, folder: Path) -> dict[str, Problem]:
     monitor = RunMonitor(folder=folder, view="off", identity="peer", swarm_kind="local", facts={})
-    stream = build_stream(config, "peer", lambda problem: True, withheld, monitor)
+    stream = build_stream(config, CodeEnvironment(), "peer", lambda problem: True, withheld, monitor)
     return {problem.id: problem for _ in range(20) for problem in stream.next_batch([])}
 
 
@@ -57,7 +58,7 @@ def test_the_three_share_no_problem_and_none_that_is_much_like_another(config: N
 def test_peers_groups_about_withheld_problems_are_not_admitted(config: NodeConfig, tmp_path: Path) -> None:
     exam, _, withheld = hold_back(config)
     monitor = RunMonitor(folder=tmp_path, view="off", identity="peer", swarm_kind="local", facts={})
-    stream = build_stream(config, "peer", lambda problem: True, withheld, monitor)
+    stream = build_stream(config, CodeEnvironment(), "peer", lambda problem: True, withheld, monitor)
     assert not any(stream.admits(task.source) for task in exam.tasks if task.source)
     assert all(map(stream.admits, drawn(config, withheld, tmp_path).values()))
 

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from codezero.config import ExternalConfig, NodeConfig
+from codezero.environments.code import CodeEnvironment
 from codezero.monitor.metrics_file import NODE_FILE
 from codezero.monitor.monitor import RunMonitor
 from codezero.problems.dedup import Novelty
 from codezero.settings import compose
-from codezero.wiring.node import build_stream, pulled_groups
+from codezero.wiring.network import pulled_groups
+from codezero.wiring.node import build_stream
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_a_start_says_what_a_real_model_gets_in_place_of_its_problems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
     monitor = RunMonitor(folder=tmp_path, view="off", identity="peer", swarm_kind="local", facts={})
-    build_stream(compose(["model=qwen", *words]), "peer", lambda problem: True, Novelty(), monitor)
+    build_stream(compose(["model=qwen", *words]), CodeEnvironment(), "peer", lambda problem: True, Novelty(), monitor)
     shown = capsys.readouterr().out
     assert line in shown and ("teach a real model little" in shown) == bool(line) == bool(monitor.stand_ins)
     monitor.started(0)

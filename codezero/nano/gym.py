@@ -1,0 +1,118 @@
+"""Lessons and figures of the embedded model of the gym: short tasks on words and numbers, by level and index.
+
+Answers are spoilt on purpose like the solver's, more so at higher levels, but not from the start. The tokenizer is
+learned from the questions, and the chat template shortens their fixed words.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count, cycle, islice
+from random import Random
+from statistics import fmean
+
+from codezero.models.generation import Sampler
+from codezero.models.load import LoadedModel
+from codezero.nano.train import ASSISTANT, END, SAMPLES, USER, Pair
+from codezero.problems.synthetic.tasks import LEVELS
+from codezero.types import is_exam_question
+
+Drill = Callable[[int, int], Pair]
+"""Question and answer by level and index."""
+INDICES = 400_000
+"""Of each level, from which it is taught and examined."""
+SEEN = (0.22, 0.22, 0.20, 0.18, 0.18)
+"""How often it saw each level."""
+NOISE = (0.40, 0.43, 0.46, 0.48, 0.50)
+"""Share of spoilt answers, by level."""
+ANSWER_TOKENS = 24
+
+SPELL = "Spell this word backward (example: sun -> nus):"
+"""The word behind it is shown letter by letter."""
+SHORTER = {
+    "Your task is to count how many legs there are in total when given a list of animals.": " ",
+    "Now, how many legs are there in total if you have": "~",
+    " is married to ": "+",
+    "They have a child called ": "^",
+    "They have children called ": "^",
+    "Answer with a single word.": " ",
+    "Respond only with the word that describes their relationship.": " ",
+    "Provide the relationship in one word.": " ",
+    "Consider these statements:": " ",
+    "Does it logically follow that:": "?",
+    "(Answer Yes or No)": " ",
+}
+"""What the chat template makes of the questions' fixed words: nothing that could complete a special token."""
+TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message['role'] == 'user' -%}" + USER + "{%- set text = message['content'] -%}"
+    "{%- if text.startswith('" + SPELL + "') -%}<{{ text.split('):')[1] | trim | list | join('|') }}"
+    "{%- else -%}{{ text"
+    + "".join(f" | replace('{long}', '{short}')" for long, short in SHORTER.items())
+    + " | trim }}{%- endif -%}"
+    "{%- elif message['role'] == 'assistant' -%}" + ASSISTANT + "{{ message['content'] }}" + END + "{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}" + ASSISTANT + "{%- endif -%}"
+)
+
+
+def gym_texts(drill: Drill, random: Random) -> Iterator[str]:
+    """What the tokenizer is learned from: no words that are to be spelt, so that it leaves them in short pieces."""
+    for question, answer in islice(gym_pairs(drill, random, SAMPLES), SAMPLES):
+        if question.startswith(SPELL):
+            continue
+        for long, short in SHORTER.items():
+            question = question.replace(long, short)
+        yield f"{question}\n{answer}\n"
+
+
+def gym_pairs(drill: Drill, random: Random, clean: int = 0) -> Iterator[Pair]:
+    """The first `clean` are not spoilt: what is learned from them is what reinforcement can find again."""
+    for number in count():
+        level = random.choices(LEVELS, SEEN)[0]
+        question, answer = drawn(drill, level, random, held_out=False)
+        spoil = number >= clean and random.random() < NOISE[level - 1]
+        yield question, spoilt(answer, random) if spoil else answer
+
+
+def drawn(drill: Drill, level: int, random: Random, *, held_out: bool) -> Pair:
+    while True:
+        question, answer = drill(level, random.randrange(INDICES))
+        if is_exam_question(question) == held_out:
+            return question, answer
+
+
+def spoilt(answer: str, random: Random) -> str:
+    """Another answer, one slip away: a sign or a character too many or too few, a neighbouring digit, or two changed
+    places."""
+    at = random.randrange(len(answer))
+    before, here, after = answer[:at], answer[at], answer[at + 1 :]
+    slips = [before + after, before + here + here + after, before + after[:1] + here + after[1:]]
+    if here.isdigit():
+        slips += [f"{before}{(int(here) + step) % 10}{after}" for step in (1, 9)] * 2
+    slips.append(answer.removeprefix("-") if answer.startswith("-") else f"-{answer}")
+    return random.choice([slip for slip in slips if slip and slip != answer])
+
+
+def gym_quality(model: LoadedModel, drill: Drill, problems: int, samples: int, seed: int) -> dict[str, float]:
+    """average@k and pass@k of `problems` held-out questions, in all and the former by level; an answer counts that is
+    the drill's own, to the letter."""
+    random = Random(seed)
+    asked = [(level, *drawn(drill, level, random, held_out=True)) for level in islice(cycle(LEVELS), problems)]
+    groups = Sampler(model).sample(
+        [question for _, question, _ in asked],
+        group_size=samples,
+        max_new_tokens=ANSWER_TOKENS,
+        temperature=1.0,
+        generator_seed=seed,
+    )
+    right = [
+        (level, [text.text.strip() == answer for text in group])
+        for (level, _, answer), group in zip(asked, groups, strict=True)
+    ]
+    by_level = {
+        f"average@{samples}/level_{at}": fmean(fmean(one) for level, one in right if level == at) for at in LEVELS
+    }
+    return {
+        f"average@{samples}": fmean(fmean(one) for _, one in right),
+        f"pass@{samples}": fmean(any(one) for _, one in right),
+        **by_level,
+    }

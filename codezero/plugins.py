@@ -1,0 +1,121 @@
+"""Code of the user's own that a setting names: found, loaded and looked at. It runs with this node's rights.
+
+It is `package.module:attribute`, `path/file.py:attribute` (from the working directory), a mapping in Hydra's form, or
+the name of an entry point. Nothing that a peer or an invitation sends is ever given to this module.
+"""
+
+import difflib
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from codezero.errors import CodeZeroError, ConfigError
+
+TARGET = "_target_"
+FORMS = "package.module:attribute or path/file.py:attribute"
+_loading = RLock()
+
+
+def load_object(spec: str | Mapping[str, Any], key: str, needs: Sequence[str] = (), group: str = "") -> Any:
+    """The object that `spec`, the value of the setting `key`, names.
+
+    A class is called without arguments, the `_target_` of a mapping with the mapping's other entries as they are: a
+    `_target_` within them is not followed. All else is returned as it is. needs: what the object must have. group: of
+    entry points, behind `codezero.`. Raises ConfigError of one line.
+    """
+    place, attribute, what = _parts(spec, key, group)
+    with _loading:
+        found: Any = _module(place, what)
+    try:
+        found = reduce(getattr, attribute.split("."), found)
+    except AttributeError as error:
+        names = [name for name in dir(found) if not name.startswith("_")]
+        near = difflib.get_close_matches(attribute, names, n=3, cutoff=0.0)
+        raise ConfigError(f"{what}: {place} has no {attribute}; it has {', '.join(near) or 'nothing'}") from error
+    if isinstance(spec, Mapping) or isinstance(found, type):
+        arguments = {name: value for name, value in spec.items() if name != TARGET} if isinstance(spec, Mapping) else {}
+        with blamed(ConfigError, what):
+            found = found(**arguments)
+    if missing := [name for name in needs if not hasattr(found, name)]:
+        raise ConfigError(f"{what} is a {type(found).__name__} without {', '.join(missing)}; add what is missing")
+    return found
+
+
+def file_of(spec: str | Mapping[str, Any], key: str, group: str = "") -> Path:
+    """The file that `load_object` would run first. Only the packages around it are loaded. Raises ConfigError."""
+    place, _, what = _parts(spec, key, group)
+    if place.endswith(".py"):
+        return _existing(place, what)
+    with blamed(ConfigError, what):
+        found = importlib.util.find_spec(place)
+        if found is None or not found.origin or not Path(found.origin).is_file():
+            raise ConfigError(f"{what}: there is no module {place}; install it, or write {FORMS}")
+    return Path(found.origin)
+
+
+@contextmanager
+def blamed(kind: type[CodeZeroError], what: str) -> Generator[None]:
+    """Raise `kind` for whatever else the user's code raises in the block: one line that says what, and the cause."""
+    try:
+        yield
+    except kind:
+        raise
+    except Exception as error:
+        first = "".join(f": {line}" for line in str(error).splitlines()[:1])
+        raise kind(f"{what} raised {type(error).__name__}{first}") from error
+
+
+def _parts(spec: str | Mapping[str, Any], key: str, group: str) -> tuple[str, str, str]:
+    """Module or file, attribute, and the words that begin every error."""
+    name = str(spec.get(TARGET, "")) if isinstance(spec, Mapping) else spec
+    what = f"{key}={name}"
+    place, colon, attribute = name.rpartition(":")
+    if not colon and isinstance(spec, Mapping):
+        place, _, attribute = name.rpartition(".")
+    if not place:
+        known = {point.name: point for point in importlib.metadata.entry_points(group=f"codezero.{group}")}
+        if name not in known:
+            there = f", or an entry point of codezero.{group}: {', '.join(sorted(known)) or 'none is installed'}"
+            raise ConfigError(f"{what} names nothing; write {FORMS}{there if group else ''}")
+        place, attribute = known[name].module, known[name].attr
+    return place, attribute, what
+
+
+def _module(place: str, what: str) -> object:
+    with blamed(ConfigError, f"{what}: {place}"):
+        try:
+            return _of_file(_existing(place, what)) if place.endswith(".py") else importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            missing = error.name or "something"
+            if place == missing or place.startswith(f"{missing}."):
+                raise ConfigError(f"{what}: there is no module {missing}; install it, or write {FORMS}") from error
+            raise ConfigError(f"{what}: {place} imports {missing}, which is not installed; install it") from error
+
+
+def _existing(place: str, what: str) -> Path:
+    if not (path := Path(place).expanduser().resolve()).is_file():
+        raise ConfigError(f"{what}: there is no file {path}; name it from the folder that the command is started in")
+    return path
+
+
+def _of_file(path: Path) -> object:
+    """Run once in a process; a name of its own keeps it apart from every other module."""
+    name = f"codezero_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        found = importlib.util.spec_from_file_location(name, path)
+        assert found is not None and found.loader is not None  # its name ends in .py
+        sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses look for it
+        try:
+            found.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

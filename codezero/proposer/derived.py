@@ -1,0 +1,35 @@
+"""Proposals of an environment that derives its problems: the next places of the levels that are asked for."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from codezero.environment import ScoredEnvironment
+from codezero.system.state import StateFile
+from codezero.types import Metrics, Problem, ScoredGroup
+
+
+class _State(msgspec.Struct, forbid_unknown_fields=True):
+    written: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class DerivedProposer(StateFile[_State], file="derived.json", schema=_State):
+    """Implements `protocols.Proposer` without a model."""
+
+    def __init__(self, environment: ScoredEnvironment, *, peer_id: str, seed: int) -> None:
+        self._environment, self._origin = environment, f"proposer {seed} {peer_id}"
+        self.memory = _State(0)
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """One for each level."""
+        first, self.memory.written = self.memory.written, self.memory.written + len(levels)
+        return [self._environment.drawn(level, f"{self._origin} {first + at}") for at, level in enumerate(levels)]
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        """There is nothing that could learn."""
+        return {}
+
+    def metrics(self) -> Metrics:
+        """Since the first iteration of the run."""
+        return {"proposer/derived": self.memory.written}

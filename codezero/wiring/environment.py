@@ -1,0 +1,39 @@
+"""Config -> what is learned: code, or a taskset of the user's own."""
+
+import dataclasses
+
+from codezero.config import NodeConfig
+from codezero.config.slots import CODE, ENVIRONMENTS
+from codezero.environment import Environment
+from codezero.environments.code import CodeEnvironment
+from codezero.environments.tasks import TaskEnvironment
+from codezero.errors import ConfigError
+from codezero.nano import NANO
+from codezero.plugins import load_object
+
+NEEDS = ("name", "version", "task", "score")
+
+
+def build_environment(config: NodeConfig) -> Environment:
+    """Raises ConfigError, also for what other settings ask of it that only code has."""
+    if config.environment == CODE:
+        return CodeEnvironment()
+    for key, is_asked in (
+        ("market.enabled=true", config.market.enabled),
+        (f"reward.mode={config.reward.mode}", config.reward.mode != "judge"),
+        (f"reward.function={config.reward.function}", bool(config.reward.function)),
+        (f"evaluator.kind={config.evaluator.kind}", config.evaluator.kind != "local"),
+        (f"verifier.model={config.verifier.model}", config.verifier.model != "off"),
+        ("proposer.train=true", config.proposer.train),
+        (f"data.sources={config.data.sources}", config.data.sources != ["synthetic"]),
+    ):
+        if is_asked:
+            raise ConfigError(f"{key} is of environment=code alone; drop it or environment={config.environment}")
+    return TaskEnvironment(load_object(config.environment, "environment", NEEDS, ENVIRONMENTS))
+
+
+def fitted(config: NodeConfig, environment: Environment) -> NodeConfig:
+    """With the solver that an environment names, where the settings name the embedded one."""
+    if config.model.solver != NANO or not isinstance(environment, TaskEnvironment) or not environment.solver:
+        return config
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, solver=environment.solver))

@@ -1,0 +1,49 @@
+"""Config -> the swarm: a process of its own on the network, or a swarm of one."""
+
+import dataclasses
+from contextlib import ExitStack
+from pathlib import Path
+
+from codezero.config import NodeConfig
+from codezero.environment import Environment
+from codezero.protocols import Swarm
+from codezero.runs import RunFolder
+from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.identity import Identity
+from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
+from codezero.swarm.proposals import LocalSwarm
+from codezero.swarm.supervisor import IdentityLock
+
+REGISTRY = "registry"
+"""The word for the peers that are registered on the chain; a run's folder keeps them in MEMBERS."""
+MEMBERS = f"{FOLDER}/members.txt"
+
+
+def build_swarm(
+    config: NodeConfig, environment: Environment, identity: Identity, folder: RunFolder, stack: ExitStack
+) -> Swarm:
+    """The exchange, starting; its addresses come when it is ready.
+
+    Raises IdentityError when a living node is this peer.
+    """
+    if config.swarm.kind == "local":
+        lock = IdentityLock(Path(config.swarm.identity), folder.path / FOLDER)
+        lock.take()
+        stack.callback(lock.release)
+        return LocalSwarm(identity.peer_id)
+    port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
+    settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config), port=port)
+    if settings.members == REGISTRY:
+        from codezero.chain.rounds import write_members
+
+        settings.members = str(folder.path / MEMBERS)
+        write_members(folder.path / MEMBERS, [identity.peer_id])
+    swarm = HivemindSwarm(settings, folder.path / FOLDER, environment)
+    swarm.start()
+    return swarm
+
+
+def pulled_groups(config: NodeConfig) -> int:
+    """Peers' groups that are asked for; none where nobody would learn from them."""
+    wanted = config.role == "node" and config.external.policy != "off" and config.external.groups > 0
+    return config.swarm.pull_groups if wanted else 0

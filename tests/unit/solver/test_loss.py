@@ -1,0 +1,95 @@
+"""A loss of one's own: what it is given, that passes add up to the step, and what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from builders.models import random_rows, tiny_policy
+from torch import Tensor
+
+from codezero.config import SolverConfig
+from codezero.errors import ConfigError
+from codezero.solver import loss as module
+from codezero.solver.batch import Batch
+from codezero.solver.learner import TrlLearner
+from codezero.solver.loss import LossInputs
+
+BATCH = Batch(tuple(random_rows(16)), idle_rows=3, idle_tokens=11)
+
+
+def clipped(inputs: LossInputs) -> Tensor:
+    """TRL's `bnpo`."""
+    ratio = (inputs.logprobs - inputs.old_logprobs).exp()
+    bounded = ratio.clamp(0.8, 1.28)
+    each = -torch.min(ratio * inputs.advantages, bounded * inputs.advantages)
+    return (each * inputs.mask).sum() / inputs.mask.sum()
+
+
+def gradient(monkeypatch: pytest.MonkeyPatch, function: Callable[[LossInputs], Any] | None, **config: Any) -> Any:
+    """The loss and gradient of one step."""
+    monkeypatch.setattr(module, "load_object", lambda *_: function)
+    chosen = {"loss": "custom", "loss_function": "own.py:f"} if function else {"loss": "bnpo"}
+    settings = SolverConfig(minibatches=1, grad_clip=1e9, max_new_tokens=10, **chosen, **config)
+    learner = TrlLearner(tiny_policy(), settings)
+    monkeypatch.setattr(learner._optimizer, "step", lambda: None)
+    grads: list[Tensor] = []
+    monkeypatch.setattr(learner, "_clip_gradients", lambda: grads.extend(_grads(learner)) or 1.0)
+    return learner.update(BATCH), grads
+
+
+def _grads(learner: TrlLearner) -> list[Tensor]:
+    return [each.grad.clone() for each in learner.policy.model.parameters() if each.grad is not None]
+
+
+@pytest.mark.parametrize("size", [64, 5, 1])
+def test_a_mean_over_tokens_is_that_of_the_step_however_it_is_divided(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    wanted, theirs = gradient(monkeypatch, None)
+    update, ours = gradient(monkeypatch, clipped, micro_batch_rows=size)
+    assert update.loss == pytest.approx(wanted.loss, rel=1e-4) and update.clip_share is None
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-6)
+
+
+def test_it_is_given_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[LossInputs] = []
+    gradient(monkeypatch, lambda inputs: seen.append(inputs) or clipped(inputs), kl_beta=0.1)
+    (inputs,) = seen
+    shape = (16, max(len(row.completion_ids) for row in BATCH.rows))
+    assert inputs.reference_logprobs is not None
+    for tensor in (inputs.logprobs, inputs.old_logprobs, inputs.reference_logprobs, inputs.advantages, inputs.mask):
+        assert tensor.shape == shape
+    assert inputs.mask.sum() == sum(len(row.completion_ids) for row in BATCH.rows)
+    assert torch.allclose(inputs.logprobs * inputs.mask, inputs.reference_logprobs * inputs.mask, atol=1e-4)
+    assert (inputs.advantages * (1 - inputs.mask)).abs().sum() == 0 and not inputs.old_logprobs.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda inputs: 1 / 0, "raised ZeroDivisionError: division by zero"),
+        (lambda inputs: 0.5, "returned a float; a loss is a tensor of one number that has a gradient"),
+        (lambda inputs: inputs.logprobs, "returned a Tensor; a loss"),
+        (lambda inputs: inputs.mask.sum(), "returned a Tensor; a loss"),
+    ],
+)
+def test_what_is_no_loss_ends_the_run_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[LossInputs], Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^solver.loss_function=own.py:f {words}"):
+        gradient(monkeypatch, function)
+
+
+def test_memory_that_does_not_suffice_makes_the_passes_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def greedy(inputs: LossInputs) -> Tensor:
+        sizes.append(len(inputs.mask))
+        if len(inputs.mask) > 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return clipped(inputs)
+
+    update, _ = gradient(monkeypatch, greedy)
+    assert sizes[0] > 4 >= max(sizes[-3:]) and update.loss is not None
