@@ -43,10 +43,11 @@ echo "codezero: installing into .venv/ (the first time takes some minutes)"
 rm -f "$stamp"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
 uv=.venv/bin/uv
-requirements=$(mktemp)
-trap 'rm -f "$requirements"' EXIT
-"$uv" export --quiet --frozen --no-emit-project --prune torch "${groups[@]}" --output-file "$requirements"
-"$uv" pip install --quiet --python .venv/bin/python --no-deps --require-hashes --requirements "$requirements"
+# Installed from a folder of its own: beside pyproject.toml, uv would let the overrides there undo what the lock names.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$uv" export --quiet --frozen --no-emit-project --prune torch "${groups[@]}" --output-file "$folder/requirements.txt"
+"$uv" pip install --quiet --directory "$folder" --python "$PWD/.venv/bin/python" --no-deps --require-hashes --requirements requirements.txt
 
 torch=torch==$(sed -n '/^name = "torch"$/{n;s/version = "\(.*\)"/\1/p;q}' uv.lock)
 if ! .venv/bin/python -m pip show --quiet "${torch%%==*}" 2>/dev/null; then

@@ -11,12 +11,12 @@ if [[ ! -f .venv-vllm/installed || $(<.venv-vllm/installed) != "$engine" ]]; the
   .venv/bin/python -m venv --clear .venv-vllm
   "$python" -m pip install --quiet --disable-pip-version-check "$engine" "pytest>=9,<10" "pytest-timeout>=2.4,<3" \
     "hypothesis>=6.150,<7"
-  requirements=$(mktemp)
-  trap 'rm -f "$requirements"' EXIT
+  folder=$(mktemp -d)  # apart from pyproject.toml, as in install.sh
+  trap 'rm -rf "$folder"' EXIT
   # what the lock has for codezero with this extra goes over what the engine asked for
   kept=(--prune vllm --prune torch --prune torchvision --prune torchaudio)  # the engine's own builds
-  .venv/bin/uv export --quiet --frozen --no-emit-project --no-dev --extra vllm "${kept[@]}" --output-file "$requirements"
-  .venv/bin/uv pip install --quiet --python "$python" --no-deps --require-hashes --requirements "$requirements"
+  .venv/bin/uv export --quiet --frozen --no-emit-project --no-dev --extra vllm "${kept[@]}" --output-file "$folder/requirements.txt"
+  .venv/bin/uv pip install --quiet --directory "$folder" --python "$PWD/$python" --no-deps --require-hashes --requirements requirements.txt
   .venv/bin/uv pip install --quiet --python "$python" --no-deps --editable .
   # for pictures and sound, which are not asked of it; they come built for another torch where there is one index only
   "$python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec

@@ -45,6 +45,13 @@ def exported(calls: list[str]) -> str:
     return line
 
 
+def test_what_is_installed_is_what_the_lock_names_whatever_pyproject_overrides(checkout: Path) -> None:
+    (line,) = [call for call in install(checkout) if "--require-hashes" in call]
+    words = line.split()
+    folder = Path(words[words.index("--directory") + 1])
+    assert folder.is_absolute() and checkout not in (folder, *folder.parents)
+
+
 @pytest.mark.parametrize(
     ("words", "asked", "not_asked"),
     [
