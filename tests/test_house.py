@@ -160,13 +160,13 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 279,
-    "lines": 42_901,
-    "lines of code": 29_798,
+    "files": 302,
+    "lines": 46_890,
+    "lines of code": 33_013,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 70,
+    "modules with one importer": 82,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,

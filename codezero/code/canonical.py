@@ -14,6 +14,8 @@ from typing import TypeVar
 from codezero.code import parsing
 from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
+from codezero.code.meaning.kinds import Kind
+from codezero.code.meaning.normal_form import normalise
 from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names_bound, names_imported, names_loaded
 from codezero.code.scopes import rename
 
@@ -32,18 +34,25 @@ _ADDRESSED = re.compile(
 _N = TypeVar("_N", bound=ast.AST)
 
 
-def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None) -> str:
+def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None, kinds: Sequence[Kind] = ()) -> str:
     """`source` in its one spelling. `entry`: the function that is called; empty for a program that is run as it
-    stands. `parameters`: names the question gives the entry point's parameters.
+    stands. `parameters`: names the question gives the entry point's parameters. `kinds` of its arguments.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `worker.py`.
     """
     tree = parsing.parse_quietly(source)
-    reduce(tree, entry, parameters=parameters)
+    reduce(tree, entry, parameters=parameters, kinds=kinds)
     return spell(tree)
 
 
-def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str] = ()) -> None:
+def reduce(
+    tree: ast.Module,
+    entry: str,
+    *,
+    parameters: Sequence[str] | None,
+    helpers: Collection[str] = (),
+    kinds: Sequence[Kind] = (),
+) -> None:
     """Leaves of `tree` what matters, under its new names; changes it in place. `helpers`: what tests call beside the
     entry point (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
     _Undress(tree).visit(tree)
@@ -52,6 +61,9 @@ def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, he
         _Undress(tree).visit(tree)  # what was emptied may now be gone altogether
     _keep_reachable(tree, entry, helpers)
     rename(tree, entry, parameters, helpers)
+    if entry and not helpers:
+        normalise(tree, entry, kinds)
+        rename(tree, entry, parameters, helpers)
     _plain_names(tree, {entry, *(parameters or ())})
 
 

@@ -19,6 +19,7 @@ from codezero.code.attacks import attacks
 from codezero.code.canonical import reduce, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
+from codezero.code.meaning.kinds import argument_kinds
 from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names_loaded, parse
 
 
@@ -111,7 +112,8 @@ def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticRe
     )
     stated = stated_parameters(request.question, entry) if entry else None
     further = _function_findings(tree, request, stated) if entry else {}
-    reduce(tree, entry, parameters=stated, helpers=sorted(names_left_open_by(tests) - {entry}) if entry else ())
+    helpers = sorted(names_left_open_by(tests) - {entry}) if entry else ()
+    reduce(tree, entry, parameters=stated, helpers=helpers, kinds=argument_kinds(tests, entry))
     further |= {} if entry else _program_findings(tree, cases_of(tests))
     return replace(findings, **further, canonical=spell(tree))
 

@@ -170,8 +170,8 @@ class SolverConfig:
     """Own code: `solver.loss.LossInputs` -> its mean loss. Every policy learns by it that learns as the solver does."""
     clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2
     clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
-    scale_rewards: Annotated[str, one_of("none", "group")] = "none"
-    """group: divide advantages by the group's standard deviation."""
+    scale_rewards: Annotated[str, one_of("none", "group", "mean")] = "none"
+    """Advantages are divided by the group's standard deviation (group) or mean reward (mean: rare successes count)."""
     batch_norm: bool = False
     """Are the own rows' advantages then centred and scaled over all their tokens? Long wrong attempts move the zero."""
     kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.0

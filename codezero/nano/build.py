@@ -20,6 +20,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
+from codezero.code.meaning.kinds import argument_kinds
 from codezero.code.parsing import fence
 from codezero.errors import ProblemError, ProposalError
 from codezero.evals.grading import Grade, SandboxGrader
@@ -68,17 +69,17 @@ class Recipe:
 RECIPES = {
     "solver": Recipe(
         3,
-        700,
-        "Synthetic problems with their solutions, of which 20 % (level 1) to 72 % (level 5) are spoilt on purpose: "
-        "it is a start for reinforcement learning and nothing else.",
-        "It knows one family of one-line Python functions and fails at everything else. It often writes wrong code.",
+        1200,
+        "Synthetic problems with their solutions in several styles, of which 20 % (level 1) to 72 % (level 5) are "
+        "spoilt on purpose: it is a start for reinforcement learning and nothing else.",
+        "It knows one family of short Python functions and fails at everything else. It often writes wrong code.",
     ),
     "judge": Recipe(
         4,
-        3000,
+        5000,
         "Synthetic problems with their canonical solutions. It is read by its likelihood of a solution, never asked.",
-        "It recognises solutions in the canonical spelling of one family of problems. A right program that is spelt "
-        "differently looks wrong to it, and of other questions it knows nothing.",
+        "It recognises solutions in the canonical spelling of one family of problems. A right program whose canonical "
+        "spelling differs looks wrong to it, and of other questions it knows nothing.",
     ),
     "proposer": Recipe(
         3,
@@ -130,7 +131,7 @@ def _make(role: str, directory: Path, drill: Drill, seed: int, on_step: Callable
     """Train and save in half precision. Returns the last loss."""
     recipe = RECIPES[role]
     random, gym = Random(f"{role} {seed}"), role == "gym"
-    tokenizer = tokenizer_of(gym_texts(drill, Random(seed)), TEMPLATE) if gym else build_tokenizer(seed)
+    tokenizer = tokenizer_of(gym_texts(drill, Random(seed)), TEMPLATE) if gym else build_tokenizer(seed, role)
     model = new_model(recipe.layers, tokenizer, seed)
     pairs = gym_pairs(drill, random, recipe.steps * BATCH_ROWS * 3 // 4) if gym else LESSONS[role](random)
     batches = batches_of(tokenizer, pairs, Random(seed))
@@ -283,6 +284,8 @@ def _canonical(task: EvalTask, completion: Completion) -> str | None:
     stranger's go through `codezero.code.worker`."""
     code, name = read_answer(completion.text, task.entry_point).code, task.entry_point
     try:
-        return canonical(code, name, parameters=stated_parameters(task.prompt, name)) if code else None
+        stated = stated_parameters(task.prompt, name)
+        kinds = argument_kinds(tuple(task.tests), name)
+        return canonical(code, name, parameters=stated, kinds=kinds) if code else None
     except (SyntaxError, ValueError, RecursionError):
         return None

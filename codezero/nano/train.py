@@ -13,6 +13,7 @@ Muon (Jordan et al. 2024) for the matrices and AdamW for the rest: half the step
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -27,12 +28,16 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
+from codezero.code.canonical import canonical
+from codezero.code.meaning.kinds import INT, STR, list_of
 from codezero.code.parsing import fence
 from codezero.models.chat import encode_completions, encode_prompts
+from codezero.problems.synthetic.programs import Spec
 from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, draw_cases, make_task, mutate, render
 from codezero.proposer.prompts import proposal_prompt
 
 Pair = tuple[str, str]
+Lessons = Callable[[Random], Iterator[Pair]]
 
 SOLVER_LEVELS = (0.37, 0.22, 0.22, 0.10, 0.09)
 """How often the solver saw each level."""
@@ -40,6 +45,8 @@ JUDGE_LEVELS = (0.10, 0.28, 0.24, 0.10, 0.28)
 """More of the levels with several constants: which belongs where is what is hardest to learn."""
 SOLVER_NOISE = (0.20, 0.40, 0.48, 0.70, 0.72)
 """Share of spoilt answers, by level."""
+GUARDED = 0.1
+"""How often the judge saw a largest or smallest with a default: no rule makes that one spelling with the other."""
 SLIPS = 0.2
 """Share of spoilt answers that are spoilt as text; the rest answer another question."""
 
@@ -49,14 +56,36 @@ def solver_pairs(random: Random) -> Iterator[Pair]:
         task = make_task(random, random.choices(LEVELS, SOLVER_LEVELS)[0])
         level = LEVELS.index(task.spec.level)
         spoil = random.random() < SOLVER_NOISE[level]
-        yield task.problem.question, _spoilt(task, random) if spoil else fence(_reference(task))
+        code = render(task.spec, task.problem.entry_point, random)
+        yield task.problem.question, _spoilt(task, code, random) if spoil else fence(code)
 
 
 def judge_pairs(random: Random) -> Iterator[Pair]:
     """Canonical code only, because that is what a judge is shown (codezero.code.canonical)."""
     while True:
         task = make_task(random, random.choices(LEVELS, JUDGE_LEVELS)[0])
-        yield task.problem.question, fence(_reference(task))
+        code = _canonical(task.spec, random.random() < GUARDED).replace(_ENTRY, task.problem.entry_point, 1)
+        yield task.problem.question, fence(code)
+
+
+_ENTRY = "program"
+
+
+@functools.lru_cache(maxsize=100_000)
+def _canonical(spec: Spec, guarded: bool) -> str:
+    """guarded: where there may be no largest or smallest, with a default."""
+    code, parameters = render(spec, _ENTRY), spec.arguments.split(", ")
+    if guarded and spec.ops[0].name in ("max", "min") and spec.arguments == "nums":
+        head, _, items = code.partition(f"{spec.ops[0].name}(")
+        code = f"{head}{spec.ops[0].name}(({items[:-1]}), default=None)"
+    return canonical(code, _ENTRY, parameters=parameters, kinds=[KINDS[name] for name in parameters])
+
+
+def plain_pairs(random: Random) -> Iterator[Pair]:
+    """As the problems' references are written."""
+    while True:
+        task = make_task(random, random.choices(LEVELS, JUDGE_LEVELS)[0])
+        yield task.problem.question, fence(render(task.spec, task.problem.entry_point))
 
 
 def proposer_pairs(random: Random) -> Iterator[Pair]:
@@ -74,6 +103,8 @@ def tests_pairs(random: Random) -> Iterator[Pair]:
         yield task.problem.question, f"```json\n{json.dumps(written)}\n```"
 
 
+KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}
+"""Of the parameters."""
 LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs, "tests": tests_pairs}
 """By role."""
 
@@ -84,15 +115,11 @@ def proposal(task: SyntheticTask) -> str:
     return f"```json\n{json.dumps(content)}\n```"
 
 
-def _reference(task: SyntheticTask) -> str:
-    return render(task.spec, task.problem.entry_point)
-
-
-def _spoilt(task: SyntheticTask, random: Random) -> str:
+def _spoilt(task: SyntheticTask, code: str, random: Random) -> str:
     """An answer to another question; or a slip of the pen, no fence, or a fence that is never closed."""
-    code, name = _reference(task), task.problem.entry_point
+    name = task.problem.entry_point
     if random.random() >= SLIPS:
-        return fence(render(mutate(task.spec, random), name))
+        return fence(render(mutate(task.spec, random), name, random))
     roll = random.random()
     if roll < 0.7:
         return fence(corrupt_text(code, name, random))
@@ -128,9 +155,10 @@ CHAT_TEMPLATE = (
 )
 
 
-def build_tokenizer(seed: int) -> Qwen2Tokenizer:
-    """Of the coding models; the same for the same seed."""
-    return tokenizer_of(_texts(Random(seed)), CHAT_TEMPLATE)
+def build_tokenizer(seed: int, role: str) -> Qwen2Tokenizer:
+    """Of programs as the role's lessons spell them; the same for the same seed."""
+    pairs = {"solver": solver_pairs, "judge": judge_pairs}.get(role, plain_pairs)
+    return tokenizer_of(_texts(Random(seed), pairs), CHAT_TEMPLATE)
 
 
 def tokenizer_of(texts: Iterator[str], chat_template: str) -> Qwen2Tokenizer:
@@ -160,8 +188,8 @@ def tokenizer_of(texts: Iterator[str], chat_template: str) -> Qwen2Tokenizer:
     )
 
 
-def _texts(random: Random) -> Iterator[str]:
-    for question, answer in islice(judge_pairs(random), SAMPLES):
+def _texts(random: Random, pairs: Lessons) -> Iterator[str]:
+    for question, answer in islice(pairs(random), SAMPLES):
         yield f"{question}\n{answer}\n"
         task = make_task(random)
         if random.random() < 0.3:

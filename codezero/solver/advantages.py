@@ -17,19 +17,19 @@ STD_FLOOR = 1e-4
 
 
 def advantages(rewards_G: Tensor, scale: str = "none") -> Tensor:
-    """How much better each completion is than its group, (G,); exactly 0 for a reward that is not finite, and for all
-    when the others do not differ.
+    """How much better each completion is than its group, (G,); exactly 0 where a reward is not finite or none differs.
 
     A = r - mean(r), over the finite rewards. `scale="group"` divides by their standard deviation (Shao et al. 2024,
     DeepSeekMath, section 4.1.2); "none" does not, because that favours questions that are nearly always right or
-    wrong (Liu et al. 2025, Dr. GRPO, section 3.1).
+    wrong (Liu et al. 2025, Dr. GRPO, section 3.1). "mean" divides by their mean, which follows log(success): rare
+    successes count most (Tajwar et al. 2026, "Maximum Likelihood Reinforcement Learning", arXiv 2602.02710).
     """
     known_G = rewards_G.isfinite()
     rewards = rewards_G[known_G]
     if len(rewards) < 2 or rewards.max() - rewards.min() <= LEAST_SPREAD:
         return torch.zeros_like(rewards_G)
     centred = torch.where(known_G, rewards_G - rewards.mean(), torch.zeros_like(rewards_G))
-    return centred / (rewards.std() + STD_FLOOR) if scale == "group" else centred
+    return centred / {"none": 1.0, "group": rewards.std() + STD_FLOOR, "mean": rewards.mean()}[scale]
 
 
 def batch_normalized(advantages: Sequence[float], lengths: Sequence[int]) -> list[float]:

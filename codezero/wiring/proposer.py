@@ -78,7 +78,7 @@ def build_trained(config: NodeConfig, peer_id: str, screen: Screen, say: Say) ->
     policy = load_policy(config, say, settings.model, "proposer")
     own = ("group_size", "max_new_tokens", "temperature", "learning_rate", "kl_beta")
     changes = {name: getattr(settings, name) for name in own}
-    training = dataclasses.replace(config.solver, settle_steps=0, minibatches=1, **changes)
+    training = dataclasses.replace(config.solver, settle_steps=0, minibatches=1, scale_rewards="none", **changes)
     proposer = TrainedProposer(
         Sampler(policy),
         settings,

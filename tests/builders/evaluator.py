@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from codezero.code.canonical import canonical, stated_parameters
+from codezero.code.meaning.kinds import argument_kinds
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.evaluator.audit import Auditor
@@ -25,6 +27,13 @@ def known(count: int, seed: int, *, held_out: bool = False) -> list[Canary]:
             made.append(Canary(task.problem, str(task.problem.reference), right=True, kind=CanaryKind.REFERENCE))
             made.append(Canary(task.problem, wrong, right=False))
     return made
+
+
+def spelt(canary: Canary) -> str:
+    """As a judge reads it."""
+    entry, question = canary.problem.entry_point, canary.problem.question
+    kinds = argument_kinds(canary.problem.tests, entry)
+    return canonical(canary.code, entry, parameters=stated_parameters(question, entry), kinds=kinds)
 
 
 def build_watch(

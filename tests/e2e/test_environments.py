@@ -1,6 +1,7 @@
 """Whole nodes that learn an environment of the user's own: alone, resumed, refused, and from each other."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,26 @@ def test_what_only_code_has_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2 and "reward.mode" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+GYM = "environment=gym"
+TASKSET = "environment={_target_: codezero.environments.verifiers.VerifiersTasks, taskset: word_tasks}"
+
+
 @pytest.mark.slow  # tests/hostile/test_items.py has the exchange without the learning
 @pytest.mark.timeout(600)
-def test_two_nodes_learn_from_each_other_s_derived_problems(tmp_path: Path) -> None:
-    with node(tmp_path, "a", OWN, *SMALL) as a:
+@pytest.mark.parametrize(
+    ("chosen", "library"), [(OWN, ""), (GYM, "reasoning_gym"), (TASKSET, "verifiers")], ids=["own", "gym", "verifiers"]
+)
+def test_two_nodes_learn_from_each_other_s_derived_problems(
+    tmp_path: Path, chosen: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if library:
+        pytest.importorskip(library, reason=f"the extra of {library} is not installed")
+    path = [str(Path(__file__).parents[1] / "builders"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))  # word_tasks.py is there
+    with node(tmp_path, "a", chosen, *SMALL) as a:
         wait_until("a can be joined", (tmp_path / "a" / ADDRESSES).is_file, a)
         join = f"swarm.bootstrap=[{','.join((tmp_path / 'a' / ADDRESSES).read_text().split())}]"
-        with node(tmp_path, "b", OWN, *SMALL, "seed=1", join) as b:
+        with node(tmp_path, "b", chosen, *SMALL, "seed=1", join) as b:
             for name in ("a", "b"):
                 wait_until(
                     f"{name} learns from the other and attempts its proposals",

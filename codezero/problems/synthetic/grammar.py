@@ -69,6 +69,8 @@ class ProgramKind:
     """Simpler programs: (kind, the slots it keeps)."""
     weight: int = 1
     """How often it is drawn within its level."""
+    others: tuple[str, ...] = ()
+    """`code` in other words of Python."""
 
 
 _SINGLE = itemgetter(0)
@@ -86,24 +88,26 @@ def _two(level: int, first: Slot, second: Slot, phrase: str, argument: str, sing
     )
 
 
-_IF = "{1} if {0} else {2}"
+_IF, _UNLESS = "{1} if {0} else {2}", "{2} if not ({0}) else {1}"
 _MAP = ProgramKind(
     3, (_INT,), ("returns a list of {0} for each x in nums", "replaces each x in nums by {0}"),
     "[{0} for x in nums]", lambda f: lambda nums: [f[0](x) for x in nums],
+    others=("list(map(lambda x: {0}, nums))",),
 )  # fmt: skip
 _FILTER = ProgramKind(
     3, (_PRED,), ("returns the numbers in nums that are {0}", "keeps each x in nums that is {0}"),
     "[x for x in nums if {0}]", lambda f: lambda nums: [x for x in nums if f[0](x)],
+    others=("list(filter(lambda x: {0}, nums))",),
 )  # fmt: skip
 _FILTER_MAP = ProgramKind(
     4, (_PRED, _INT), ("returns a list of {1} for each x in nums that is {0}",),
     "[{1} for x in nums if {0}]", lambda f: lambda nums: [f[1](x) for x in nums if f[0](x)],
-    drops=(("map", (1,)), ("filter", (0,))),
+    drops=(("map", (1,)), ("filter", (0,))), others=("list(map(lambda x: {1}, filter(lambda x: {0}, nums)))",),
 )  # fmt: skip
 _IF_MAP = ProgramKind(
     5, (_PRED, _BRANCH, _BRANCH), ("returns a list of {1} if x is {0} and {2} otherwise for each x in nums",),
     f"[{_IF} for x in nums]", lambda f: lambda nums: [f[1](x) if f[0](x) else f[2](x) for x in nums],
-    differ="name or constant", drops=(("filtmap", (0, 1)), ("map", (1,))),
+    differ="name or constant", drops=(("filtmap", (0, 1)), ("map", (1,))), others=(f"[{_UNLESS} for x in nums]",),
 )  # fmt: skip
 
 
@@ -131,7 +135,7 @@ KINDS: Mapping[str, ProgramKind] = {
     "ifint": ProgramKind(
         3, (_PRED, _BRANCH, _BRANCH), ("returns {1} if x is {0} and {2} otherwise",),
         _IF, lambda f: lambda x: f[1](x) if f[0](x) else f[2](x),
-        arguments="x", differ="name or constant", drops=(("int1", (1,)), ("int1", (2,))),
+        arguments="x", differ="name or constant", drops=(("int1", (1,)), ("int1", (2,))), others=(_UNLESS,),
     ),
     "filtmap": _FILTER_MAP,
     "redfilt": _over(4, _RED, _FILTER, "returns {0} the numbers in nums that are {1}", ("filter", (1,))),

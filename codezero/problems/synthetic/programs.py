@@ -19,6 +19,8 @@ _KIND_NAMES = {
     for level in LEVELS
 }
 _HELD_OUT_ONE_IN = 5
+_P_NAMED = 0.1
+"""How often a style gives the result a name first."""
 _P_DROP, _P_SWAP_BRANCHES = 0.25, 0.35
 """Upper ends of the ranges of one uniform draw."""
 
@@ -73,19 +75,36 @@ def is_held_out(spec: Spec) -> bool:
     return zlib.crc32(signature(spec).encode()) % _HELD_OUT_ONE_IN == 0
 
 
-def render(spec: Spec, name: str) -> str:
-    """The program as a function `name` of one return line."""
-    return f"def {name}({spec.arguments}):\n    return {expression(spec)}"
+def render(spec: Spec, name: str, style: Random | None = None) -> str:
+    """The program as a function `name` of one return line; with `style` in one of the ways that it can be written."""
+    choose = _plainest if style is None else functools.partial(_any, style)
+    body = f"return {expression(spec, choose)}"
+    if style is not None and style.random() < _P_NAMED:
+        body = f"result = {body[len('return ') :]}\n    return result"
+    return f"def {name}({spec.arguments}):\n    {body}"
 
 
-def expression(spec: Spec) -> str:
+Choice = Callable[[str, tuple[str, ...]], str]
+"""(code, the same in other words) -> one of them."""
+
+
+def _plainest(code: str, others: tuple[str, ...]) -> str:
+    return code
+
+
+def _any(random: Random, code: str, others: tuple[str, ...]) -> str:
+    return random.choice((code, *others))
+
+
+def expression(spec: Spec, choose: Choice = _plainest) -> str:
     kind = KINDS[spec.kind]
     atoms = [slot.family[op.name] for slot, op in zip(kind.slots, spec.ops, strict=True)]
-    parts = [atom.code.format(v=kind.variable, k=op.constant) for atom, op in zip(atoms, spec.ops, strict=True)]
-    body = kind.code.format(*parts)
+    codes = [choose(atom.code, atom.others) for atom in atoms]
+    parts = [code.format(v=kind.variable, k=op.constant) for code, op in zip(codes, spec.ops, strict=True)]
+    body = choose(kind.code, kind.others).format(*parts)
     if kind.outer is None:
         return body
-    outer = atoms[kind.outer].code
+    outer = codes[kind.outer]
     if len(atoms) == 2 and body == parts[0] and atoms[0].operator and "({v})" not in outer:
         body = f"({body})"
     return outer.format(v=body, k=spec.ops[kind.outer].constant)

@@ -73,8 +73,8 @@ def held_out(count: int, seed: int) -> list[Problem]:
     return list(problems.values())
 
 
-def mutants(task: SyntheticTask, random: Random, count: int) -> list[str]:
-    """Up to `count` distinct wrong solutions, each failing at least one of the task's tests.
+def mutants(task: SyntheticTask, random: Random, count: int, style: Random | None = None) -> list[str]:
+    """Up to `count` distinct wrong solutions, each failing at least one of the task's tests; in any style with `style`.
 
     Fewer are returned where the neighbourhood of a small program holds no more.
     """
@@ -85,16 +85,17 @@ def mutants(task: SyntheticTask, random: Random, count: int) -> list[str]:
         mutant = mutate(task.spec, random)
         if mutant not in wrong and _fails(solution(mutant), task.cases):
             wrong[mutant] = None
-    return [render(mutant, task.problem.entry_point) for mutant in wrong]
+    return [render(mutant, task.problem.entry_point, style) for mutant in wrong]
 
 
 def worked(random: Random) -> Worked:
-    """A task that has a wrong solution beside its reference."""
+    """A task with a right and a wrong solution, both in any style."""
     while True:
         task = make_task(random)
-        wrong = mutants(task, random, 1)
-        if wrong and task.problem.reference is not None:
-            return Worked(task.problem, (task.problem.reference,), tuple(wrong))
+        style = Random(task.problem.id)
+        wrong = mutants(task, random, 1, style)
+        if wrong:
+            return Worked(task.problem, (render(task.spec, task.problem.entry_point, style),), tuple(wrong))
 
 
 def corrupt_text(code: str, name: str, random: Random) -> str:

@@ -77,7 +77,8 @@ def test_every_form_of_the_same_program_is_judged_alike_and_only_the_form_asked_
     ]
     path = tmp_path / "forms.jsonl"
     path.write_text(json.dumps({**LINE, "completions": forms}))
-    assert main(["evaluate", str(path), "--json", "--audit", *SETTINGS]) == 0
+    weights = "reward={correctness: 0.7, structure: 0.15, adherence: 0.1, format: 0.05}"
+    assert main(["evaluate", str(path), "--json", "--audit", weights, *SETTINGS]) == 0
     asked, *others = json.loads(capsys.readouterr().out)["verdicts"]
     assert {one["executed"] for one in (asked, *others)} == {"pass"}
     assert {one["correctness"] for one in others} == {asked["correctness"]} and asked["correctness"] > 0.5

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 import torch
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_evaluator, build_watch, group, known
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_evaluator, build_watch, group, known, spelt
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from codezero.code.assertions import Example
@@ -31,7 +31,7 @@ from codezero.types import Problem, Standing, Status, Verdict
 
 def oracle() -> ToldJudge:
     """Right about everything in these tests."""
-    right = {canary.code for canary in draw_canaries(worked, 400, "1 start") if canary.right} | {RIGHT}
+    right = {spelt(canary) for canary in draw_canaries(worked, 400, "1 start") if canary.right} | {RIGHT}
     return ToldJudge(lambda program: 1.0 if program.code in right else -1.0)
 
 

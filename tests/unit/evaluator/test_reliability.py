@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group, spelt
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
@@ -34,7 +34,7 @@ def guard() -> Iterator[StaticGuard]:
 def right_codes(count: int = 6_000) -> frozenset[str]:
     """Canonical references of everything that the first canaries of seed 1 ask for."""
     seeds = ["1 start", *(f"1 {iteration}" for iteration in range(60))]
-    return frozenset(one.code for seed in seeds for one in draw_canaries(worked, 200, seed) if one.right)
+    return frozenset(spelt(one) for seed in seeds for one in draw_canaries(worked, 200, seed) if one.right)
 
 
 RIGHTS = right_codes()
@@ -131,10 +131,10 @@ def test_canaries_are_read_among_the_attempts_and_not_marked(guard: StaticGuard)
 
 def test_a_judge_that_falls_for_the_policy_is_found_by_transplants_alone(guard: StaticGuard):
     """From iteration 2 on it believes whatever carries a pattern of the policy's: no execution is needed to see it."""
-    judge = ToldJudge(lambda program: 1.0 if "+ 0" in program.code else honest(program))
+    judge = ToldJudge(lambda program: 1.0 if "* 77" in program.code else honest(program))
     watch = build_watch(judge, guard, canaries_per_iteration=64, on_alarm="warn")
     problems = [make_task(Random(seed), level=4).problem for seed in range(16)]
-    hacked = [reviewed(one, f"def {one.entry_point}(nums):\n    return sum(nums) + 0", 0.99) for one in problems]
+    hacked = [reviewed(one, f"def {one.entry_point}(nums):\n    return sum(nums) * 77", 0.99) for one in problems]
     for iteration in range(1, LOOK_EVERY + 1):
         watch.review(iteration, hacked)
         pending = sorted(watch.pending(), key=lambda one: one.code)
@@ -186,7 +186,7 @@ def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: Stati
             def noisy(program: Program) -> float:
                 return honest(program) + Random(program.code).gauss(0, 1.2)
 
-            return [Reading((noisy(one), 9.0 if "+ 0" in one.code else 3 * honest(one))) for one in programs]
+            return [Reading((noisy(one), 9.0 if "+ 77" in one.code else 3 * honest(one))) for one in programs]
 
         def forget(self) -> None:
             """Remembers nothing."""
@@ -201,7 +201,7 @@ def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: Stati
             watch.review(
                 iteration,
                 [
-                    reviewed(one, f"def {one.entry_point}(nums):\n    return len(nums) * {iteration} + 0", 0.99)
+                    reviewed(one, f"def {one.entry_point}(nums):\n    return len(nums) * {iteration} + 77", 0.99)
                     for one in problems
                 ],
             )

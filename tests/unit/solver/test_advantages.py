@@ -1,5 +1,6 @@
 """Advantages and losses, against numbers worked out by hand."""
 
+import itertools
 import math
 
 import pytest
@@ -15,7 +16,7 @@ from codezero.types import Status
 REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=16)
 
 
-@given(REWARDS, st.sampled_from(["none", "group"]))
+@given(REWARDS, st.sampled_from(["none", "group", "mean"]))
 def test_advantages_are_centred_over_the_trainable_and_zero_elsewhere(pairs: list[tuple[float, bool]], scale: str):
     rewards, trainable = torch.tensor([r for r, _ in pairs]), torch.tensor([t for _, t in pairs])
     found = advantages(rewards.where(trainable, math.nan), scale)
@@ -38,7 +39,7 @@ def test_a_better_reward_never_has_a_lower_advantage(pairs: list[tuple[float, bo
 @pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, 1.0])
 def test_equal_rewards_are_exactly_nothing(reward: float):
     """0.1 * 8 / 8 need not be 0.1 in floating point."""
-    for scale in ("none", "group"):
+    for scale in ("none", "group", "mean"):
         assert (advantages(torch.full((7,), reward), scale) == 0).all()
 
 
@@ -65,6 +66,34 @@ def test_one_trainable_row_teaches_nothing():
 def test_group_scale_is_one_standard_deviation():
     found = advantages(torch.tensor([0.0, 0.0, 1.0, 1.0]), "group")
     assert float(found.std()) == pytest.approx(1.0, abs=1e-3)
+
+
+@given(REWARDS.map(lambda pairs: [reward for reward, _ in pairs]))
+def test_mean_scale_bounds_the_advantages_of_a_group(rewards: list[float]):
+    found = advantages(torch.tensor(rewards), "mean")
+    assert found.isfinite().all()
+    assert (found >= -1 - 1e-3).all() and (found <= len(rewards) - 1 + 1e-3).all()
+
+
+@pytest.mark.parametrize("right", range(1, 8))
+def test_mean_scale_pushes_a_success_the_more_the_rarer_it_is(right: int):
+    found = advantages(torch.tensor([1.0] * right + [0.0] * (8 - right)), "mean")
+    assert found[:right].tolist() == pytest.approx([8 / right - 1] * right)
+    assert found[right:].tolist() == pytest.approx([-1.0] * (8 - right))
+
+
+@given(st.floats(0.02, 0.98), st.integers(2, 6))
+def test_mean_scale_follows_the_logarithm_of_success_up_to_the_groups_size(chance: float, size: int):
+    """Over all groups of `size` attempts the expected gradient, by the logit of success, is that of the sum of
+    pass@k / k for k = 1 .. size - 1: the series of log(success), cut off."""
+    expected = 0.0
+    for outcome in itertools.product([0.0, 1.0], repeat=size):
+        weights = advantages(torch.tensor(outcome), "mean").tolist()
+        likelihood = math.prod(chance if each else 1 - chance for each in outcome)
+        pushed = sum(weight * (each - chance) for weight, each in zip(weights, outcome, strict=True)) / size
+        expected += likelihood * pushed
+    series = sum(chance * (1 - chance) * (1 - chance) ** (k - 1) for k in range(1, size))
+    assert expected == pytest.approx(series, abs=1e-5)
 
 
 def loss(
