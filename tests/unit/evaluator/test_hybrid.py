@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group, spelt
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
@@ -28,7 +28,7 @@ def guard() -> Iterator[StaticGuard]:
 @pytest.fixture
 def hybrid(guard: StaticGuard) -> Iterator[HybridEvaluator]:
     """Its judge knows the canaries and is wrong about everything else: it believes all."""
-    wrong = {canary.code for canary in draw_canaries(worked, 200, "1 start") if not canary.right}
+    wrong = {spelt(canary) for canary in draw_canaries(worked, 200, "1 start") if not canary.right}
 
     def rule(program: Program) -> float:
         return -1.0 if program.code in wrong else 1.0
