@@ -160,9 +160,9 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 302,
-    "lines": 46_890,
-    "lines of code": 33_013,
+    "files": 303,
+    "lines": 46_999,
+    "lines of code": 33_104,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -130,7 +130,7 @@ def _combined(term: ast.BoolOp, names: Names) -> ast.expr | None:
         if any(is_true(each, decisive) for each in parts[:1]) or not parts:
             return ast.Constant(decisive if parts else not decisive)
         if isinstance(term.op, ast.And):
-            parts = _narrowed(parts)
+            parts = _narrowed(parts, names)
         if all(cannot_fail(each, names.kinds) for each in parts):
             parts = list({text_of(each): each for each in parts}.values())
             parts.sort(key=order_of)
@@ -139,8 +139,8 @@ def _combined(term: ast.BoolOp, names: Names) -> ast.expr | None:
     return None if [*map(id, parts)] == [*map(id, term.values)] else ast.BoolOp(term.op, parts)
 
 
-def _narrowed(parts: list[ast.expr]) -> list[ast.expr]:
-    """`x > 2 and x < 4` is `x == 3` of whole numbers, which alone are compared with `>` and `<` of constants."""
+def _narrowed(parts: list[ast.expr], names: Names) -> list[ast.expr]:
+    """`x > 2 and x < 4` is `x == 3` of whole numbers."""
     for one in parts:
         for other in parts:
             match one, other:
@@ -153,7 +153,7 @@ def _narrowed(parts: list[ast.expr]) -> list[ast.expr]:
                 case (
                     ast.Compare(left=left, ops=[ast.NotEq()], comparators=[value]),
                     ast.Compare(left=again, ops=[ast.Gt() | ast.Lt() as op], comparators=[bound]),
-                ) if same(left, again) and (edge := number(bound)) is not None and _is_number(value):
+                ) if _are_one(left, again, names) and (edge := number(bound)) is not None and _is_number(value):
                     beyond = ((number(value) or 0) - edge) * _inward(op)
                     if beyond <= 0:
                         return [each for each in parts if each is not one]
@@ -163,12 +163,16 @@ def _narrowed(parts: list[ast.expr]) -> list[ast.expr]:
                 case (
                     ast.Compare(left=left, ops=[ast.Gt()], comparators=[least]),
                     ast.Compare(left=again, ops=[ast.Lt()], comparators=[most]),
-                ) if same(left, again) and (low := number(least)) is not None and number(most) == low + 2:
+                ) if _are_one(left, again, names) and (low := number(least)) is not None and number(most) == low + 2:
                     rest = [each for each in parts if each is not one and each is not other]
                     return [*rest, compare(left, ast.Eq(), constant(low + 1))]
                 case _:
                     pass
     return parts
+
+
+def _are_one(left: ast.expr, again: ast.expr, names: Names) -> bool:
+    return same(left, again) and names.kind(left) in WHOLE
 
 
 def _is_number(term: ast.expr) -> bool:
@@ -231,7 +235,7 @@ def _member(term: ast.Compare, _: Names) -> ast.expr | None:
     match term:
         case ast.Compare(
             ops=[ast.In() | ast.NotIn() as op],
-            comparators=[ast.Tuple(elts=[only]) | ast.List(elts=[only]) | ast.Set(elts=[only])],
+            comparators=[ast.Tuple(elts=[only]) | ast.List(elts=[only])],
         ) if isinstance(only, ast.Constant):
             return compare(term.left, ast.Eq() if isinstance(op, ast.In) else ast.NotEq(), only)
         case _:

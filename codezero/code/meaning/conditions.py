@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from codezero.code.meaning.kinds import ANY, BOOL, ORDERED, STR, WHOLE, cannot_fail, is_list
+from codezero.code.meaning.kinds import ANY, BOOL, ORDERED, STR, WHOLE, cannot_fail, has_length, is_list
 from codezero.code.meaning.terms import Names, call, compare, constant, is_true, negation, number, order_of, same
 
 Rule = Callable[[Any, Names], ast.expr | None]
@@ -78,7 +78,7 @@ def condition(term: ast.expr, names: Names) -> ast.expr:
     if names.kind(term) in WHOLE and names.kind(term) != BOOL:
         return compare(term, ast.NotEq(), constant(0))
     match term:
-        case ast.Call(func=ast.Name(id="len"), args=[inner]):
+        case ast.Call(func=ast.Name(id="len"), args=[inner]) if has_length(names.kind(inner)):
             return inner
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             plain = condition(inner, names)
@@ -94,7 +94,7 @@ def condition(term: ast.expr, names: Names) -> ast.expr:
 
 def _emptiness(left: ast.expr, op: ast.cmpop, right: ast.expr, names: Names) -> ast.expr | None:
     match left:
-        case ast.Call(func=ast.Name(id="len"), args=[inner]):
+        case ast.Call(func=ast.Name(id="len"), args=[inner]) if has_length(names.kind(inner)):
             known: dict[tuple[type[ast.cmpop], int | None], bool] = {
                 (ast.Eq, 0): True, (ast.Lt, 1): True, (ast.LtE, 0): True, (ast.Gt, 0): False, (ast.NotEq, 0): False
             }  # fmt: skip

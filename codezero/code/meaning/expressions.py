@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from codezero.code.meaning import folds
 from codezero.code.meaning.kinds import INT, Kind, cannot_fail, element
+from codezero.code.meaning.library import IMPURE, KEYWORDS, LIBRARY, METHODS, PURE
 from codezero.code.meaning.safety import failures, is_iterator, sure_failures
 from codezero.code.meaning.simplify import simplify
 from codezero.code.meaning.terms import (
@@ -29,20 +30,6 @@ from codezero.code.meaning.terms import (
 Values = dict[str, ast.expr]
 """The terms that variables stand for."""
 Function = ast.FunctionDef | ast.Lambda
-
-PURE = frozenset((
-    "abs", "all", "any", "bool", "chr", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance", "len",
-    "list", "map", "max", "min", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str",
-    "sum", "tuple", "zip", "frozenset", "True", "False", "None",
-))  # fmt: skip
-LIBRARY = frozenset(("operator", "functools", "itertools", "math"))
-_IMPURE = frozenset(("itertools.groupby", "itertools.tee", "itertools.cycle", "itertools.count", "functools.lru_cache"))
-_METHODS = frozenset((
-    "upper", "lower", "title", "strip", "lstrip", "rstrip", "replace", "capitalize", "swapcase", "join", "zfill",
-    "format", "count", "index", "find", "rfind", "isdigit", "isalpha", "isalnum", "isupper", "islower", "isspace",
-    "startswith", "endswith", "split", "splitlines", "get", "keys", "values", "items", "copy", "removeprefix",
-    "removesuffix", "center", "ljust", "rjust", "bit_count", "__len__",
-))  # fmt: skip
 
 
 class Expressions:
@@ -93,9 +80,9 @@ class Expressions:
             case ast.Name(id=bound):
                 return self._named(bound, values)
             case ast.Attribute() if path := self._path(node, values):
-                return self._refuse(node) if path in _IMPURE else name(path)
-            case ast.Attribute(value=ast.Name(id="str" | "list" | "int"), attr=attribute):
-                return name(f"str.{attribute}") if attribute in _METHODS else self._refuse(node)
+                return self._refuse(node) if path in IMPURE else name(path)
+            case ast.Attribute(value=ast.Name(id="str"), attr=attribute):
+                return name(f"str.{attribute}") if attribute in METHODS else self._refuse(node)
             case ast.Lambda():
                 fresh = {each: name(self.names.fresh()) for each in parameters(node)}
                 with self.again():
@@ -145,7 +132,7 @@ class Expressions:
             with self.again():
                 inner = self.applied(bound, function, list[ast.expr](own), values)
             return ast.Lambda(arguments_of([each.id for each in own]), inner)
-        if bound in self.imports and self.imports[bound] not in _IMPURE:
+        if bound in self.imports and self.imports[bound] not in IMPURE:
             return name(self.imports[bound])
         if bound in self.constants:
             return self.simple(self.read(self.constants[bound], {}))
@@ -190,13 +177,22 @@ class Expressions:
                 function = self.functions[bound]
                 return self.applied(bound, function, self._positional(function, args, keywords), values)
             case ast.Attribute(value=owner, attr=method) if not (
-                self._path(node.func, values) or (isinstance(owner, ast.Name) and owner.id in ("str", "list", "int"))
+                self._path(node.func, values) or (isinstance(owner, ast.Name) and owner.id == "str")
             ):
-                if method not in _METHODS:
+                if method not in METHODS or keywords:
                     raise NotUnderstood(method)
                 return ast.Call(ast.Attribute(self.read(owner, values), method, ast.Load()), args, keywords)
             case _:
                 return self._called(self.read(node.func, values), args, keywords)
+
+    def _of_library(self, function: ast.Name, args: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
+        """Rules look at the arguments by position, and at the few keywords that are common."""
+        named = {each.arg for each in keywords}
+        if named == {"start"} and function.id in ("sum", "enumerate") and len(args) == 1:
+            return ast.Call(function, [*args, keywords[0].value], [])
+        if named - KEYWORDS.get(function.id, frozenset()):
+            raise NotUnderstood("keywords")
+        return ast.Call(function, args, keywords)
 
     def _called(self, function: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
         if not isinstance(function, ast.Name):
@@ -216,7 +212,7 @@ class Expressions:
             case ast.Name(id="functools.reduce") if not keywords:
                 return self._reduced(args)
             case ast.Name():
-                return ast.Call(function, args, keywords)
+                return self._of_library(function, args, keywords)
             case _:
                 raise NotUnderstood("call")
 

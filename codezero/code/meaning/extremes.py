@@ -11,7 +11,9 @@ def _bounded(term: ast.Compare, names: Names) -> ast.expr | None:
     """`max(x, 4) == x` is `x >= 4`."""
     for one, other in ((term.left, term.comparators[0]), (term.comparators[0], term.left)):
         match one:
-            case ast.Call(func=ast.Name(id="max" | "min" as which), args=[a, b]) if isinstance(term.ops[0], ast.Eq):
+            case ast.Call(func=ast.Name(id="max" | "min" as which), args=[a, b], keywords=[]) if isinstance(
+                term.ops[0], ast.Eq
+            ):
                 rest = b if same(other, a) else a if same(other, b) else None
                 if rest is not None and {names.kind(a), names.kind(b)} <= {*ORDERED}:
                     return compare(other, ast.GtE() if which == "max" else ast.LtE(), rest)
@@ -70,9 +72,9 @@ def _spread(term: ast.BinOp, names: Names) -> ast.expr | None:
     """`max(a, b) - min(a, b)` is `abs(a - b)`."""
     match term:
         case ast.BinOp(
-            left=ast.Call(func=ast.Name(id="max"), args=[a, b]),
+            left=ast.Call(func=ast.Name(id="max"), args=[a, b], keywords=[]),
             op=ast.Sub(),
-            right=ast.Call(func=ast.Name(id="min"), args=[c, d]),
+            right=ast.Call(func=ast.Name(id="min"), args=[c, d], keywords=[]),
         ) if same(a, c) and same(b, d) and names.kind(a) in WHOLE and names.kind(b) in WHOLE:
             return call("abs", ast.BinOp(a, ast.Sub(), b))
         case _:

@@ -7,7 +7,7 @@ import ast
 from typing import TypeGuard
 
 from codezero.code.meaning.conditions import as_test
-from codezero.code.meaning.kinds import BOOL, STR, WHOLE, is_list
+from codezero.code.meaning.kinds import BOOL, STR, WHOLE, cannot_fail, is_list
 from codezero.code.meaning.simplify import simplify
 from codezero.code.meaning.terms import (
     Names,
@@ -40,19 +40,19 @@ def fold(
     head: ast.comprehension,
     names: Names,
     *,
-    only_flags: bool = False,
+    end: str = "never",
     from_right: bool = False,
 ) -> ast.expr:
-    """The value after all iterations. `only_flags`: the loop may end early. `from_right`: the last item comes first, as
-    in a recursion. Raises NotUnderstood."""
+    """The value after all iterations. `end`: where a break ends the loop (`statements.ends_early`). `from_right`: the
+    last item comes first, as in a recursion. Raises NotUnderstood."""
     if not mentions(update, hole) or (isinstance(update, ast.Name) and update.id == hole):
         return _unchanged(begin, update, hole)
     kind = names.kinds.get(hole, "")
-    if kind == BOOL and (flag := _flag(begin, update, hole, head)) is not None:
+    if kind == BOOL and (flag := _flag(begin, update, hole, head, names, end)) is not None:
         return flag
-    if (limited := _limited(begin, update, hole, head, names, only_flags)) is not None:
+    if end != "found" and (limited := _limited(begin, update, hole, head, names, end == "full")) is not None:
         return limited
-    if only_flags:
+    if end != "never":
         raise NotUnderstood("break")
     update, ifs = _guarded(_factored(update, hole, names), hole)
     inner = generator(head.target, head.iter, [*head.ifs, *ifs])
@@ -75,7 +75,9 @@ def _unchanged(begin: ast.expr, update: ast.expr, hole: str) -> ast.expr:
     raise NotUnderstood("the last iteration alone")
 
 
-def _flag(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension) -> ast.expr | None:
+def _flag(
+    begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension, names: Names, end: str
+) -> ast.expr | None:
     match update:
         case ast.IfExp(test=test, body=value, orelse=ast.Name(id=kept)) if kept == hole:
             pass
@@ -87,8 +89,9 @@ def _flag(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension)
             test, value = negation(inner), ast.Constant(False)
         case _:
             return None
-    if mentions(test, hole) or not isinstance(value, ast.Constant):
-        return None
+    asked = isinstance(update, ast.BoolOp) or end == "found" or cannot_fail(test, names.kinds)
+    if mentions(test, hole) or not isinstance(value, ast.Constant) or not asked:
+        return None  # `any` asks no further once it is true
     found = call("any", ast.GeneratorExp(test, [head]))
     return found if is_true(value, True) and is_true(begin, False) else ast.IfExp(found, value, begin)
 
@@ -192,7 +195,7 @@ def _summed(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehensio
 
 
 def _limited(
-    begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension, names: Names, only_flags: bool
+    begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension, names: Names, ends: bool
 ) -> ast.expr | None:
     """A list that takes items while it is short: `if len(out) < 2: out.append(x)`."""
     update, guards = _guarded(update, hole)
@@ -210,7 +213,7 @@ def _limited(
     empty = same(begin, ast.List([], ast.Load())) or (same(begin, ast.Constant("")) and by_letter)
     if not same(stays, name(hole)) or limit < 1 or not empty:
         return None
-    if only_flags and guards:
+    if ends and guards:
         return None  # which condition ends the loop is not known
     inner = generator(head.target, head.iter, [*head.ifs, *guards])
     match _joined(begin, grows, hole, inner, names, from_right=False):

@@ -6,6 +6,7 @@ from functools import partial
 from codezero.code.meaning.conditions import Rules
 from codezero.code.meaning.indices import by_index, is_sequence
 from codezero.code.meaning.kinds import BOOL, STR, cannot_fail, element, is_list
+from codezero.code.meaning.safety import sure_failures
 from codezero.code.meaning.terms import (
     Names,
     NotUnderstood,
@@ -14,7 +15,6 @@ from codezero.code.meaning.terms import (
     generator,
     is_reverse,
     listed,
-    mentions,
     name,
     negation,
     number,
@@ -24,6 +24,7 @@ from codezero.code.meaning.terms import (
     same,
     substitute,
     target_names,
+    text_of,
 )  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def applied(function: ast.expr, item: ast.expr, names: Names) -> ast.expr:
             raise NotUnderstood("arguments")
         return substitute(function.body, {own[0]: item}, names)
     if isinstance(function, ast.Constant):
-        return item
+        raise NotUnderstood("no function")
     if isinstance(function, ast.Name) and function.id.startswith("str."):
         return call(ast.Attribute(item, function.id[4:], ast.Load()))
     return call(function, item)
@@ -48,7 +49,8 @@ def _functional(term: ast.Call, names: Names) -> ast.expr | None:
             return ast.GeneratorExp(applied(function, name(item), names), [generator(name(item), iterated, [])])
         case ast.Call(func=ast.Name(id="filter" | "itertools.filterfalse" as which), args=[function, iterated]):
             item = names.fresh(element(names.kind(iterated)))
-            test = applied(function, name(item), names)
+            plain = isinstance(function, ast.Constant) and function.value is None
+            test: ast.expr = name(item) if plain else applied(function, name(item), names)
             test = test if which == "filter" else negation(test)
             return ast.GeneratorExp(name(item), [generator(name(item), iterated, [test])])
         case ast.Call(func=ast.Name(id="reversed"), args=[iterated]) if is_sequence(iterated, names):
@@ -89,8 +91,6 @@ def plain_items(iterated: ast.expr) -> ast.expr:
             return plain_items(inner)
         case ast.Tuple(elts=parts) if not any(isinstance(each, ast.Starred) for each in parts):
             return ast.List(parts, ast.Load())
-        case ast.Subscript(value=inner, slice=ast.Slice(lower=None, upper=None, step=None)):
-            return plain_items(inner)
         case _:
             return iterated
 
@@ -171,9 +171,12 @@ def _fused(
     term: ast.ListComp | ast.GeneratorExp, inner: ast.ListComp | ast.GeneratorExp, item: str, names: Names
 ) -> ast.expr | None:
     head, last = term.generators[0], inner.generators[-1]
-    uses = mentions(term.elt, item) + sum(mentions(each, item) for each in (*head.ifs, *term.generators[1:]))
-    if not uses and not cannot_fail(inner.elt, names.kinds):
-        return None
+    lazy = isinstance(term, ast.GeneratorExp) and isinstance(inner, ast.ListComp)
+    asked = head.ifs[0] if head.ifs else term.generators[1].iter if term.generators[1:] else term.elt
+    first = substitute(asked, {item: inner.elt}, names)
+    sure = not lazy and text_of(inner.elt) in sure_failures(first)
+    if not sure and not cannot_fail(inner.elt, names.kinds):
+        return None  # it would be evaluated less often
     ifs = [substitute(each, {item: inner.elt}, names) for each in head.ifs]
     ends = generator(last.target, last.iter, [*last.ifs, *ifs])
     rest = [
@@ -191,7 +194,7 @@ def _of_one(term: ast.ListComp | ast.GeneratorExp, names: Names) -> ast.expr | N
     """`for y in [e]` names `e`; `for y in ([e] if p else [])` does so where `p`."""
     for at, head in enumerate(term.generators):
         found = _one(head.iter, names) if at and isinstance(head.target, ast.Name) else None
-        if found is None:
+        if found is None or not cannot_fail(found[0], names.kinds):
             continue
         values, before = {target_names(head.target)[0]: found[0]}, term.generators[at - 1]
         filled = partial(substitute, values=values, names=names)
@@ -223,7 +226,9 @@ def _zipped(term: ast.ListComp | ast.GeneratorExp, names: Names) -> ast.expr | N
         if not isinstance(items, ast.ListComp | ast.GeneratorExp):
             continue
         match items.elt, items.generators:
-            case elt, [ast.comprehension(target=ast.Name(id=bound), iter=again, ifs=[])] if same(again, whole):
+            case elt, [ast.comprehension(target=ast.Name(id=bound), iter=again, ifs=[])] if same(
+                again, whole
+            ) and cannot_fail(elt, names.kinds):
                 values = {made: substitute(elt, {bound: name(item)}, names)}
                 names.kinds[item] = element(names.kind(whole))
                 filled = partial(substitute, values=values, names=names)

@@ -25,9 +25,18 @@ def is_list(kind: Kind) -> bool:
     return kind.startswith("[")
 
 
+def has_length(kind: Kind) -> bool:
+    return kind == STR or is_list(kind)
+
+
+def iterator_of(element: Kind) -> Kind:
+    """What is iterated once and is no list: it has no length and no parts."""
+    return f"<{element}>"
+
+
 def element(kind: Kind) -> Kind:
     """Of what is iterated."""
-    return kind[1:-1] if is_list(kind) else STR if kind == STR else ANY
+    return kind[1:-1] if kind[:1] in ("[", "<") and kind else STR if kind == STR else ANY
 
 
 def join(one: Kind, other: Kind) -> Kind:
@@ -61,7 +70,7 @@ def argument_kinds(tests: tuple[str, ...], entry: str) -> tuple[Kind, ...]:
 
 _RESULTS: Mapping[str, Kind] = {
     "len": INT, "int": INT, "ord": INT, "hash": INT, "str": STR, "chr": STR, "repr": STR, "bool": BOOL, "any": BOOL,
-    "all": BOOL, "isinstance": BOOL, "float": FLOAT, "range": list_of(INT),
+    "all": BOOL, "isinstance": BOOL, "float": FLOAT, "range": "<int>",
 }  # fmt: skip
 _TEXT_METHODS: Mapping[str, Kind] = {
     **dict.fromkeys(("upper", "lower", "title", "strip", "lstrip", "rstrip", "replace", "capitalize", "swapcase",
@@ -89,7 +98,8 @@ def kind_of(node: ast.expr, known: Mapping[str, Kind]) -> Kind:
             starred = any(isinstance(part, ast.Starred) for part in parts)
             return list_of(ANY if starred else joined(kind_of(part, known) for part in parts))
         case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt):
-            return list_of(kind_of(elt, known))
+            made = list_of if isinstance(node, ast.ListComp) else iterator_of
+            return made(kind_of(elt, known))
         case ast.Subscript(value=value, slice=index):
             kind = kind_of(value, known)
             return kind if isinstance(index, ast.Slice) else element(kind)
@@ -142,8 +152,10 @@ def _result(node: ast.Call, known: Mapping[str, Kind]) -> Kind:
             return INT if kind == BOOL or (kind == NOTHING and function == "sum") else kind if kind in NUMBERS else ANY
         case ast.Name(id="max" | "min"):
             return element(kinds[0]) if len(kinds) == 1 else joined(kinds)
-        case ast.Name(id="sorted" | "list" | "reversed" | "iter") if kinds:
+        case ast.Name(id="sorted" | "list") if kinds:
             return list_of(element(kinds[0]))
+        case ast.Name(id="reversed" | "iter") if kinds:
+            return iterator_of(element(kinds[0]))
         case ast.Name(id=name):
             return _RESULTS.get(name, ANY)
         case ast.Attribute(value=value, attr=method):
@@ -174,8 +186,7 @@ def cannot_fail(node: ast.expr, known: Mapping[str, Kind]) -> bool:
         case ast.Call():
             return _call_cannot_fail(node, known)
         case ast.ListComp(elt=elt, generators=[only]) | ast.GeneratorExp(elt=elt, generators=[only]):
-            kind = kind_of(only.iter, known)
-            return (kind == STR or is_list(kind)) and all(
+            return kind_of(only.iter, known) != ANY and all(
                 cannot_fail(part, known) for part in (elt, only.iter, *only.ifs)
             )
         case ast.IfExp() | ast.BoolOp() | ast.List() | ast.Tuple() | ast.Slice():
@@ -188,8 +199,15 @@ def cannot_fail(node: ast.expr, known: Mapping[str, Kind]) -> bool:
 def _call_cannot_fail(node: ast.Call, known: Mapping[str, Kind]) -> bool:
     kinds = [kind_of(argument, known) for argument in node.args]
     match node.func:
-        case ast.Name(id="len" | "sorted" | "sum" | "abs" | "list" | "bool" | "str" | "any" | "all"):
-            fits = not node.keywords and not {ANY, list_of(ANY)} & {*kinds}
+        case ast.Name(id="len"):
+            fits = all(map(has_length, kinds))
+        case ast.Name(id="abs"):
+            fits = all(kind in NUMBERS for kind in kinds)
+        case ast.Name(id="sum" | "sorted" as name):
+            items = NUMBERS if name == "sum" else ORDERED
+            fits = not node.keywords and len(kinds) == 1 and element(kinds[0]) in (*items, NOTHING)
+        case ast.Name(id="list" | "bool" | "str" | "any" | "all"):
+            fits = ANY not in kinds
         case ast.Attribute(value=value, attr=method):
             fits = method in _TEXT_METHODS and "index" not in method and {kind_of(value, known), *kinds} == {STR}
             fits = fits and cannot_fail(value, known)

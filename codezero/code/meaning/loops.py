@@ -49,9 +49,7 @@ class Loops(Expressions):
             if each not in holes:
                 values.pop(each, None)
         results = {
-            each: folds.fold(
-                values[each], self.simple(inside[each]), hole, head, self.names, only_flags=ends_early(statement)
-            )
+            each: folds.fold(values[each], self.simple(inside[each]), hole, head, self.names, end=ends_early(statement))
             for each, hole in holes.items()
             if each in inside
         }

@@ -9,8 +9,8 @@ What is not understood stays as it was written.
 import ast
 from collections.abc import Sequence
 
-from codezero.code.meaning.expressions import LIBRARY
 from codezero.code.meaning.kinds import Kind
+from codezero.code.meaning.library import LIBRARY
 from codezero.code.meaning.simplify import simplify
 from codezero.code.meaning.symbolic import term_of
 from codezero.code.meaning.terms import Names, NotUnderstood, each_part, name

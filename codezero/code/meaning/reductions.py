@@ -5,7 +5,7 @@ import ast
 from codezero.code.meaning.conditions import Rules, are_opposite
 from codezero.code.meaning.indices import is_sequence
 from codezero.code.meaning.iteration import applied, plain_items
-from codezero.code.meaning.kinds import BOOL, ORDERED, WHOLE, cannot_fail, element
+from codezero.code.meaning.kinds import BOOL, ORDERED, WHOLE, cannot_fail, element, is_list
 from codezero.code.meaning.terms import (
     Names,
     call,
@@ -37,11 +37,13 @@ def _reduced(term: ast.Call, names: Names) -> ast.expr | None:
         case _:
             return None
     plain = plain_items(inner)
-    if which == "len" and not is_sequence(plain, names) and not isinstance(plain, ast.GeneratorExp):
+    if which == "len" and not is_sequence(plain, names):
         return None  # what has no length until it is a list
     if which in _UNORDERED and not keywords:
         plain = _unordered(plain, which, names)
     brackets = which == "len" or bool(keywords)
+    if isinstance(plain, ast.ListComp) and which in ("any", "all") and not cannot_fail(plain, names.kinds):
+        return None  # of a list all is evaluated
     if isinstance(plain, ast.ListComp) and not brackets:
         plain = ast.GeneratorExp(plain.elt, plain.generators)
     elif isinstance(plain, ast.GeneratorExp) and brackets:
@@ -57,10 +59,10 @@ def _reduced(term: ast.Call, names: Names) -> ast.expr | None:
 def _unordered(term: ast.expr, which: str, names: Names) -> ast.expr:
     match term:
         case ast.BinOp(left=one, op=ast.Add(), right=other) if _ordered_by_value(which, term, names):
-            return _halves(one, other, names) or term
+            return (None if which == "len" else _halves(one, other, names)) or term
         case ast.Subscript(value=inner, slice=index) if is_reverse(index) and _ordered_by_value(which, inner, names):
             return _unordered(plain_items(inner), which, names)
-        case ast.Call(func=ast.Name(id="sorted"), args=[inner]) if _ordered_by_value(which, inner, names):
+        case ast.Call(func=ast.Name(id="sorted"), args=[inner], keywords=[]) if _ordered_by_value(which, inner, names):
             return _unordered(plain_items(inner), which, names)
         case ast.ListComp(elt=elt, generators=[head]) | ast.GeneratorExp(elt=elt, generators=[head]):
             plain = (
@@ -75,7 +77,7 @@ def _unordered(term: ast.expr, which: str, names: Names) -> ast.expr:
 
 def _ordered_by_value(which: str, items: ast.expr, names: Names) -> bool:
     """Equal items cannot be told apart, so that their order does not show."""
-    return which in ("sum", "len", "any", "all", "set") or element(names.kind(items)) in ORDERED
+    return element(names.kind(items)) in ORDERED
 
 
 def _counted(term: ast.Call, names: Names) -> ast.expr | None:
@@ -166,7 +168,9 @@ def _folded(term: ast.Call, names: Names) -> ast.expr | None:
     match term:
         case ast.Call(func=ast.Name(id="sum"), args=[inner, begin], keywords=[]) if number(begin) == 0:
             return call("sum", inner)
-        case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp() | ast.ListComp() as inner, ast.List(elts=[])]):
+        case ast.Call(
+            func=ast.Name(id="sum"), args=[ast.GeneratorExp() | ast.ListComp() as inner, ast.List(elts=[])]
+        ) if is_list(names.kind(inner.elt)):
             item = names.fresh(element(names.kind(inner.elt)))
             return listed(name(item), [*inner.generators, generator(name(item), inner.elt, [])])
         case _:
@@ -216,6 +220,7 @@ def _negated(term: ast.UnaryOp, names: Names) -> ast.expr | None:
             operand=ast.Call(
                 func=ast.Name(id="max" | "min" as which),
                 args=[ast.GeneratorExp(elt=ast.UnaryOp(op=ast.USub(), operand=elt), generators=heads)],
+                keywords=[],
             ),
         ) if names.kind(elt) in WHOLE:
             return call("min" if which == "max" else "max", ast.GeneratorExp(elt, heads))
@@ -231,7 +236,7 @@ def _marked(term: ast.Call, names: Names) -> ast.expr | None:
             args=[ast.Constant(value=True)],
         ) if names.kind(elt) == BOOL and _is_name(head.target):
             return call("len", listed(head.target, [generator(head.target, head.iter, [*head.ifs, elt])]))
-        case ast.Call(func=ast.Attribute(value=inner, attr="copy"), args=[]) if is_sequence(inner, names):
+        case ast.Call(func=ast.Attribute(value=inner, attr="copy"), args=[]) if is_list(names.kind(inner)):
             return inner
         case _:
             return None

@@ -17,6 +17,10 @@ def check_sharing(function: ast.FunctionDef, given: frozenset[str], names: Names
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=bound)))):
                 changed.add(bound)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=bound), attr="pop")):
+                changed.add(bound)
+            case ast.Subscript(value=ast.Name(id=bound), ctx=ast.Store()):
+                changed.add(bound)
             case ast.AugAssign(target=ast.Name(id=bound), value=value):
                 kind = kind_of(value, names.kinds)
                 changed |= {bound} if is_list(kind) else set()
@@ -58,9 +62,11 @@ def failures(term: ast.expr) -> Iterator[str]:
     match term:
         case ast.Subscript(value=whole, slice=index) if number(index) in (0, -1):
             yield f"empty {text_of(whole)}"
-        case ast.Call(func=ast.Name(id="max" | "min"), args=[ast.GeneratorExp(generators=[head])]) if not head.ifs:
+        case ast.Call(func=ast.Name(id="max" | "min"), args=[ast.GeneratorExp(generators=[head])], keywords=[]) if (
+            not head.ifs
+        ):
             yield f"empty {text_of(head.iter)}"
-        case ast.Call(func=ast.Name(id="max" | "min"), args=[whole]):
+        case ast.Call(func=ast.Name(id="max" | "min"), args=[whole], keywords=[]):
             yield f"empty {text_of(whole)}"
         case _:
             pass

@@ -5,7 +5,7 @@ import ast
 from codezero.code.meaning.conditions import Rules
 from codezero.code.meaning.indices import is_sequence
 from codezero.code.meaning.kinds import ORDERED, element
-from codezero.code.meaning.terms import Names, call, constant, is_reverse, name, number, part, reverse, same
+from codezero.code.meaning.terms import Names, call, constant, is_reverse, is_true, name, number, part, reverse, same
 
 
 def _indexed(term: ast.Subscript, names: Names) -> ast.expr | None:
@@ -24,7 +24,7 @@ def _indexed(term: ast.Subscript, names: Names) -> ast.expr | None:
         return _sliced(value, index, kind, names)
     match value, number(index):
         case ast.Call(func=ast.Name(id="sorted"), args=[inner], keywords=keywords), (0 | -1) as at:
-            if len(keywords) < 2 and all(each.arg == "reverse" for each in keywords) and element(kind) in ORDERED:
+            if _only_reversed(keywords) and element(kind) in ORDERED:
                 return call("max" if (at == -1) is not bool(keywords) else "min", inner)
         case ast.Call(func=ast.Name(id="sorted"), args=[ast.List(elts=[_, _]) as pair], keywords=[]), 1:
             return call("max", pair)
@@ -81,10 +81,14 @@ def _backwards(
             return inner
         case ast.Call(func=ast.Name(id="sorted"), args=[inner], keywords=keywords) if element(kind) in ORDERED:
             flags = [] if keywords else [ast.keyword("reverse", ast.Constant(True))]
-            plain = all(each.arg == "reverse" for each in keywords)
-            return ast.Call(name("sorted"), [inner], flags) if plain else None
+            return ast.Call(name("sorted"), [inner], flags) if _only_reversed(keywords) else None
         case _:
             return None
+
+
+def _only_reversed(keywords: list[ast.keyword]) -> bool:
+    """No keyword, or `reverse=True`."""
+    return all(each.arg == "reverse" and is_true(each.value, True) for each in keywords)
 
 
 def _is_length(term: ast.expr | None, value: ast.expr) -> bool:

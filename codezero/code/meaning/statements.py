@@ -2,10 +2,26 @@
 
 import ast
 from collections.abc import Sequence
+from typing import Literal
 
 from codezero.code.meaning.expressions import Values
-from codezero.code.meaning.terms import NotUnderstood, call, constant, mentions, name, number, part, reverse, same
+from codezero.code.meaning.kinds import is_list
+from codezero.code.meaning.terms import (
+    Names,
+    NotUnderstood,
+    call,
+    constant,
+    mentions,
+    name,
+    number,
+    part,
+    reverse,
+    same,
+)
 from codezero.code.parsing import own_nodes
+
+End = Literal["never", "found", "full"]
+_TAKEN = "@taken"
 
 
 def are_apart(targets: Sequence[ast.expr], parts: Sequence[ast.expr]) -> bool:
@@ -28,7 +44,7 @@ def appending(statement: ast.For, values: Values) -> ast.For:
             length = call("len", whole)
         case _:
             return statement
-    if jumps(statement):
+    if jumps(statement) or index in assigned(statement.body):
         return statement
     for at, each in enumerate(statement.body):
         match each:
@@ -69,7 +85,7 @@ def _is_blank(term: ast.expr | None, length: ast.expr, values: Values) -> bool:
             return False
 
 
-def shortened(statement: ast.While) -> ast.Assign | None:
+def shortened(statement: ast.While, values: Values, names: Names) -> ast.Assign | None:
     """`while len(out) > 2: out.pop()` as a slice."""
     match statement:
         case ast.While(
@@ -78,11 +94,20 @@ def shortened(statement: ast.While) -> ast.Assign | None:
             ),
             body=[ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=popped), attr="pop"), args=args))],
             orelse=[],
-        ) if bound == popped and (limit := number(most) or 0) > 0 and [number(each) for each in args] in ([], [0]):
+        ) if (
+            bound == popped
+            and (limit := number(most) or 0) > 0
+            and [number(each) for each in args] in ([], [0])
+            and _is_list(bound, values, names)
+        ):
             kept = ast.Slice(constant(-limit), None, None) if args else ast.Slice(None, constant(limit), None)
             return ast.Assign([ast.Name(bound, ast.Store())], part(name(bound), kept))
         case _:
             return None
+
+
+def _is_list(bound: str, values: Values, names: Names) -> bool:
+    return bound in values and is_list(names.kind(values[bound]))
 
 
 def assigned(statements: Sequence[ast.stmt]) -> set[str]:
@@ -106,44 +131,57 @@ def returns(statement: ast.stmt) -> bool:
     return any(isinstance(node, ast.Return) for node in own_nodes(statement))
 
 
-def ends_early(statement: ast.For) -> bool:
-    """Does a break end the loop? Raises NotUnderstood where it is not plain what has happened until then: it stands at
-    the end of the only branch, or in a first one that asks how long a list is."""
+def ends_early(statement: ast.For) -> End:
+    """Where a break ends the loop: at the end of the only branch, or in a first one that asks how long a list is that
+    grows. Raises NotUnderstood for another, as it is not plain what has happened until then."""
     breaks = sum(isinstance(node, ast.Break) for node in ast.walk(statement))
     match statement.body:
         case _ if not breaks:
-            return False
+            return "never"
         case [ast.If(body=[*_, ast.Break()], orelse=[])] if breaks == 1:
-            return True
-        case [ast.If(test=ast.Compare(left=ast.Call(func=ast.Name(id="len"))), body=[ast.Break()], orelse=[]), _]:
-            if breaks == 1:
-                return True
+            return "found"
+        case [
+            ast.If(
+                test=ast.Compare(left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=bound)])),
+                body=[ast.Break()],
+                orelse=[],
+            ),
+            rest,
+        ] if breaks == 1 and bound in assigned([rest]):
+            return "full"
         case _:
             pass
     raise NotUnderstood("break")
 
 
-def as_for(statement: ast.While, values: Values) -> ast.For:
+def as_for(statement: ast.While, values: Values, names: Names) -> ast.For:
     """`while i < n: ..; i += 1` and `while xs: x = xs.pop(0); ..` as loops over what they take one by one."""
     match statement:
         case ast.While(orelse=[_, *_]):
             pass
         case ast.While(test=ast.Constant(value=True), body=[ast.If(test=test, body=[ast.Break()], orelse=[]), *body]):
-            return as_for(ast.While(ast.UnaryOp(ast.Not(), test), body, []), values)
+            return as_for(ast.While(ast.UnaryOp(ast.Not(), test), body, []), values, names)
         case ast.While(test=ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=left, ops=[op], comparators=[right]))):
             if isinstance(op, ast.GtE | ast.Eq):
-                return as_for(ast.While(ast.Compare(left, [ast.Lt()], [right]), statement.body, []), values)
-        case ast.While(test=ast.Compare(left=ast.Name(id=index), ops=[ast.Lt() | ast.NotEq()], comparators=[limit])):
+                below: ast.cmpop = ast.Lt() if isinstance(op, ast.GtE) else ast.NotEq()
+                return as_for(ast.While(ast.Compare(left, [below], [right]), statement.body, []), values, names)
+        case ast.While(test=ast.Compare(left=ast.Name(id=index), ops=[op], comparators=[limit])) if isinstance(
+            op, ast.Lt
+        ) or (isinstance(op, ast.NotEq) and number(values.get(index)) == 0 and _is_len(limit)):
             counted = _counted(index, limit, statement.body, values)
             if counted is not None:
                 return counted
         case ast.While(body=[ast.Assign(targets=[ast.Name() as item], value=ast.Call() as popped), *body]):
-            taken = _taken(statement.test, popped, body, values)
+            taken = _taken(statement.test, popped, body, values, names)
             if taken is not None:
                 return ast.For(item, taken, body or [ast.Pass()], [])
         case _:
             pass
     raise NotUnderstood("while")
+
+
+def _is_len(term: ast.expr) -> bool:
+    return isinstance(term, ast.Call) and isinstance(term.func, ast.Name) and term.func.id == "len"
 
 
 def _counted(index: str, limit: ast.expr, body: Sequence[ast.stmt], values: Values) -> ast.For | None:
@@ -175,20 +213,21 @@ def _is_step(statement: ast.stmt, index: str) -> bool:
             return False
 
 
-def _taken(test: ast.expr, popped: ast.Call, body: Sequence[ast.stmt], values: Values) -> ast.expr | None:
-    """The list that is emptied from its front, or reversed where it is from its end."""
+def _taken(test: ast.expr, popped: ast.Call, body: Sequence[ast.stmt], values: Values, names: Names) -> ast.expr | None:
+    """The list that is emptied from its front, or reversed where it is from its end; its variable has nothing left."""
     match test, popped:
         case ast.Name(id=bound), ast.Call(func=ast.Attribute(value=ast.Name(id=whole), attr="pop"), args=args):
             alone = bound == whole and bound in values and not any(mentions(each, bound) for each in body)
             jumps = any(isinstance(node, ast.Break) for part in body for node in ast.walk(part))
-            if not alone or jumps:
+            front = len(args) == 1 and number(args[0]) == 0
+            if not alone or jumps or not _is_list(bound, values, names) or (args and not front):
                 return None
-            taken = ast.Name(bound, ast.Load())
-            return taken if len(args) == 1 and number(args[0]) == 0 else None if args else reverse(taken)
+            values[_TAKEN], values[bound] = values[bound], ast.List([], ast.Load())
+            return name(_TAKEN) if front else reverse(name(_TAKEN))
         case ast.Call(func=ast.Name(id="len"), args=[inner]), _:
-            return _taken(inner, popped, body, values)
+            return _taken(inner, popped, body, values, names)
         case ast.Compare(left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(value=0)]), _:
-            return _taken(left, popped, body, values)
+            return _taken(left, popped, body, values, names)
         case _:
             return None
 
@@ -232,18 +271,20 @@ def changed_by(before: ast.expr, method: str, args: list[ast.expr], keywords: li
             raise NotUnderstood(method)
 
 
-def without_pop(value: ast.expr) -> ast.expr:
+def without_pop(value: ast.expr, values: Values, names: Names) -> ast.expr:
     """What a function returns last: `out.pop()` is `out[-1]` there."""
     match value:
-        case ast.Call(func=ast.Attribute(value=ast.Name() as whole, attr="pop"), args=args, keywords=[]):
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=bound) as whole, attr="pop"), args=args, keywords=[]) if (
+            _is_list(bound, values, names)
+        ):
             at = [number(each) for each in args]
             return part(whole, constant(-1 if not at else 0)) if at in ([], [0]) else value
         case _:
             return value
 
 
-def plainer(statement: ast.While | ast.Match, values: Values) -> ast.stmt:
+def plainer(statement: ast.While | ast.Match, values: Values, names: Names) -> ast.stmt:
     """In other statements."""
     if isinstance(statement, ast.Match):
         return as_if(statement)
-    return shortened(statement) or as_for(statement, values)
+    return shortened(statement, values, names) or as_for(statement, values, names)

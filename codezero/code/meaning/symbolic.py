@@ -90,7 +90,11 @@ class _Reader(Loops):
                 case ast.Return(value=value):
                     if falls is None:
                         raise NotUnderstood("return")
-                    return ast.Constant(None) if value is None else self.read(without_pop(value), values)
+                    return (
+                        ast.Constant(None)
+                        if value is None
+                        else self.read(without_pop(value, values, self.names), values)
+                    )
                 case ast.If() if jumps(statement):
                     return self._branches(statement, rest, values, falls)
                 case ast.If():
@@ -100,7 +104,7 @@ class _Reader(Loops):
                 case ast.For():
                     self.loop(statement, values)
                 case ast.While() | ast.Match():
-                    return self.block([plainer(statement, values), *rest], values, falls)
+                    return self.block([plainer(statement, values, self.names), *rest], values, falls)
                 case ast.Continue() | ast.Break():
                     return falls
                 case _:
@@ -116,8 +120,10 @@ class _Reader(Loops):
             case ast.Assign():
                 self._assignment(statement, values)
             case ast.AugAssign(target=ast.Name(id=target), op=op, value=value):
-                added = self.read(ast.List(value.elts) if isinstance(value, ast.Tuple) else value, values)
-                self._assign(name(target), ast.BinOp(self._value(target, values), op, added), values)
+                before = self._value(target, values)
+                grows = isinstance(value, ast.Tuple) and is_list(self.names.kind(before))
+                added = self.read(ast.List(value.elts) if grows and isinstance(value, ast.Tuple) else value, values)
+                self._assign(name(target), ast.BinOp(before, op, added), values)
             case ast.Expr(value=value):
                 self._effect(value, values)
             case ast.Import() | ast.ImportFrom():
@@ -165,7 +171,10 @@ class _Reader(Loops):
                 self._procedure(function, [self.read(arg, values) for arg in args], values)
             case ast.Call(func=ast.Attribute(value=ast.Name(id=target), attr=method), args=args, keywords=keywords):
                 arguments = [self.read(arg, values) for arg in args]
-                changed = changed_by(self._value(target, values), method, arguments, keywords)
+                before = self._value(target, values)
+                if not is_list(self.names.kind(before)):
+                    raise NotUnderstood("a method of no list")
+                changed = changed_by(before, method, arguments, keywords)
                 self._assign(name(target), changed, values)
             case ast.Yield(value=ast.expr() as item):
                 added = ast.List([self.read(item, values)], ast.Load())

@@ -203,3 +203,60 @@ def test_kinds_follow_from_literal_arguments() -> None:
 def test_a_loop_that_ends_early_is_not_taken_for_one_that_goes_on(written: list[str]) -> None:
     loop = ["found = False", "for n in nums:", *(f"    {line}" for line in written), "return found"]
     assert "break" in canonical(lines(*loop), "f", kinds=[NUMBERS])
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "right"),
+    [
+        (NUMBERS, ["return len(filter(lambda x: x > 3, nums))"], ["return len([x for x in nums if x > 3])"]),
+        (NUMBERS, ["return sorted([] + map(abs, nums))"], ["return sorted(map(abs, nums))"]),
+        (NUMBERS, ["return list(map(None, nums))"], ["return nums"]),
+        (NUMBERS, ["return [x for i, x in enumerate(nums, start=1) if i < 3]"], ["return nums[:2]"]),
+        (NUMBERS, ["return -min((-x for x in nums), key=abs)"], ["return max(nums)"]),
+        (NUMBERS, ["rest = list(nums)", "while rest:", "    x = rest.pop(0)", "return rest"], ["return nums"]),
+        (
+            NUMBERS,
+            [
+                "out = []",
+                "for x in nums:",
+                "    if len(out) < 2:",
+                "        out.append(x)",
+                "        break",
+                "return out",
+            ],
+            ["return nums[:2]"],
+        ),
+        (
+            NUMBERS,
+            ["out = [0] * len(nums)", "for i in range(len(nums)):", "    i = 0", "    out[i] = nums[i]", "return out"],
+            ["return nums"],
+        ),
+        (
+            NUMBERS,
+            [
+                "out = [0] * len(nums)",
+                "kept = out",
+                "for i in range(len(nums)):",
+                "    out[i] = nums[i]",
+                "return kept",
+            ],
+            ["return [0] * len(nums)"],
+        ),
+        (NUMBERS, ["return any([6 // x > 2 for x in nums])"], ["return any(6 // x > 2 for x in nums)"]),
+        (NUMBERS, ["return sum(nums[:0], start=5)"], ["return sum(nums[:0])"]),
+        (STR, ["out = nums[:]", "out.reverse()", "return out"], ["return nums[::-1]"]),
+        (STR, ["return nums.pop()"], ["return nums[-1]"]),
+        (STR, ["return nums.copy()"], ["return nums"]),
+        (STR, ["return ''.join(nums.split('a', maxsplit=1))"], ["return nums.replace('a', '')"]),
+        (FLOAT, ["return nums > 2 and nums < 4"], ["return nums == 3"]),
+        (
+            INT,
+            ["i = 5", "t = 0", "while i != nums:", "    t += i", "    i += 1", "return t"],
+            ["return sum(range(5, nums))"],
+        ),
+    ],
+)
+def test_a_wrong_program_does_not_get_the_spelling_of_a_right_one(
+    kind: str, wrong: list[str], right: list[str]
+) -> None:
+    assert body(lines(*wrong), kind) != body(lines(*right), kind)
