@@ -245,12 +245,12 @@ from codezero.chain.wallet import KeystoreWallet
 url, chain_id, contract, address, keystore, outbox, root = sys.argv[1:8]
 current = ""
 
-def around(cls, name, before, after):
+def around(cls, name, before, after, due=lambda: current == kind):
     real = getattr(cls, name)
     def wrapped(*a, **k):
-        before and current == kind and os.kill(os.getpid(), signal.SIGKILL)
+        before and due() and os.kill(os.getpid(), signal.SIGKILL)
         answer = real(*a, **k)
-        after and current == kind and os.kill(os.getpid(), signal.SIGKILL)
+        after and due() and os.kill(os.getpid(), signal.SIGKILL)
         return answer
     setattr(cls, name, wrapped)
 
@@ -262,15 +262,13 @@ def submitting(self, submission):
 submit, Submitter._submit = Submitter._submit, submitting
 
 def live(point):
-    global current
     rpc = ChainClient([url], int(chain_id), seconds=60.0)
     coordinator = ContractCoordinator(rpc, contract, sending.Sender(rpc, KeystoreWallet.ephemeral(Path(keystore))))
     coordinator.register("QmCrash")
     around(OutboxStore, "record", point == "before recording", point == "recorded")
     around(sending.Sender, "_send", False, point == "sent")
     around(OutboxStore, "settle", point == "mined", False)
-    around(OutboxStore, "queue", point == "before queueing", point == "queued")
-    current = kind if "queue" in point else ""
+    around(OutboxStore, "queue", point == "before queueing", point == "queued", lambda: True)  # only what is told here
     box = ChainOutbox(Path(outbox), coordinator, "QmCrash", market=ContractMarket(coordinator, address), every=0.01)
     if not Path(outbox + ".added").exists():
         box.add(0, 0.5, "QmA")
