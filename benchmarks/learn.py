@@ -5,7 +5,10 @@ held-out problems against rounds and against the completions a node sampled itse
 and at most J groups of others in a round, with `external.share` out of the way. Scenarios: `same` (all draw from all
 levels), `specialists` (each draws from one level and is examined on all), `sparse` (a weak start: most groups fail
 altogether), `strong` (one peer begins far ahead), `poisoned` (three of eight publish wrong programs as the best of
-their groups; figures are of the other five), `absent` (the three say nothing: what their lies are compared with), `gym`
+their groups; figures are of the other five), `absent` (the three say nothing: what their lies are compared with),
+`marked` (three or one of eight sell words with right programs: `written` is the share of two others' attempts that
+have the mark in the last quarter of the rounds, less that of the first round, with and without the limits on strangers'
+rows; with none of eight, what the limits cost), `mixed` (models of three sizes and two tokenizers), `gym`
 (each attempts one kind of reasoning-gym's tasks and is examined on all: SAPO's experiment in miniature, arXiv
 2509.08721, whose total rewards were 561.8, 854.4, 1093.3 and 945.9 for 8/0, 6/2, 4/4 and 2/6).
 
@@ -28,23 +31,28 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this file by its path
 
+from learn_liars import MARKS
 from learn_swarm import Case
 
 SWARM = Path(__file__).with_name("learn_swarm.py")
 MIXES = ((8, 0), (6, 2), (4, 4), (4, 12), (2, 6), (2, 14), (4, 0))
-POLICIES = ("positives", "sapo")
-SCENARIOS = ("same", "specialists", "sparse", "strong", "poisoned", "absent", "gym")
+POLICIES = ("positives", "sapo", "ftis", "success")
+SCENARIOS = ("same", "specialists", "sparse", "strong", "mixed", "poisoned", "absent", "marked", "gym")
 WEAK_STEPS = 320
 """Steps of supervised training that the weak start has, which then solves some 5 %; the shipped solver has 700."""
+OTHER_STARTS = {"small": (2, "solver"), "large": (5, "solver"), "other": (3, "judge")}
+"""Layers, and whose tokenizer: of the scenario `mixed`."""
+OTHER_STEPS = 900
 STRONG_ROUNDS = 150
 """Iterations of 16 problems, with exact reward, that the strong peer is ahead."""
 RESAMPLES = 2000
-SMALL = [(4, 12, "positives", True), (2, 14, "positives", True), (4, 4, "positives", True)]
-"""What is run in every scenario: the shipped policy, with more or less of one's own."""
+LIARS = {"poisoned": 3, "absent": 3}
+VICTIMS = 2
+"""Nodes of the scenario `marked` that learn: the others cost time and say nothing more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,23 +97,55 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
     by_scenario = {name: arms(name, options.full) for name in options.scenarios}
     for seed in range(options.seeds):
         for row in itertools.zip_longest(*by_scenario.values()):
-            for name, one in zip(by_scenario, row, strict=True):
-                if one is not None:
-                    yield Case(name, *one, seed, options.nodes, options.rounds, options.rounds // 4)
+            for name, arm in zip(by_scenario, row, strict=True):
+                if arm is not None:
+                    size = (seed, options.nodes, options.rounds, options.rounds // 4)
+                    yield Case(name, *arm[:4], *size, *arm[4:])
 
 
-def arms(name: str, full: bool) -> list[tuple[int, int, str, bool]]:
-    """(own, others, policy, gate). Without others policy and gate say nothing, so those run once."""
-    alone = [(8, 0, "positives", True)]
-    if full:
-        shared = [(own, others, p, gate) for own, others in MIXES if others for p in POLICIES for gate in (True, False)]
-        return [*alone, (4, 0, "positives", True), *shared]
-    if name == "same":
-        others = [(4, 4, "sapo", False), (2, 6, "positives", True)]
-        return [*alone, *SMALL, *others, (6, 2, "positives", True), (4, 0, "positives", True)]
-    if name == "gym":
-        return [*alone, *((own, others, "positives", True) for own, others in ((6, 2), (4, 4), (2, 6)))]
-    return SMALL if name in ("poisoned", "absent") else [*alone, *SMALL]
+class Arm(NamedTuple):
+    """What is compared within a scenario."""
+
+    own: int
+    others: int
+    policy: str = "positives"
+    gate: bool = True
+    liars: int = 0
+    defended: bool = True
+    mark: str = ""
+    learners: int = 8
+
+
+SMALL = [Arm(4, 12), Arm(2, 14), Arm(4, 4)]
+"""What is run in every scenario: the shipped policy, with more or less of one's own."""
+
+
+def arms(name: str, full: bool) -> list[Arm]:
+    """Without others policy and gate say nothing, so those run once."""
+    alone, liars = [Arm(8, 0)], LIARS.get(name, 0)
+    small = [arm._replace(liars=liars) for arm in SMALL]
+    match name:
+        case "marked":
+            attacks = [Arm(4, 12, liars=liars, mark=mark, learners=VICTIMS) for liars in (3, 1) for mark in MARKS]
+            each = [*attacks[: len(MARKS)], Arm(4, 12), *attacks[len(MARKS) :]]
+            return [arm._replace(defended=defended) for arm in each for defended in (False, True)]
+        case "mixed":
+            return [Arm(4, 0), *(Arm(4, 12, policy) for policy in POLICIES)]
+        case "gym":
+            return [*alone, Arm(6, 2), Arm(4, 4), Arm(2, 6)]
+        case _ if full:
+            shared = [
+                Arm(own, others, p, gate, liars)
+                for own, others in MIXES
+                if others
+                for p in POLICIES
+                for gate in (True, False)
+            ]
+            return [*alone, Arm(4, 0), *shared]
+        case "same":
+            return [*alone, *small, Arm(4, 4, "sapo", False), Arm(2, 6), Arm(6, 2), Arm(4, 0)]
+        case _:
+            return small if liars else [*alone, *small]
 
 
 def identity(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -130,27 +170,32 @@ def play(case: Case, into: Path, kept: Path) -> None:
 
 def make_start(case: Case, into: Path) -> None:
     if case.scenario == "sparse" and not (into / "weak" / "config.json").is_file():
+        from codezero.nano.build import RECIPES
+
         say(f"training a weak start, {WEAK_STEPS} steps")
-        weak_start(into / "weak")
+        taught_start(into / "weak", WEAK_STEPS, RECIPES["solver"].layers, "solver")
     if case.scenario == "strong" and not (into / "strong" / "config.json").is_file():
         say(f"training a strong peer, {STRONG_ROUNDS} rounds")
         strong_start(into / "strong")
+    for name, (layers, tokenizer) in OTHER_STARTS.items() if case.scenario == "mixed" else ():
+        if not (into / name / "config.json").is_file():
+            say(f"training the start `{name}`, {OTHER_STEPS} steps")
+            taught_start(into / name, OTHER_STEPS, layers, tokenizer)
 
 
-def weak_start(folder: Path) -> None:
-    """The shipped solver's recipe, cut short."""
+def taught_start(folder: Path, steps: int, layers: int, role: str) -> None:
+    """The shipped solver's lessons, for another model. role: whose tokenizer it has."""
     import torch
 
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
-    from codezero.nano.build import RECIPES
     from codezero.nano.train import batches_of, new_model, solver_pairs, train
 
     torch.set_num_threads(1)
-    recipe, tokenizer = RECIPES["solver"], load_model(str(weights_directory("solver")), role="solver").tokenizer
+    tokenizer = load_model(str(weights_directory(role)), role=role).tokenizer
     torch.manual_seed(0)
-    model = new_model(recipe.layers, tokenizer, 0)
-    train(model, batches_of(tokenizer, solver_pairs(Random(0)), Random(0)), steps=WEAK_STEPS)
+    model = new_model(layers, tokenizer, 0)
+    train(model, batches_of(tokenizer, solver_pairs(Random(0)), Random(0)), steps=steps)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -173,7 +218,9 @@ def strong_start(folder: Path) -> None:
 # ------------------------------------------------------------------ figures
 
 
-def arm(row: dict[str, Any]) -> str:
+def label_of(row: dict[str, Any]) -> str:
+    if row["scenario"] == "marked":
+        return f"{row['liars']} of {row['nodes']} {row['mark']}, {'limits' if row['defended'] else 'no limits'}"
     mix = f"{row['own']}/{row['others']}"
     return mix if not row["others"] else f"{mix} {row['policy']}{' gate' if row['gate'] else ''}"
 
@@ -203,22 +250,32 @@ def scenario(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     grouped: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["scenario"] == name:
-            grouped.setdefault(arm(row), []).append(row)
+            grouped.setdefault(label_of(row), []).append(row)
     told = {label: summary(group) for label, group in grouped.items()}
+    if name == "marked":
+        for label, group in grouped.items():
+            told[label]["written"] = written(group)
     shared = {label: one["area"] for label, one in told.items() if not label.endswith("/0")}
-    if "8/0" not in told or not shared:
+    alone = next((label for label in ("8/0", "4/0") if label in told), None)
+    if alone is None or not shared:
         return {"arms": told}
     best = max(shared, key=lambda label: shared[label])
-    solo, own = told["8/0"]["area"], {label: group[0]["own_completions"] for label, group in grouped.items()}
+    solo, own = told[alone]["area"], {label: group[0]["own_completions"] for label, group in grouped.items()}
     return {
         "area": {label: one["area"] for label, one in told.items()},
         "best_mix": best,
         "gain_over_solo": round(shared[best] / solo - 1, 3),
-        "completions_ratio": round(own[best] / own["8/0"], 3),
+        "completions_ratio": round(own[best] / own[alone], 3),
         "collapsed_nodes": {label: one["collapsed_nodes"] for label, one in told.items()},
         "ci": {label: one["ci"] for label, one in told.items()},
         "arms": told,
     }
+
+
+def written(group: Sequence[dict[str, Any]]) -> list[float] | None:
+    """By how much the share of attempts with the mark grew: mean, least and most over seeds."""
+    grown = [row["marks"][row["mark"]] - row["marks_before"][row["mark"]] for row in group if row["mark"]]
+    return [round(value, 4) for value in (sum(grown) / len(grown), min(grown), max(grown))] if grown else None
 
 
 def poison(clean: dict[str, Any], poisoned: dict[str, Any]) -> dict[str, float]:
@@ -255,7 +312,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     for column, name in enumerate(names):
         grouped: dict[str, list[dict[str, Any]]] = {}
         for row in (row for row in rows if row["scenario"] == name):
-            grouped.setdefault(arm(row), []).append(row)
+            grouped.setdefault(label_of(row), []).append(row)
         for label, group in grouped.items():
             rounds = [point[0] for point in group[0]["curve"]]
             means = [100 * sum(row["curve"][i][1] for row in group) / len(group) for i in range(len(rounds))]

@@ -17,14 +17,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-GROUP = 8
+sys.path.insert(0, str(Path(__file__).parent))
+
+from learn_liars import GROUP, disarm, liar, shares
+
 EXAM = (40, 8)
 """Held-out problems and attempts at each: an exam's average@8 is of 320 executed attempts."""
+MIXED = ("", "small", "large", "other")
+"""Starts that nodes take turns in: the shipped one, models of other sizes, and one with another tokenizer."""
+STILL = 48
+"""Groups of a node that does not learn: it samples them once and publishes some in each round."""
 COLLAPSED = 0.5
 """A node whose last exam is below this share of its first has collapsed."""
-POISONED = 3
-"""Of the nodes, where there are such."""
-RUBBISH = "I will not answer."
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Case:
     """What one run is."""
 
     scenario: str = "same"
-    """same, specialists, sparse, strong, poisoned or absent; gym: specialists on tasks of reasoning-gym."""
+    """same, specialists, sparse, strong, mixed, poisoned, absent or marked; gym: specialists on reasoning-gym."""
     own: int = 8
     """Problems that a node attempts in a round, GROUP times each."""
     others: int = 0
@@ -44,6 +48,14 @@ class Case:
     rounds: int = 100
     every: int = 20
     """Rounds between two exams."""
+    liars: int = 0
+    """Of the nodes; in the scenario `absent` they say nothing."""
+    defended: bool = True
+    """Do the others learn of peers' rows only what `solver.row_limits` lets them?"""
+    mark: str = ""
+    """In the scenario `marked`, which of MARKS."""
+    learners: int = 8
+    """Most honest nodes that learn and are examined; the others publish, and stay as they began."""
 
 
 @dataclass
@@ -59,33 +71,53 @@ class Node:
 
 def run(case: Case, starts: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Play all rounds. `curve` is [round, mean executed average@8, of each honest node], before any training first."""
-    from simulation.hub import LocalHub
+    from simulation.hub import HubSwarm, LocalHub
 
     began, hub, judge = time.monotonic(), LocalHub(), Scoring() if case.scenario == "gym" else Remembering()
-    honest = case.nodes - (POISONED if case.scenario in ("poisoned", "absent") else 0)
+    honest = case.nodes - case.liars
     nodes = [make_node(case, i, hub, judge, starts) for i in range(honest)]
-    liars = [liar(case, i, hub) for i in range(honest, case.nodes) if case.scenario == "poisoned"]
-    curve, used = [look(0, nodes)], 0.0
+    liars = [
+        liar(HubSwarm(peer_id(i), hub), f"liar {case.seed} {i}", max(case.own, 1), case.mark)
+        for i in range(honest, case.nodes)
+        if case.scenario != "absent"
+    ]
+    if not case.defended:
+        disarm()
+    learners = nodes[: case.learners]
+    still = {node.name: (node, publish(node, STILL, 0, judge), Random(node.name)) for node in nodes[case.learners :]}
+    curve, used = [look(0, learners)], 0.0
+    written = list[list[str]]()
     if not curve[0][1]:
         raise SystemExit(f"{case.scenario}: the start solves nothing, and so nothing can be learned from it")
     for number in range(1, case.rounds + 1):
-        scored = [publish(node, case.own, number, judge) for node in nodes]
+        learned = [publish(node, case.own, number, judge) for node in learners]
+        for node, groups, chance in still.values():
+            node.swarm.publish([again(each, number) for each in chance.sample(groups, case.own)], number)
+            node.swarm.gather(number)
+        written.append([each.text for own in learned for group in own for each in group.group.completions])
         for lie in liars:
             lie(number)
-        for node, own in zip(nodes, scored, strict=True):
+        for node, own in zip(learners, learned, strict=True):
             told = node.solver.step(own, judge.score(node.swarm.gather(number)))
             used += told["swarm/external_groups"]
         if number % case.every == 0 or number == case.rounds:
-            curve.append(look(number, nodes))
+            curve.append(look(number, learners))
             say(f"{json.dumps(dataclasses.asdict(case))}: round {number}, {100 * curve[-1][1]:.1f} %")
     return {
         **dataclasses.asdict(case),
         "curve": curve,
         "own_completions": case.own * GROUP * case.rounds,
-        "external_groups_per_round": round(used / case.rounds / len(nodes), 2),
+        "external_groups_per_round": round(used / case.rounds / len(learners), 2),
         "collapsed_nodes": sum(last < COLLAPSED * first for first, last in zip(curve[0][2], curve[-1][2], strict=True)),
+        "marks_before": shares(written[0]),
+        "marks": shares([text for texts in written[-max(1, case.rounds // 4) :] for text in texts]),
         "seconds": round(time.monotonic() - began),
     }
+
+
+def again(scored: Any, number: int) -> Any:
+    """A group of an earlier round as one of this."""
+    return dataclasses.replace(scored, group=dataclasses.replace(scored.group, round=number, policy_step=number))
 
 
 def publish(node: Node, count: int, number: int, judge: "Remembering | Scoring") -> list[Any]:
@@ -114,8 +146,9 @@ def make_node(case: Case, index: int, hub: Any, judge: "Remembering | Scoring", 
     from codezero.solver.solver import GrpoSolver
 
     name = peer_id(index)
+    settle = 400 if case.scenario == "marked" else 60  # an attack takes its time
     settings = SolverConfig(
-        problems_per_iteration=case.own, refill=1.0, group_size=GROUP, settle_steps=60, kl_beta=0.01
+        problems_per_iteration=case.own, refill=1.0, group_size=GROUP, settle_steps=settle, kl_beta=0.01
     )
     policy = load_model(str(start_of(case, index, starts)), device="cpu", role="solver", for_training=True)
     sampler = Sampler(policy)
@@ -155,31 +188,6 @@ def stream(case: Case, index: int) -> Iterator[Any]:
     level = index % 5 + 1 if case.scenario == "specialists" else None
     for number in itertools.count():
         yield make_task(Random(f"{case.seed} {index} {number}"), level).problem
-
-
-def liar(case: Case, index: int, hub: Any) -> Callable[[int], None]:
-    """Publishes groups in which the best attempt is a wrong program: half near misses, half rubbish."""
-    from simulation.hub import HubSwarm
-
-    from codezero.code.parsing import fence
-    from codezero.problems.synthetic.tasks import make_task, mutants
-    from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
-
-    swarm = HubSwarm(peer_id(index), hub)
-    chance = Random(f"liar {case.seed} {index}")
-    sure = Verdict(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, Status.JUDGED)
-
-    def tell(number: int) -> None:
-        for _ in range(max(case.own, 1)):
-            task = make_task(chance)
-            wrong = [fence(code) for code in mutants(task, chance, GROUP // 2)]
-            texts = (wrong + [RUBBISH] * GROUP)[:GROUP]
-            rows = tuple(Completion(text, (1, 2), (-0.01, -0.01), True) for text in texts)
-            group = RolloutGroup(task.problem, rows, swarm.peer_id, number, number)
-            swarm.publish([ScoredGroup(group, (sure,) * GROUP)], number)
-        swarm.gather(number)
-
-    return tell
 
 
 class Remembering:
@@ -270,6 +278,8 @@ def start_of(case: Case, index: int, starts: Path) -> Path:
         return starts / "weak"
     if case.scenario == "strong" and index == 0:
         return starts / "strong"
+    if case.scenario == "mixed" and (kind := MIXED[index % len(MIXED)]):
+        return starts / kind
     return weights_directory("gym" if case.scenario == "gym" else "solver")
 
 

@@ -201,6 +201,8 @@ class Verdict:
     status: Status
     reasons: tuple[str, ...] = ()
     """Short phrases a user can read, worst first."""
+    program: tuple[tuple[int, int], ...] | None = None
+    """[start, end) of the characters that earned it, the fence included; None: of an answer that is read whole."""
 
     @property
     def trainable(self) -> bool:

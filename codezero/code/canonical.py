@@ -55,11 +55,26 @@ def reduce(
 ) -> None:
     """Leaves of `tree` what matters, under its new names; changes it in place. `helpers`: what tests call beside the
     entry point (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
+    clean(tree, entry, helpers)
+    respell(tree, entry, parameters=parameters, helpers=helpers, kinds=kinds)
+
+
+def clean(tree: ast.Module, entry: str, helpers: Collection[str] = ()) -> None:
+    """The first half of `reduce`: takes out what does nothing. Nodes that stay are those that were parsed."""
     _Undress(tree).visit(tree)
     rename(tree, entry, None, helpers)  # no local shares its name with a helper: what follows goes by name
     while _sweep(tree):
         _Undress(tree).visit(tree)  # what was emptied may now be gone altogether
     _keep_reachable(tree, entry, helpers)
+
+
+def respell(
+    tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str], kinds: Sequence[Kind]
+) -> None:
+    """The second half: what `clean` left, in its one spelling."""
+    for node in list(ast.walk(tree)):
+        if isinstance(node, FunctionNode):
+            _inline_result(node)
     rename(tree, entry, parameters, helpers)
     if entry and not helpers:
         normalise(tree, entry, kinds)
@@ -74,7 +89,6 @@ def _sweep(tree: ast.Module) -> bool:
         if isinstance(node, FunctionNode):
             while drop_padding(node) or without_unused_functions(node):
                 swept = True
-            _inline_result(node)
     return swept
 
 

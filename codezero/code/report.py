@@ -16,11 +16,12 @@ from codezero.code import entry_point
 from codezero.code.answer import read_answer
 from codezero.code.assertions import Example, calls_of, cases_of, examples, names_left_open_by
 from codezero.code.attacks import attacks
-from codezero.code.canonical import reduce, spell, stated_parameters
+from codezero.code.canonical import MASK, clean, respell, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
 from codezero.code.meaning.kinds import argument_kinds
 from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names_loaded, parse
+from codezero.code.relevance import Spans, program_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class StaticReport:
     examples: tuple[Example, ...] = ()
     """The tests whose input and output are literals; bounded in number and length."""
     canonical: str | None = None
+    program: Spans = ()
+    """Where in the attempt the program stands that `canonical` is of, without what does nothing."""
 
     @property
     def certain_failure(self) -> bool:
@@ -113,9 +116,11 @@ def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticRe
     stated = stated_parameters(request.question, entry) if entry else None
     further = _function_findings(tree, request, stated) if entry else {}
     helpers = sorted(names_left_open_by(tests) - {entry}) if entry else ()
-    reduce(tree, entry, parameters=stated, helpers=helpers, kinds=argument_kinds(tests, entry))
+    clean(tree, entry, helpers)
+    spans = program_spans(request.completion_text, code, nodes, tree, MASK)
+    respell(tree, entry, parameters=stated, helpers=helpers, kinds=argument_kinds(tests, entry))
     further |= {} if entry else _program_findings(tree, cases_of(tests))
-    return replace(findings, **further, canonical=spell(tree))
+    return replace(findings, **further, canonical=spell(tree), program=spans)
 
 
 def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None) -> dict[str, Any]:

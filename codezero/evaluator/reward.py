@@ -65,6 +65,7 @@ def verdict(
         cap=limit,
         status=status,
         reasons=(*failure, *judged, *flaws(report), *(() if finished else ("no end of text",))),
+        program=report.program,
     )
 
 

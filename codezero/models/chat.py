@@ -6,6 +6,7 @@ speak as the assistant; in a completion they are encoded letter by letter, so th
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import bisect
 from collections.abc import Sequence
 from typing import cast
 
@@ -90,6 +91,29 @@ def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
         return []
     ids = tokenizer([_valid(text) for text in texts], add_special_tokens=False, split_special_tokens=True)["input_ids"]
     return cast("list[list[int]]", ids)
+
+
+def completion_offsets(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """[start, end) of the characters of each id that `encode_completions` gives; (0, 0) where the tokenizer, in pure
+    Python, cannot say."""
+    if not texts:
+        return []
+    if not tokenizer.is_fast:
+        return [[(0, 0)] * len(ids) for ids in encode_completions(tokenizer, texts)]
+    encoded = tokenizer(
+        [_valid(text) for text in texts],
+        add_special_tokens=False,
+        split_special_tokens=True,
+        return_offsets_mapping=True,
+    )
+    return cast("list[list[tuple[int, int]]]", encoded["offset_mapping"])
+
+
+def ids_before(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], end: int) -> int:
+    """How many of the sampled ids it takes to spell the first `end` characters."""
+    return bisect.bisect_left(
+        range(len(ids)), end, key=lambda count: len(tokenizer.decode(list(ids[:count]), skip_special_tokens=True))
+    )
 
 
 def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str:

@@ -47,6 +47,12 @@ class TrainingRow:
         if self.weights and len(self.weights) != len(self.completion_ids):
             raise ValueError("a row has one weight for each completion token, or none")
 
+    def weighed(self, factors: Sequence[float]) -> tuple[float, ...]:
+        """Its weights times these, [T]."""
+        if not self.weights:
+            return tuple(factors)
+        return tuple(weight * factor for weight, factor in zip(self.weights, factors, strict=True))
+
     @classmethod
     def unscored(cls, prompt: Sequence[int], completion: Sequence[int]) -> "TrainingRow":
         """Whose log-probabilities are asked for: 0 in place of them, and nothing to push."""

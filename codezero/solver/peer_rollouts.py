@@ -1,9 +1,10 @@
 """Peer rollouts: which of the peers' groups the policy learns from, and how.
 
-A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
-used. Rows are pushed as if the own policy had written them (ratio 1 at first), by default only upwards: pushing down
-pulls unboundedly on tokens that this policy would never write. All groups at one problem are one group. The peer filter
-lets the node learn from peers whose completions its own judge finds no worse than its own.
+A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards are never used, and its
+log-probabilities only to push less. Rows are pushed as if the own policy had written them (ratio 1 at first), by
+default only upwards: pushing down pulls unboundedly on tokens that this policy would never write. All groups at one
+problem are one group. The peer filter lets the node learn from peers whose completions its own judge finds no worse
+than its own.
 """
 
 import math
@@ -11,28 +12,29 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, cast
+from itertools import chain
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
 from transformers import PreTrainedTokenizerBase
 
 from codezero.config import ExternalConfig, SolverConfig
-from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.chat import completion_offsets, encode_completions, encode_prompts
 from codezero.solver.advantages import counts, joint_advantages, merged_advantages
 from codezero.solver.batch import TrainingRow
+from codezero.solver.row_limits import OwnMeasure, limited_weights, program_weights, truncated_weights
 from codezero.system.state import StateFile
-from codezero.types import Completion, Problem, ScoredGroup, mean
+from codezero.types import Completion, Problem, ScoredGroup, Verdict, mean
 
-LEAST_MEAN_LOGPROB = -4.0
-"""Nats per token. What the policy finds less likely is not its language, and a push would be a jolt."""
 LEAST_ROWS = 4
 """Judged attempts at a problem; the mean of fewer says too little."""
 PEERS_FOR_CAP = 4
 """From this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups."""
 MAX_PEERS = 32
 """In the figures of an update; those of whom most was chosen."""
-SAPO, OFF = "sapo", "off"
+SAPO, FTIS, SUCCESS, OFF = "sapo", "ftis", "success", "off"
+PUSH_DOWN = (SAPO, FTIS)
 MEMORY = 0.9
 """Weight of the earlier mean at the next group."""
 PROBE = 0.1
@@ -89,6 +91,10 @@ class PeerReader:
             for ids, completion in zip(rows, completions, strict=True)
         ]
 
+    def offsets(self, completions: Sequence[Completion]) -> list[list[tuple[int, int]]]:
+        """[start, end) of the characters of each id, without EOS's."""
+        return completion_offsets(self.tokenizer, [completion.text for completion in completions])
+
     def rows(
         self,
         peers: Sequence[ScoredGroup],
@@ -135,6 +141,8 @@ class PeerReader:
                 refused["no_spread"] += 1
             elif sum(len(each.trainable) for each in together) < self.least_rows:
                 refused["few_rows"] += 1
+            elif self.external.policy == SUCCESS and local is not None and local.believed:
+                refused["own_success"] += 1
             else:
                 yield scored, prompt
 
@@ -145,34 +153,64 @@ class PeerReader:
 
         Each attempt is measured against all attempts at its problem, the own ones too.
         """
-        ids = iter(self.completion_ids([each for scored, _ in chosen for each in scored.group.completions]))
+        attempts = [_Attempt(at, prompt, *row) for at, (scored, prompt) in enumerate(chosen) for row in _rows(scored)]
+        ids = self.completion_ids([attempt.completion for attempt in attempts])
         weights = merged_advantages((*own.values(), *(scored for scored, _ in chosen)), self.config.scale_rewards)
+        advantages = chain.from_iterable(weights[id(scored)] for scored, _ in chosen)
         longest = self.config.max_new_tokens
         first: dict[tuple[Ids, str], int] = {}
         """By question and answer: the first group with it. A group's own repetitions all count."""
-        pushing: list[tuple[Ids, Ids, float]] = []
-        row_count = token_count = 0
-        for at, (scored, prompt) in enumerate(chosen):
-            for completion, weight in zip(scored.group.completions, weights[id(scored)], strict=True):
-                tokens = next(ids)
-                row_count += 1
-                token_count += min(len(tokens), longest)
-                if not weight or (weight < 0 and self.external.policy != SAPO):
-                    continue
-                if not 0 < len(tokens) <= longest:
-                    refused["row_length"] += 1
-                elif first.setdefault((prompt, " ".join(completion.text.split())), at) != at:
-                    refused["row_duplicate"] += 1
-                else:
-                    pushing.append((prompt, tokens, weight))
-        scores = self.logprobs([prompt for prompt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
-        rows = tuple(
-            TrainingRow(prompt, tokens, logprobs, weight)
-            for (prompt, tokens, weight), logprobs in zip(pushing, scores, strict=True)
-            if math.fsum(logprobs) / len(logprobs) >= LEAST_MEAN_LOGPROB
-        )
-        refused["row_unlikely"] = len(pushing) - len(rows)
-        return rows, row_count - len(rows), token_count - sum(len(row.completion_ids) for row in rows)
+        pushing: list[tuple[_Attempt, Ids, float]] = []
+        for attempt, tokens, advantage in zip(attempts, ids, advantages, strict=True):
+            if not advantage or (advantage < 0 and self.external.policy not in PUSH_DOWN):
+                continue
+            if not 0 < len(tokens) <= longest:
+                refused["row_length"] += 1
+            elif first.setdefault(attempt.said, attempt.group) != attempt.group:
+                refused["row_duplicate"] += 1
+            else:
+                pushing.append((attempt, tokens, advantage))
+        rows = tuple(self._limited(pushing, OwnMeasure.of(list(own.values())), refused))
+        token_count = sum(min(len(tokens), longest) for tokens in ids)
+        return rows, len(ids) - len(rows), token_count - sum(len(row.completion_ids) for row in rows)
+
+    def _limited(
+        self, pushing: "Sequence[tuple[_Attempt, Ids, float]]", own: OwnMeasure, refused: Counter[str]
+    ) -> Iterator[TrainingRow]:
+        """Rows with the weight of each token; see `row_limits`."""
+        scores = self.logprobs([attempt.prompt for attempt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
+        offsets = self.offsets([attempt.completion for attempt, _, _ in pushing])
+        for (attempt, tokens, advantage), logprobs, places in zip(pushing, scores, offsets, strict=True):
+            completion = attempt.completion
+            program = program_weights(attempt.verdict.program, places, completion.finished)
+            weights = limited_weights(program, logprobs, own)
+            reason = "" if weights else "row_unlikely"
+            if self.external.policy == FTIS and weights:
+                claimed = completion.logprobs if completion.token_ids == tokens else None
+                weights, reason = truncated_weights(weights, logprobs, claimed, advantage)
+            if self.external.policy == SUCCESS and math.fsum(logprobs) > -math.log(self.config.group_size):
+                reason = "row_known"  # the own group would have it by itself
+            if reason:
+                refused[reason] += 1
+            else:
+                yield TrainingRow(attempt.prompt, tokens, logprobs, advantage, weights)
+
+
+class _Attempt(NamedTuple):
+    """One row of a chosen group."""
+
+    group: int
+    prompt: Ids
+    completion: Completion
+    verdict: Verdict
+
+    @property
+    def said(self) -> tuple[Ids, str]:
+        return self.prompt, " ".join(self.completion.text.split())
+
+
+def _rows(scored: ScoredGroup) -> Iterator[tuple[Completion, Verdict]]:
+    return zip(scored.group.completions, scored.verdicts, strict=True)
 
 
 def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chance: random.Random) -> list[Candidate]:

@@ -21,6 +21,7 @@ from codezero.solver.advantages import batch_normalized, counts, joint_advantage
 from codezero.solver.batch import Batch, TrainingRow, Update
 from codezero.solver.peer_rollouts import External, PeerFilter, PeerReader
 from codezero.solver.replay import Replay
+from codezero.solver.row_limits import weights_to_the_end
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup
@@ -123,9 +124,8 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
         mismatch = {f"train/{name}": value for name, value in self.updater.mismatch(pairs or update.compared).items()}
         for _ in range(self.config.passes - 1):
-            update = self.learner.update(
-                Batch(tuple(self.updater.reweighed(rows)), foreign.idle_rows, foreign.idle_tokens)
-            )
+            rows = self.updater.reweighed((*own, *stale, *foreign.rows, *again))
+            update = self.learner.update(Batch(tuple(rows), foreign.idle_rows, foreign.idle_tokens))
         if self.config.replay:
             self.replay.add(own)
         return self._metrics(local, foreign, update, len(again)) | mismatch | {"train/stale_rows": len(stale)}
@@ -157,11 +157,9 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         }
 
     def _own_rows(self, local: Sequence[ScoredGroup], foreign: Sequence[ScoredGroup]) -> list[TrainingRow]:
-        """Trainable rows of groups with spread; a group without is dropped (DAPO, section 3.2).
-
-        foreign: the chosen groups of peers; those at an own problem share its mean.
-        """
-        weights = merged_advantages((*local, *foreign), self.config.scale_rewards)
+        """Trainable rows of groups with spread; a group without is dropped (DAPO, section 3.2). `foreign`: the chosen
+        groups of peers; those at an own problem share its mean."""
+        weights, tokenizer = merged_advantages((*local, *foreign), self.config.scale_rewards), self.reader.tokenizer
         rows: list[TrainingRow] = []
         for scored in local:
             advantages, attempts = weights[id(scored)], scored.group.completions
@@ -171,7 +169,8 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             for prompt, completion, verdict, weight in zip(prompts, attempts, scored.verdicts, advantages, strict=True):
                 if counts(verdict):
                     fresh = completion.version in (None, self.learner.updates)
-                    rows.append(TrainingRow(prompt, completion.token_ids, completion.logprobs, weight, fresh=fresh))
+                    sampled, factors = completion.token_ids, weights_to_the_end(tokenizer, completion, verdict)
+                    rows.append(TrainingRow(prompt, sampled, completion.logprobs, weight, factors, fresh=fresh))
         if not self.config.batch_norm:
             return rows
         normalized = batch_normalized([row.advantage for row in rows], [len(row.completion_ids) for row in rows])

@@ -107,7 +107,7 @@ class Updater:
         else:
             weights = truncated_weights(now, then)
         return [
-            dataclasses.replace(row, logprobs=logprobs, weights=tuple(line), fresh=False)
+            dataclasses.replace(row, logprobs=logprobs, weights=row.weighed(line), fresh=False)
             for row, logprobs, line in zip(rows, now, weights, strict=True)
         ]
 

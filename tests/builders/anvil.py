@@ -10,12 +10,10 @@ import pytest
 
 BINARY = next((Path(__file__).parents[2] / ".anvil").glob("node_modules/@foundry-rs/anvil-*/bin/anvil"), None)
 CHAIN_ID = 31_337_000
-BACKENDS = [
-    "embedded",
-    pytest.param(
-        "anvil", marks=pytest.mark.skipif(BINARY is None, reason="no Anvil here: run scripts/install_test_tools.sh")
-    ),
-]
+_MISSING = pytest.mark.skipif(BINARY is None, reason="no Anvil here: run scripts/install_test_tools.sh")
+BACKENDS = ["embedded", pytest.param("anvil", marks=_MISSING)]
+ANVIL_SLOW = ["embedded", pytest.param("anvil", marks=[_MISSING, pytest.mark.slow])]
+"""For what takes half a minute on either."""
 
 
 @contextmanager

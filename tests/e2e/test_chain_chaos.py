@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from builders.anvil import BACKENDS
+from builders.anvil import ANVIL_SLOW
 from builders.chain import Swarm, found, fund
 from fakes.chaos_proxy import ChaosProxy
 from fakes.outbox_node import reward_of
@@ -25,7 +25,7 @@ PEERS = ("QmOne", "QmTwo", "QmThree", "QmFour")
 ACCOUNTS = ("first.json", "first.json", "second.json", "second.json")
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=ANVIL_SLOW)
 def swarm(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Swarm]:
     with found(tmp_path, request.param) as swarm:
         for account in set(ACCOUNTS):

@@ -100,6 +100,7 @@ def status(folder: Path) -> dict[str, Any]:
     return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: Path) -> None:
     exam = ["evals.sources=[mbpp_test]", "evals.problems=5", "evals.every=1", "evals.samples=1"]

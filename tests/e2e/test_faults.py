@@ -66,6 +66,7 @@ def test_nodes_whose_bootstraps_are_all_dead_start_and_meet_when_one_comes(hosts
     reaches(alice, bob)
 
 
+@pytest.mark.slow
 def test_a_partition_heals(hosts: Hosts) -> None:
     alice, bob, carol = (hosts.nodes[host] for host in (1, 2, 3))
     hosts.net.parts = [{1}, {2, 3}]

@@ -162,6 +162,7 @@ def sizes(node: SimulatedNode) -> dict[str, int]:
 BOUNDS = {"bodies": 32, "announced": 4, "pending": 4, "attempts": 8192, "levels": 11, "digests": 8192, "declared": 64}
 
 
+@pytest.mark.slow
 def test_a_death_a_minute_for_two_hundred_rounds() -> None:
     swarm = make(8, round_seconds=30.0, poll_seconds=10.0, body_bytes=200)
     flat: list[dict[str, int]] = []

@@ -87,7 +87,7 @@ CARDS = [
 
 
 @pytest.mark.parametrize(("size", "profile"), CARDS)
-@pytest.mark.parametrize("taken", [0.0, 0.5])
+@pytest.mark.parametrize("taken", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_card_gets_the_largest_profile_that_fits_what_is_free_on_it(
     size: float, profile: str, taken: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
