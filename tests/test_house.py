@@ -160,9 +160,9 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 305,
-    "lines": 47_311,
-    "lines of code": 33_307,
+    "files": 306,
+    "lines": 47_624,
+    "lines of code": 33_553,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

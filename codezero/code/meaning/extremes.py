@@ -81,8 +81,23 @@ def _spread(term: ast.BinOp, names: Names) -> ast.expr | None:
             return None
 
 
+def _moved(term: ast.BinOp, names: Names) -> ast.expr | None:
+    """`max(x for x in xs) * 3` is `max(x * 3 for x in xs)`; so with what is added or taken away."""
+    match term:
+        case ast.BinOp(
+            left=ast.Call(func=ast.Name(id="max" | "min" as which), args=[ast.GeneratorExp() as items], keywords=[]),
+            op=ast.Add() | ast.Sub() | ast.Mult(),
+            right=right,
+        ) if (value := number(right)) is not None and names.kind(items.elt) in WHOLE:
+            if isinstance(term.op, ast.Mult) and value < 1:
+                return None
+            return call(which, ast.GeneratorExp(ast.BinOp(items.elt, term.op, right), items.generators))
+        case _:
+            return None
+
+
 RULES: Rules = {
     ast.Call: (_extreme, _either_difference),
-    ast.BinOp: (_spread,),
+    ast.BinOp: (_spread, _moved),
     ast.Compare: (_bounded,),
 }

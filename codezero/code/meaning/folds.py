@@ -4,11 +4,13 @@
 """
 
 import ast
+from collections.abc import Callable
 from typing import TypeGuard
 
 from codezero.code.meaning.conditions import as_test
 from codezero.code.meaning.kinds import BOOL, STR, WHOLE, cannot_fail, is_list
 from codezero.code.meaning.simplify import simplify
+from codezero.code.meaning.statements import FOUND, NEVER
 from codezero.code.meaning.terms import (
     Names,
     NotUnderstood,
@@ -26,9 +28,10 @@ from codezero.code.meaning.terms import (
     reverse,
     same,
     substitute,
-    target_names,
 )  # fmt: skip
 
+FULL = "full"
+"""End of a loop: the list itself is long enough."""
 Found = tuple[ast.expr, ast.expr]
 """(condition, value)."""
 
@@ -40,19 +43,19 @@ def fold(
     head: ast.comprehension,
     names: Names,
     *,
-    end: str = "never",
+    end: str = NEVER,
     from_right: bool = False,
 ) -> ast.expr:
-    """The value after all iterations. `end`: where a break ends the loop (`statements.ends_early`). `from_right`: the
-    last item comes first, as in a recursion. Raises NotUnderstood."""
+    """The value after all iterations. `end`: where a break ends the loop, FULL or as `statements.ends_early` has it.
+    `from_right`: the last item comes first, as in a recursion. Raises NotUnderstood."""
     if not mentions(update, hole) or (isinstance(update, ast.Name) and update.id == hole):
         return _unchanged(begin, update, hole)
     kind = names.kinds.get(hole, "")
     if kind == BOOL and (flag := _flag(begin, update, hole, head, names, end)) is not None:
         return flag
-    if end != "found" and (limited := _limited(begin, update, hole, head, names, end == "full")) is not None:
+    if end in (NEVER, FULL) and (limited := _limited(begin, update, hole, head, names)) is not None:
         return limited
-    if end != "never":
+    if end != NEVER:
         raise NotUnderstood("break")
     update, ifs = _guarded(_factored(update, hole, names), hole)
     inner = generator(head.target, head.iter, [*head.ifs, *ifs])
@@ -89,7 +92,7 @@ def _flag(
             test, value = negation(inner), ast.Constant(False)
         case _:
             return None
-    asked = isinstance(update, ast.BoolOp) or end == "found" or cannot_fail(test, names.kinds)
+    asked = isinstance(update, ast.BoolOp) or end == FOUND or cannot_fail(test, names.kinds)
     if mentions(test, hole) or not isinstance(value, ast.Constant) or not asked:
         return None  # `any` asks no further once it is true
     found = call("any", ast.GeneratorExp(test, [head]))
@@ -194,35 +197,42 @@ def _summed(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehensio
     return total if number(begin) == 0 else ast.BinOp(begin, ast.Add(), total)
 
 
-def _limited(
-    begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension, names: Names, ends: bool
-) -> ast.expr | None:
-    """A list that takes items while it is short: `if len(out) < 2: out.append(x)`."""
+def _limited(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension, names: Names) -> ast.expr | None:
+    """A list that takes items while it is short: `if len(out) < 2: out.append(x)`. What would not be evaluated any
+    more must not fail."""
     update, guards = _guarded(update, hole)
     match update:
         case ast.IfExp(
             test=ast.Compare(left=ast.Call(func=ast.Name(id="len"), args=[short]), ops=[op], comparators=[most]),
             body=one,
             orelse=other,
-        ) if same(short, name(hole)) and isinstance(op, ast.Lt | ast.Gt | ast.Eq):
-            grows, stays = (one, other) if isinstance(op, ast.Lt) else (other, one)
+        ) if same(short, name(hole)) and isinstance(op, ast.Lt | ast.Gt | ast.Eq | ast.NotEq):
+            grows, stays = (one, other) if isinstance(op, ast.Lt | ast.NotEq) else (other, one)
             limit = (number(most) or 0) + isinstance(op, ast.Gt)
         case _:
             return None
-    by_letter = names.kind(head.iter) == STR and mentions(grows, *target_names(head.target)) == 1
-    empty = same(begin, ast.List([], ast.Load())) or (same(begin, ast.Constant("")) and by_letter)
-    if not same(stays, name(hole)) or limit < 1 or not empty:
+    grows, more = _guarded(grows, hole)
+    guards += more
+    letters = names.kind(head.iter) == STR and _adds(grows, lambda added: _is_item(added, head))
+    begins = same(begin, ast.Constant("")) and letters
+    if same(begin, ast.List([], ast.Load())):
+        begins = _adds(grows, lambda added: isinstance(added, ast.List) and len(added.elts) == 1)
+    if not same(stays, name(hole)) or limit < 1 or not begins:
         return None
-    if ends and guards:
-        return None  # which condition ends the loop is not known
     inner = generator(head.target, head.iter, [*head.ifs, *guards])
     match _joined(begin, grows, hole, inner, names, from_right=False):
         case ast.BinOp(left=ast.Subscript(value=items, slice=index)) if is_reverse(index):  # they are put in front
-            return reverse(part(items, ast.Slice(None, constant(limit), None)))
+            limited = reverse(part(items, ast.Slice(None, constant(limit), None)))
         case ast.BinOp(right=items):
-            return part(items, ast.Slice(None, constant(limit), None))
+            limited = part(items, ast.Slice(None, constant(limit), None))
         case _:
             return None
+    return limited if cannot_fail(items.args[0] if isinstance(items, ast.Call) else items, names.kinds) else None
+
+
+def _adds(term: ast.expr, what: Callable[[ast.expr], bool]) -> bool:
+    """Is it a sum of which one part is such?"""
+    return isinstance(term, ast.BinOp) and isinstance(term.op, ast.Add) and (what(term.left) or what(term.right))
 
 
 def _extreme(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehension, names: Names) -> ast.expr | None:
@@ -251,6 +261,10 @@ def _extreme(begin: ast.expr, update: ast.expr, hole: str, head: ast.comprehensi
             pass
         case _:
             return None
+    items = simplify(ast.GeneratorExp(item, [head]), names)  # over the items where it is over indices
+    if not isinstance(items, ast.GeneratorExp) or len(items.generators) > 1:
+        return None
+    item, head = items.elt, items.generators[0]
     if head.ifs or not isinstance(head.target, ast.Name):
         return None
     for whole in (head.iter, _tailed(head.iter)):

@@ -37,7 +37,7 @@ def by_index(term: ast.ListComp | ast.GeneratorExp, names: Names) -> ast.expr | 
             found = _whole_range(args)
             if found is None:
                 return _some_indices(term, index, args, names)
-            whole, backwards = found
+            whole, backwards = _of_length(term, index, found[0]), found[1]
             item = names.fresh(element(names.kind(whole)))
             elt, *ifs = [_items(each, index, whole, name(item)) for each in (term.elt, *head.ifs)]
             if not backwards and mentions(elt, index):
@@ -75,6 +75,7 @@ def _some_indices(
             return None
     match length:
         case ast.Call(func=ast.Name(id="len"), args=[whole]) if (number(bound) or 0) > 0 and is_sequence(whole, names):
+            whole = _of_length(term, index, whole)
             items = part(whole, ast.Slice(limits[0], limits[1], None))
         case _:
             return None
@@ -101,6 +102,21 @@ def _whole_range(args: list[ast.expr]) -> tuple[ast.expr, bool] | None:
             return whole, True
         case _:
             return None
+
+
+def _of_length(term: ast.ListComp | ast.GeneratorExp, index: str, counted: ast.expr) -> ast.expr:
+    """The list whose items are taken, where `counted`, which is as long, has others."""
+    for node in ast.walk(term):
+        match node, counted:
+            case ast.Subscript(
+                value=ast.ListComp(generators=heads) as whole, slice=ast.Name(id=at)
+            ), ast.ListComp() if at == index and same(
+                ast.ListComp(constant(0), heads), ast.ListComp(constant(0), counted.generators)
+            ):
+                return whole
+            case _:
+                pass
+    return counted
 
 
 def _items(term: ast.expr, index: str, whole: ast.expr, item: ast.Name) -> ast.expr:

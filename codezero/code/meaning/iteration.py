@@ -10,6 +10,7 @@ from codezero.code.meaning.safety import sure_failures
 from codezero.code.meaning.terms import (
     Names,
     NotUnderstood,
+    alpha,
     call,
     constant,
     generator,
@@ -24,7 +25,6 @@ from codezero.code.meaning.terms import (
     same,
     substitute,
     target_names,
-    text_of,
 )  # fmt: skip
 
 
@@ -67,8 +67,10 @@ def _functional(term: ast.Call, names: Names) -> ast.expr | None:
             item = names.fresh(element(names.kinds[inner]))
             heads = [generator(name(inner), iterated, []), generator(name(item), name(inner), [])]
             return ast.GeneratorExp(name(item), heads)
-        case ast.Call(func=ast.Name(id="itertools.islice"), args=[iterated, stop]) if is_sequence(iterated, names):
-            return call("iter", part(iterated, ast.Slice(None, stop, None))) if (number(stop) or -1) > 0 else None
+        case ast.Call(func=ast.Name(id="itertools.islice"), args=[iterated, stop]) if (number(stop) or -1) > 0:
+            if isinstance(iterated, ast.GeneratorExp) and cannot_fail(iterated, names.kinds):
+                iterated = listed(iterated.elt, iterated.generators)
+            return call("iter", part(iterated, ast.Slice(None, stop, None))) if is_sequence(iterated, names) else None
         case ast.Call(func=ast.Name(id=str(function)), args=[first, *args]) if function.startswith("str."):
             method = ast.Call(ast.Attribute(first, function[4:], ast.Load()), args, term.keywords)
             return method if names.kind(first) == STR else None
@@ -174,7 +176,7 @@ def _fused(
     lazy = isinstance(term, ast.GeneratorExp) and isinstance(inner, ast.ListComp)
     asked = head.ifs[0] if head.ifs else term.generators[1].iter if term.generators[1:] else term.elt
     first = substitute(asked, {item: inner.elt}, names)
-    sure = not lazy and text_of(inner.elt) in sure_failures(first)
+    sure = not lazy and alpha(inner.elt) in sure_failures(first)
     if not sure and not cannot_fail(inner.elt, names.kinds):
         return None  # it would be evaluated less often
     ifs = [substitute(each, {item: inner.elt}, names) for each in head.ifs]

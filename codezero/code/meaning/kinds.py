@@ -205,7 +205,13 @@ def _call_cannot_fail(node: ast.Call, known: Mapping[str, Kind]) -> bool:
             fits = all(kind in NUMBERS for kind in kinds)
         case ast.Name(id="sum" | "sorted" as name):
             items = NUMBERS if name == "sum" else ORDERED
-            fits = not node.keywords and len(kinds) == 1 and element(kinds[0]) in (*items, NOTHING)
+            plain = all(each.arg == "reverse" and isinstance(each.value, ast.Constant) for each in node.keywords)
+            fits = (
+                plain
+                and (name == "sorted" or not node.keywords)
+                and len(kinds) == 1
+                and element(kinds[0]) in (*items, NOTHING)
+            )
         case ast.Name(id="list" | "bool" | "str" | "any" | "all"):
             fits = ANY not in kinds
         case ast.Attribute(value=value, attr=method):

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from codezero.code.meaning import folds
 from codezero.code.meaning.expressions import Expressions, Values
+from codezero.code.meaning.folds import FULL
+from codezero.code.meaning.in_place import plain_loop
 from codezero.code.meaning.statements import appending, assigned, ends_early
 from codezero.code.meaning.terms import NotUnderstood, call, generator, mentions, name, target_names
 
@@ -32,7 +34,7 @@ class Loops(Expressions):
 
     def loop(self, statement: ast.For, values: Values) -> None:
         """Every variable that the body changes, as what all its changes together make of it."""
-        statement = appending(statement, values)
+        statement = plain_loop(appending(statement, values), values, self.names)
         head, inside = self._heads(statement, values)
         changes = self._changes(statement.body) - set(target_names(statement.target))
         if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(statement)):
@@ -48,8 +50,11 @@ class Loops(Expressions):
         for each in changes | set(target_names(statement.target)):
             if each not in holes:
                 values.pop(each, None)
+        end = ends_early(statement)
         results = {
-            each: folds.fold(values[each], self.simple(inside[each]), hole, head, self.names, end=ends_early(statement))
+            each: folds.fold(
+                values[each], self.simple(inside[each]), hole, head, self.names, end=FULL if end == each else end
+            )
             for each, hole in holes.items()
             if each in inside
         }

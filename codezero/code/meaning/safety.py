@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from codezero.code.meaning.kinds import is_list, kind_of
-from codezero.code.meaning.terms import Names, NotUnderstood, number, text_of
+from codezero.code.meaning.terms import Names, NotUnderstood, alpha, is_reverse, number
 from codezero.code.parsing import names_bound, own_nodes
 
 _ITERATORS = frozenset(("iter", "map", "filter", "zip", "enumerate", "reversed"))
@@ -58,18 +58,32 @@ def sure_failures(term: ast.expr) -> set[str]:
 
 def failures(term: ast.expr) -> Iterator[str]:
     """Why a term fails: as itself, and of the first or greatest item of nothing, for that there is none."""
-    yield text_of(term)
+    yield alpha(term)
     match term:
         case ast.Subscript(value=whole, slice=index) if number(index) in (0, -1):
-            yield f"empty {text_of(whole)}"
-        case ast.Call(func=ast.Name(id="max" | "min"), args=[ast.GeneratorExp(generators=[head])], keywords=[]) if (
-            not head.ifs
-        ):
-            yield f"empty {text_of(head.iter)}"
+            yield f"empty {_emptiness(whole)}"
         case ast.Call(func=ast.Name(id="max" | "min"), args=[whole], keywords=[]):
-            yield f"empty {text_of(whole)}"
+            yield f"empty {_emptiness(whole)}"
         case _:
             pass
+
+
+def _emptiness(whole: ast.expr) -> str:
+    """The same for terms of which one is empty where the other is."""
+    match whole:
+        case (
+            ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])])
+            | ast.GeneratorExp(generators=[ast.comprehension(iter=inner, ifs=[])])
+        ):
+            return _emptiness(inner)
+        case ast.ListComp(generators=heads) | ast.GeneratorExp(generators=heads):
+            return alpha(ast.ListComp(ast.Constant(0), heads))
+        case ast.Call(func=ast.Name(id="sorted" | "list" | "iter"), args=[inner]):
+            return _emptiness(inner)
+        case ast.Subscript(value=inner, slice=index) if is_reverse(index):
+            return _emptiness(inner)
+        case _:
+            return alpha(whole)
 
 
 def is_iterator(term: ast.expr) -> bool:

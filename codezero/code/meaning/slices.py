@@ -72,6 +72,8 @@ def _backwards(
     from_end = lower is None or number(lower) == -1 or _is_length(lower, value)
     if isinstance(lower, ast.BinOp) and isinstance(lower.op, ast.Sub) and number(lower.right) == 1:
         from_end |= _is_length(lower.left, value)
+    if upper is None and lower is not None and (number(lower) or 0) > 0:
+        return reverse(part(value, ast.Slice(None, constant((number(lower) or 0) + 1), None)))
     if upper is not None or not from_end:
         return None
     if lower is not None:
@@ -116,4 +118,19 @@ def _last(lower: ast.expr | None, value: ast.expr) -> int | None:
     return None
 
 
-RULES: Rules = {ast.Subscript: (_indexed,)}
+def _cut(term: ast.IfExp, names: Names) -> ast.expr | None:
+    """`xs[:2] if len(xs) > 2 else xs` is `xs[:2]`, and so at the other end."""
+    match term:
+        case ast.IfExp(
+            test=ast.Compare(left=length, ops=[ast.Gt()], comparators=[most]),
+            body=ast.Subscript(value=whole, slice=ast.Slice(lower=lower, upper=upper, step=None)) as short,
+            orelse=other,
+        ) if same(whole, other) and _is_length(length, whole) and is_sequence(whole, names):
+            limit = number(most) or 0
+            first, last = lower is None and number(upper) == limit, upper is None and number(lower) == -limit
+            return short if limit > 0 and (first or last) else None
+        case _:
+            return None
+
+
+RULES: Rules = {ast.Subscript: (_indexed,), ast.IfExp: (_cut,)}

@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Sequence
-from typing import Literal
 
 from codezero.code.meaning.expressions import Values
 from codezero.code.meaning.kinds import is_list
@@ -20,7 +19,6 @@ from codezero.code.meaning.terms import (
 )
 from codezero.code.parsing import own_nodes
 
-End = Literal["never", "found", "full"]
 _TAKEN = "@taken"
 
 
@@ -85,27 +83,6 @@ def _is_blank(term: ast.expr | None, length: ast.expr, values: Values) -> bool:
             return False
 
 
-def shortened(statement: ast.While, values: Values, names: Names) -> ast.Assign | None:
-    """`while len(out) > 2: out.pop()` as a slice."""
-    match statement:
-        case ast.While(
-            test=ast.Compare(
-                left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=bound)]), ops=[ast.Gt()], comparators=[most]
-            ),
-            body=[ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=popped), attr="pop"), args=args))],
-            orelse=[],
-        ) if (
-            bound == popped
-            and (limit := number(most) or 0) > 0
-            and [number(each) for each in args] in ([], [0])
-            and _is_list(bound, values, names)
-        ):
-            kept = ast.Slice(constant(-limit), None, None) if args else ast.Slice(None, constant(limit), None)
-            return ast.Assign([ast.Name(bound, ast.Store())], part(name(bound), kept))
-        case _:
-            return None
-
-
 def _is_list(bound: str, values: Values, names: Names) -> bool:
     return bound in values and is_list(names.kind(values[bound]))
 
@@ -131,24 +108,27 @@ def returns(statement: ast.stmt) -> bool:
     return any(isinstance(node, ast.Return) for node in own_nodes(statement))
 
 
-def ends_early(statement: ast.For) -> End:
-    """Where a break ends the loop: at the end of the only branch, or in a first one that asks how long a list is that
-    grows. Raises NotUnderstood for another, as it is not plain what has happened until then."""
+NEVER, FOUND = "never", "found"
+
+
+def ends_early(statement: ast.For) -> str:
+    """Where a break ends the loop: FOUND, at the end of the only branch; or the list that grows, of which the first
+    branch asks how long it is. Raises NotUnderstood for another, as it is not plain what has happened until then."""
     breaks = sum(isinstance(node, ast.Break) for node in ast.walk(statement))
     match statement.body:
         case _ if not breaks:
-            return "never"
+            return NEVER
         case [ast.If(body=[*_, ast.Break()], orelse=[])] if breaks == 1:
-            return "found"
+            return FOUND
         case [
             ast.If(
                 test=ast.Compare(left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=bound)])),
                 body=[ast.Break()],
                 orelse=[],
             ),
-            rest,
-        ] if breaks == 1 and bound in assigned([rest]):
-            return "full"
+            *rest,
+        ] if breaks == 1 and bound in assigned(rest):
+            return bound
         case _:
             pass
     raise NotUnderstood("break")
@@ -165,10 +145,8 @@ def as_for(statement: ast.While, values: Values, names: Names) -> ast.For:
             if isinstance(op, ast.GtE | ast.Eq):
                 below: ast.cmpop = ast.Lt() if isinstance(op, ast.GtE) else ast.NotEq()
                 return as_for(ast.While(ast.Compare(left, [below], [right]), statement.body, []), values, names)
-        case ast.While(test=ast.Compare(left=ast.Name(id=index), ops=[op], comparators=[limit])) if isinstance(
-            op, ast.Lt
-        ) or (isinstance(op, ast.NotEq) and number(values.get(index)) == 0 and _is_len(limit)):
-            counted = _counted(index, limit, statement.body, values)
+        case ast.While(test=ast.Compare(left=ast.Name(id=index), ops=[op], comparators=[limit])):
+            counted = _counting(index, op, limit, statement.body, values)
             if counted is not None:
                 return counted
         case ast.While(body=[ast.Assign(targets=[ast.Name() as item], value=ast.Call() as popped), *body]):
@@ -184,31 +162,42 @@ def _is_len(term: ast.expr) -> bool:
     return isinstance(term, ast.Call) and isinstance(term.func, ast.Name) and term.func.id == "len"
 
 
-def _counted(index: str, limit: ast.expr, body: Sequence[ast.stmt], values: Values) -> ast.For | None:
-    steps = [at for at, each in enumerate(body) if _is_step(each, index)]
-    if len(steps) != 1 or number(values.get(index)) is None:
+def _counting(index: str, op: ast.cmpop, limit: ast.expr, body: Sequence[ast.stmt], values: Values) -> ast.For | None:
+    """`while i < n` with `i += 1`, and `while i >= 0` with `i -= 1`."""
+    if isinstance(op, ast.Lt) or (isinstance(op, ast.NotEq) and number(values.get(index)) == 0 and _is_len(limit)):
+        return _counted(index, limit, body, values)
+    down = isinstance(op, ast.GtE | ast.Gt) and number(limit) == (0 if isinstance(op, ast.GtE) else -1)
+    return _counted(index, None, body, values) if down else None
+
+
+def _counted(index: str, limit: ast.expr | None, body: Sequence[ast.stmt], values: Values) -> ast.For | None:
+    """limit: None: it counts down to 0."""
+    steps = [at for at, each in enumerate(body) if _is_step(each, index, ast.Sub if limit is None else ast.Add)]
+    if len(steps) != 1 or index not in values or (limit and number(values[index]) is None):
         return None
     before, after = body[: steps[0]], body[steps[0] + 1 :]
     changed = assigned([*before, *after])
     jumps = any(isinstance(node, ast.Continue | ast.Break) for part in body for node in ast.walk(part))
-    if changed & {index, *(each.id for each in ast.walk(limit) if isinstance(each, ast.Name))} or jumps:
+    needed = {index, *(each.id for each in ast.walk(limit or values[index]) if isinstance(each, ast.Name))}
+    if changed & needed or jumps:
         return None
     if any(mentions(each, index) for each in after):
         return None
-    counts = call("range", values.pop(index), limit)
+    bounds = [limit] if limit else [constant(-1), constant(-1)]
+    counts = call("range", values.pop(index), *bounds)
     return ast.For(ast.Name(index, ast.Store()), counts, [*before, *after] or [ast.Pass()], [])
 
 
-def _is_step(statement: ast.stmt, index: str) -> bool:
+def _is_step(statement: ast.stmt, index: str, way: type[ast.operator]) -> bool:
     """`i += 1` or `i = i + 1`."""
     match statement:
-        case ast.AugAssign(target=ast.Name(id=bound), op=ast.Add(), value=ast.Constant(value=1)):
-            return bound == index
+        case ast.AugAssign(target=ast.Name(id=bound), op=op, value=ast.Constant(value=1)):
+            return bound == index and isinstance(op, way)
         case ast.Assign(
             targets=[ast.Name(id=bound)],
-            value=ast.BinOp(left=ast.Name(id=before), op=ast.Add(), right=ast.Constant(value=1)),
+            value=ast.BinOp(left=ast.Name(id=before), op=op, right=ast.Constant(value=1)),
         ):
-            return bound == before == index
+            return bound == before == index and isinstance(op, way)
         case _:
             return False
 
@@ -232,23 +221,6 @@ def _taken(test: ast.expr, popped: ast.Call, body: Sequence[ast.stmt], values: V
             return None
 
 
-def as_if(statement: ast.Match) -> ast.If:
-    """Of cases that are constants or anything."""
-    if not statement.cases:
-        raise NotUnderstood("match")
-    first, *rest = statement.cases
-    others: list[ast.stmt] = [as_if(ast.Match(statement.subject, rest))] if rest else []
-    match first:
-        case ast.match_case(pattern=ast.MatchValue(value=value), guard=None):
-            return ast.If(ast.Compare(statement.subject, [ast.Eq()], [value]), first.body, others)
-        case ast.match_case(pattern=ast.MatchSingleton(value=value), guard=None):
-            return ast.If(ast.Compare(statement.subject, [ast.Is()], [ast.Constant(value)]), first.body, others)
-        case ast.match_case(pattern=ast.MatchAs(pattern=None, name=None), guard=guard):
-            return ast.If(guard or ast.Constant(True), first.body, others)
-        case _:
-            raise NotUnderstood("match")
-
-
 def changed_by(before: ast.expr, method: str, args: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
     """A list after one of its methods was called. Raises NotUnderstood for one that is a part of something else."""
     own = isinstance(before, ast.BinOp | ast.List | ast.ListComp | ast.Call) or (
@@ -265,7 +237,7 @@ def changed_by(before: ast.expr, method: str, args: list[ast.expr], keywords: li
             return ast.BinOp(ast.List([value], ast.Load()), ast.Add(), before)
         case "reverse", []:
             return reverse(before)
-        case "sort", [] if all(each.arg == "reverse" and isinstance(each.value, ast.Constant) for each in keywords):
+        case "sort", [] if all(each.arg in ("key", "reverse") for each in keywords):
             return ast.Call(name("sorted"), [before], keywords)
         case _:
             raise NotUnderstood(method)
@@ -281,10 +253,3 @@ def without_pop(value: ast.expr, values: Values, names: Names) -> ast.expr:
             return part(whole, constant(-1 if not at else 0)) if at in ([], [0]) else value
         case _:
             return value
-
-
-def plainer(statement: ast.While | ast.Match, values: Values, names: Names) -> ast.stmt:
-    """In other statements."""
-    if isinstance(statement, ast.Match):
-        return as_if(statement)
-    return shortened(statement, values, names) or as_for(statement, values, names)

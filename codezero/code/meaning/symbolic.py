@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from codezero.code.meaning import recursions
 from codezero.code.meaning.expressions import Function, Values
+from codezero.code.meaning.in_place import plainer
 from codezero.code.meaning.kinds import NUMBERS, STR, Kind, is_list
 from codezero.code.meaning.loops import YIELDED, Loops
 from codezero.code.meaning.safety import check_sharing
-from codezero.code.meaning.statements import are_apart, assigned, changed_by, jumps, plainer, returns, without_pop
+from codezero.code.meaning.statements import are_apart, assigned, changed_by, jumps, returns, without_pop
 from codezero.code.meaning.terms import (
     Names,
     NotUnderstood,
@@ -86,6 +87,8 @@ class _Reader(Loops):
         for at, statement in enumerate(statements):
             self.names.step()
             rest = statements[at + 1 :]
+            if (plain := plainer(statement, values, self.names)) is not None:
+                return self.block([*plain, *rest], values, falls)
             match statement:
                 case ast.Return(value=value):
                     if falls is None:
@@ -103,8 +106,6 @@ class _Reader(Loops):
                     return self.search(statement, rest, values, falls)
                 case ast.For():
                     self.loop(statement, values)
-                case ast.While() | ast.Match():
-                    return self.block([plainer(statement, values, self.names), *rest], values, falls)
                 case ast.Continue() | ast.Break():
                     return falls
                 case _:
@@ -174,7 +175,8 @@ class _Reader(Loops):
                 before = self._value(target, values)
                 if not is_list(self.names.kind(before)):
                     raise NotUnderstood("a method of no list")
-                changed = changed_by(before, method, arguments, keywords)
+                options = [ast.keyword(each.arg, self.read(each.value, values)) for each in keywords]
+                changed = changed_by(before, method, arguments, options)
                 self._assign(name(target), changed, values)
             case ast.Yield(value=ast.expr() as item):
                 added = ast.List([self.read(item, values)], ast.Load())
@@ -238,10 +240,12 @@ class _Reader(Loops):
         return result
 
     def _merged(self, statement: ast.If, values: Values) -> None:
-        test, other = self.read(statement.test, values), dict(values)
+        test, other, before = self.read(statement.test, values), dict(values), dict(values)
         self.branch(statement.body, values, None)
         self.branch(statement.orelse, other, None)
         self._choose(test, values, other)
+        if values == before:
+            self.kept(test)  # nothing else evaluates it
 
     def _choose(self, test: ast.expr, values: Values, other: Values) -> None:
         for bound in {*values, *other}:

@@ -119,7 +119,20 @@ def order_of(term: ast.AST) -> str:
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:
-    return one is other or text_of(one) == text_of(other)
+    """Are they the same but for the names of what is bound inside them?"""
+    if one is other:
+        return True
+    first, second = text_of(one), text_of(other)
+    if first == second or type(one) is not type(other):
+        return first == second
+    return ("comprehension(" in first or "Lambda(" in first) and alpha(one) == alpha(other)
+
+
+def alpha(term: ast.AST) -> str:
+    """Its text with what is bound inside numbered in order."""
+    own = {f"'{each}'": f"'@{at}'" for at, each in enumerate(dict.fromkeys(_bound(term)))}
+    text = text_of(term)
+    return _FRESH.sub(lambda match: own.get(match[0], match[0]), text) if own else text
 
 
 def mentions(term: ast.AST, *wanted: str) -> int:
@@ -175,7 +188,7 @@ def with_fresh_names(term: ast.expr, names: Names) -> ast.expr:
     return done
 
 
-def _bound(term: ast.expr) -> Iterator[str]:
+def _bound(term: ast.AST) -> Iterator[str]:
     for node in ast.walk(term):
         if isinstance(node, ast.comprehension):
             yield from target_names(node.target)
