@@ -5,6 +5,7 @@ A header or body that breaks a rule is counted and costs its sender some trust.
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -210,8 +211,9 @@ class Listener:
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
         """In random order weighted by trust: some posts to the market, then headers with problems that are new here."""
-        # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest u^(1/w) first
-        by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item[0]))))
+        # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest log(u)/w first
+        shares = self._trust.shares({peer for peer, _ in news})
+        by_chance = sorted(news, key=lambda item: math.log(1 - self._random.random()) / shares[item[0]], reverse=True)
         seen: set[bytes] = set()
         fresh: list[News] = []
         rest: list[News] = []
