@@ -59,6 +59,8 @@ ADDRESSES_EACH = 8
 MAX_FILE = 1 << 20
 LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
+ALONE_POLLS = 10
+"""Without a peer's record, after which it is said that the ways in may lead elsewhere."""
 
 
 _Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
@@ -150,6 +152,7 @@ class NetworkMonitor:
         self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
         self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
         exchange.announcer.reachable = self._wanted != "no"
+        self._alone = ""
 
     def load(self) -> None:
         """What an earlier process of this node learned."""
@@ -186,6 +189,14 @@ class NetworkMonitor:
             self.reachable = reachable
             self._exchange.announcer.reachable = reachable
 
+    def _note_alone(self) -> str:
+        """Why nobody is met though nodes answer; empty: somebody is, or nobody answers."""
+        near, before = self._peer_store.size, self._alone
+        self._alone = _nobody(near, self._swarm) if near and self._exchange.listener.alone >= ALONE_POLLS else ""
+        if self._alone and not before:
+            logger.warning("%s", self._alone)
+        return self._alone
+
     def _write(self, addresses: Sequence[str], port: int) -> None:
         status = NetworkStatus(
             time=time.time(),
@@ -195,7 +206,7 @@ class NetworkMonitor:
             round=self._exchange.validator.round,
             shards=self._exchange.sharding.shards,
             reachable=self.reachable,
-            reachability=_words(self.reachable, self._wanted, port),
+            reachability="; ".join(filter(None, (_words(self.reachable, self._wanted, port), self._note_alone()))),
             peers=self._trust.report()[:MAX_PEERS],
         )
         write_status(self._folder, status)
@@ -211,6 +222,13 @@ def _words(reachable: bool | None, wanted: str, port: int) -> str:
     return (
         f"others cannot reach TCP port {port}: open or forward it, or set swarm.reachable=no to be relayed; until then "
         "own rollouts are left in the DHT, once a minute and 64 KiB at most"
+    )
+
+
+def _nobody(near: int, swarm: str) -> str:
+    return (
+        f"nodes that answer: {near}, none has a valid record of the swarm {swarm}: nobody else is in it now, or they "
+        "are of another one or lie; add a way in that you trust to swarm.bootstrap, or join with the newest invitation"
     )
 
 

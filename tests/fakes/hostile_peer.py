@@ -412,6 +412,16 @@ async def lie(how: str) -> str:
     return she.identity.peer_id
 
 
+async def bootnode(how: str) -> str:
+    """The address of one that lies and holds junk under the keys of the swarm."""
+    await lie(how)
+    she = peers["liar"]
+    for at in range(64):
+        record = own(fast_identity(), here(), os.urandom(300))
+        she.node.protocol.storage.store_subkey(DHTID(int.from_bytes(here().id, "big")), f"junk {at}", record.value, 2e9)
+    return f"{(await she.p2p.get_visible_maddrs())[0]}"
+
+
 def hers_at(addresses: list[Any]) -> tuple[PeerID, list[Any]]:
     peer, way = split_address(str(addresses[0]))
     return peer, [way]
