@@ -29,7 +29,7 @@ from msgspec import Meta
 from codezero.config import SwarmConfig
 from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address
 from codezero.swarm.hivemind_transport import call_peer, serve
 from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, replace_file, write_status
 from codezero.swarm.schema import PeerId, WireRefusal
@@ -152,7 +152,7 @@ class NetworkMonitor:
         self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
         self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
         exchange.announcer.reachable = self._wanted != "no"
-        self._alone = ""
+        self._alone = False
 
     def load(self) -> None:
         """What an earlier process of this node learned."""
@@ -179,6 +179,7 @@ class NetworkMonitor:
             if now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
+                give_back(self._node.protocol.storage)
             self._write(addresses, port)
             await asyncio.sleep(STATUS_SECONDS)
 
@@ -192,10 +193,11 @@ class NetworkMonitor:
     def _note_alone(self) -> str:
         """Why nobody is met though nodes answer; empty: somebody is, or nobody answers."""
         near, before = self._peer_store.size, self._alone
-        self._alone = _nobody(near, self._swarm) if near and self._exchange.listener.alone >= ALONE_POLLS else ""
+        self._alone = bool(near) and self._exchange.listener.alone >= ALONE_POLLS
+        text = f"none of {near} nodes that answer has a record of swarm {self._swarm}; add a way in to swarm.bootstrap"
         if self._alone and not before:
-            logger.warning("%s", self._alone)
-        return self._alone
+            logger.warning("%s", text)
+        return text if self._alone else ""
 
     def _write(self, addresses: Sequence[str], port: int) -> None:
         status = NetworkStatus(
@@ -222,13 +224,6 @@ def _words(reachable: bool | None, wanted: str, port: int) -> str:
     return (
         f"others cannot reach TCP port {port}: open or forward it, or set swarm.reachable=no to be relayed; until then "
         "own rollouts are left in the DHT, once a minute and 64 KiB at most"
-    )
-
-
-def _nobody(near: int, swarm: str) -> str:
-    return (
-        f"nodes that answer: {near}, none has a valid record of the swarm {swarm}: nobody else is in it now, or they "
-        "are of another one or lie; add a way in that you trust to swarm.bootstrap, or join with the newest invitation"
     )
 
 

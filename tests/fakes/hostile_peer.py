@@ -146,7 +146,7 @@ async def flood_records(count: int) -> list[int]:
     return kept
 
 
-async def flood_deposits(count: int, authors: int, bodies: int) -> list[int]:
+async def flood_deposits(count: int, authors: int, bodies: int, lifetime: float = 890.0) -> list[int]:
     """Bodies of the largest size that nobody asked for, `bodies` different ones in turn."""
     she, kept = await join("mallory"), [0, 0]
     names = [fast_identity() for _ in range(authors)]
@@ -154,7 +154,12 @@ async def flood_deposits(count: int, authors: int, bodies: int) -> list[int]:
     for start in range(0, count, 32):
         made = [os.urandom(MAX_DEPOSIT) for _ in range(32)] if start and bodies > 32 else made
         batch = [
-            own(names[(start + at) % authors], BodyPlace(SWARM, body_digest(made[at % bodies])), made[at % bodies])
+            own(
+                names[(start + at) % authors],
+                BodyPlace(SWARM, body_digest(made[at % bodies])),
+                made[at % bodies],
+                lifetime,
+            )
             for at in range(32)
         ]
         for at, victim in enumerate(victims):
