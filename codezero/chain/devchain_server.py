@@ -79,8 +79,8 @@ class RpcRequest(msgspec.Struct, frozen=True):
     params: Any = []
 
 
-class Lane:
-    """A thread with a connection of its own, so that one lane's work does not keep another waiting."""
+class ChainThread:
+    """A thread with a connection of its own, so that one's work does not keep another waiting."""
 
     def __init__(self, store: Store, path: Path, chain_id: int, version: str, seconds: float) -> None:
         self.store = store
@@ -97,10 +97,10 @@ class RpcServer:
     def __init__(self, path: Path, stores: Sequence[Store], chain_id: int) -> None:
         self._path, self._chain_id = path, chain_id
         self._version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
-        self._lanes: list[Lane] = []
+        self._threads: list[ChainThread] = []
         for store, seconds in zip(stores, (RUN_SECONDS, QUICK_SECONDS, RUN_SECONDS), strict=True):
-            store.head = stores[0].head  # of a new chain: begun by the first lane
-            self._lanes.append(Lane(store, path, chain_id, self._version, seconds))
+            store.head = stores[0].head  # of a new chain: begun by the first
+            self._threads.append(ChainThread(store, path, chain_id, self._version, seconds))
         self._hosts: list[list[str]] = []
         self._large, self._slow = asyncio.Semaphore(LARGE_AT_ONCE), 0
 
@@ -124,8 +124,8 @@ class RpcServer:
                     await asyncio.sleep(POLL_SECONDS)
             finally:
                 await runner.cleanup()
-                for lane in self._lanes:
-                    lane.thread.shutdown(cancel_futures=True)
+                for worker in self._threads:
+                    worker.thread.shutdown(cancel_futures=True)
 
     async def _listen(self, runner: web.AppRunner, port: int) -> int:
         """0 is the last port, so that those who know its URL find it again, or any that is free. Raises ChainError."""
@@ -201,7 +201,7 @@ class RpcServer:
         except msgspec.ValidationError as error:
             raise RpcRefusal(INVALID_PARAMS, f"invalid params of {request.method}: {error}") from error
 
-        writer, reader, slow = self._lanes
+        writer, reader, slow = self._threads
         if not params:  # waits for no thread
             return _answered(writer, request, params)
         if request.method in WRITING:
@@ -217,9 +217,9 @@ class RpcServer:
         finally:
             self._slow -= 1
 
-    async def _run_in(self, lane: Lane, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
-        lane.store.head = self._lanes[0].store.head  # which the writing one alone moves on
-        return await asyncio.get_running_loop().run_in_executor(lane.thread, _answered, lane, request, params)
+    async def _run_in(self, worker: ChainThread, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
+        worker.store.head = self._threads[0].store.head  # which the writing one alone moves on
+        return await asyncio.get_running_loop().run_in_executor(worker.thread, _answered, worker, request, params)
 
 
 def serve(
@@ -269,8 +269,8 @@ def main(path: str, port: str, chain_id: str) -> int:
     return 0
 
 
-def _answered(lane: Lane, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
-    result = getattr(lane.methods, request.method)(*params)
+def _answered(worker: ChainThread, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
+    result = getattr(worker.methods, request.method)(*params)
     return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result})
 
 
