@@ -161,8 +161,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 306,
-    "lines": 47_265,
-    "lines of code": 33_283,
+    "lines": 47_270,
+    "lines of code": 33_286,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -1,5 +1,6 @@
 """No call of the embedded chain runs longer than its seconds of CPU, whatever it spends them on."""
 
+import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,18 @@ def test_a_precompile_ends_in_time(evm: Evm, precompile: int, data: bytes) -> No
     with pytest.raises(OutOfTime):
         evm.call(SimulatedCall(NOBODY, precompile.to_bytes(20), 0, data), evm.head)
     assert time.thread_time() - began < 20 * SECONDS  # of CPU, which a busy machine does not change
+
+
+def test_the_clock_goes_on_where_the_collector_runs_code_of_others(evm: Evm) -> None:
+    """An error that is raised within its callbacks is lost, and the profile that looks at the clock with it."""
+    before = gc.get_threshold()
+    gc.callbacks.append(lambda *_: [str(number).strip() for number in range(2000)])
+    gc.set_threshold(20)
+    try:
+        test_a_precompile_ends_in_time(evm, 8, bytes(192) * 600)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.pop()
 
 
 def test_numbers_of_a_modular_power_are_bounded(evm: Evm) -> None:
