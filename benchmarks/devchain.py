@@ -21,7 +21,8 @@ from eth_account import Account
 from web3 import Web3
 
 from codezero.chain.contract import read_artifact
-from codezero.chain.devchain_process import DATABASE, DevChainHandle
+from codezero.chain.devchain_process import DevChainHandle
+from codezero.chain.devchain_server import DATABASE
 
 
 def say(text: str) -> None:

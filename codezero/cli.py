@@ -35,6 +35,9 @@ or before it had begun; 128 + N ended by signal N (137: killed, perhaps for lack
 last code of its node. The first signal saves the iteration in flight, a second does not.
 """
 
+MAX_LINE = 4000
+"""Characters of an error."""
+
 
 class Parser(argparse.ArgumentParser):
     """Names the nearest right word for a misspelt command or option."""
@@ -107,6 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return options.handler(options)
     except CodeZeroError as error:
-        print(f"codezero: {error}", file=sys.stderr)
+        from codezero.monitor.text import clean
+
+        print(f"codezero: {clean(str(error), MAX_LINE)}", file=sys.stderr)  # it may quote a stranger's file
         mistakes = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
         return USAGE if isinstance(error, mistakes) else FAILED

@@ -27,8 +27,8 @@ VARIABLE = "CODEZERO_LOCAL"
 MAX_BYTES = 1 << 20
 REAL_VOCABULARY = 4096
 """Tokens; models with fewer are of the embedded kind."""
-PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
-"""Settings that other people see. Their values are written out: no resolver may put the environment into them."""
+PUBLISHED, ON_CARD = ("swarm.name", "swarm.announce", "hub.repository"), ("model.solver", "evaluator.model")
+"""Settings that other people see, and what they also see of a pushed model: no resolver may fill these in."""
 
 
 def beside_package(name: str) -> Path:
@@ -130,7 +130,7 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
         with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
             composed = hydra.compose("node", overrides=list(overrides))
         raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
-        for key in published:
+        for key in (*published, *(ON_CARD if raw.get("hub.repository") else ())):
             if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
                 raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
         config = cast(NodeConfig, OmegaConf.to_object(composed))

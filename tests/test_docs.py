@@ -207,3 +207,18 @@ def serve(line: str, folder: Path, there: dict[str, str]) -> None:
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) in (0, 130)
+
+
+ATTACKS = [line.split(" | ")[-1] for line in NAMES["SECURITY.md"].read_text().splitlines() if "::test_" in line]
+
+
+@pytest.mark.parametrize("cell", ATTACKS)
+def test_what_stops_an_attack_has_a_test(cell: str) -> None:
+    named = re.fullmatch(r"`(tests/[a-z0-9_/]+\.py)::(test_[a-z0-9_]+)` \|", cell)
+    assert named, cell
+    assert re.search(rf"^(async )?def {named[2]}\(", (ROOT / named[1]).read_text(), re.MULTILINE), cell
+
+
+def test_each_row_of_the_attacks_names_one() -> None:
+    table = NAMES["SECURITY.md"].read_text().partition("## Attacks")[2]
+    assert len(ATTACKS) == table.count("\n| ") - 1 >= 25  # the head of the table

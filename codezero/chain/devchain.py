@@ -3,22 +3,19 @@
 import secrets
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
 
-from eth.abc import ComputationAPI, MessageAPI, SignedTransactionAPI
+from eth.abc import ComputationAPI, SignedTransactionAPI
 from eth.constants import BLANK_ROOT_HASH, SECPK1_N, ZERO_HASH32
 from eth.db.account import AccountDB
 from eth.db.trie import make_trie_root_and_nodes
 from eth.exceptions import Revert, UnrecognizedTransactionType
 from eth.vm.chain_context import ChainContext
-from eth.vm.code_stream import CodeStream
 from eth.vm.forks.cancun.constants import BLOB_TX_TYPE
 from eth.vm.forks.london.transactions import UnsignedDynamicFeeTransaction
 from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.blocks import PragueBlockHeader
-from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.constants import SET_CODE_TRANSACTION_TYPE
 from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
 from eth.vm.forks.prague.transactions import PragueTransactionBuilder
@@ -31,6 +28,7 @@ from eth_typing import Address, Hash32
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException
 
+from codezero.chain.devchain_metering import REFUSED, RUN_SECONDS, RpcRefusal, TimedComputation
 from codezero.chain.devchain_store import Head, Mined, Store
 from codezero.chain.errors import ERROR_STRING
 from codezero.errors import ChainError, translated
@@ -38,12 +36,8 @@ from codezero.system.files import read_private, write_new
 
 BLOCK_GAS = 30_000_000
 """Gas of a block, and so of its one transaction."""
-RUN_SECONDS = 20.0
-"""The longest that one call, estimate or transaction may run."""
-CLOCK_EVERY = 1024
-"""Instructions between two looks at the clock."""
-REFUSED, REVERTED = -32000, 3
-"""JSON-RPC's codes for a transaction or call that cannot be, and for one that the contract refused."""
+REVERTED = 3
+"""JSON-RPC's code for a call that the contract refused."""
 BASE_FEE, TIP = 1_000_000, 1_000_000
 """wei per gas, for ever, and what is suggested on top: a transaction of 100,000 gas costs 2e-7 ETH."""
 ESTIMATE_WITHIN = 200
@@ -52,40 +46,11 @@ RICHES, FULL = 10**27, 10**19
 """wei: what the faucet owns at the start, and up to what it fills an account that has less than half of it."""
 FUND_GAS = 100_000
 """More than a plain transfer needs, for accounts that are contracts."""
+MOST_AUTHORIZATIONS = 64
+"""Of one transaction; each costs 10 ms before its first instruction runs."""
 
 # Given each time that a contract destroys itself; where warnings are errors it would break the contract's execution.
 warnings.filterwarnings("ignore", "SELFDESTRUCT opcode", DeprecationWarning)
-
-
-class RpcRefusal(ChainError):
-    """A JSON-RPC error. `data` is a 0x string, never an object: web3 reads custom errors from it."""
-
-    def __init__(self, code: int, message: str, data: str | None = None) -> None:
-        super().__init__(message)
-        self.code, self.message, self.data = code, message, data
-
-
-class TimedCode(CodeStream):
-    """Bytecode that is refused after a deadline (monotonic seconds)."""
-
-    def __init__(self, code: bytes, deadline: float) -> None:
-        super().__init__(code)
-        self._deadline = deadline
-
-    def __iter__(self) -> Iterator[int]:
-        for number, opcode in enumerate(super().__iter__()):
-            if number % CLOCK_EVERY == 0:
-                _check_time(self._deadline)
-            yield opcode
-
-
-class TimedComputation(PragueComputation):
-    """Prague's rules, within the time that the state allows."""
-
-    def __init__(self, state: "TimedState", message: MessageAPI, transaction_context: Any) -> None:
-        _check_time(state.deadline)
-        super().__init__(state, message, transaction_context)
-        self.code = TimedCode(message.code, state.deadline)
 
 
 class CheckingExecutor(PragueTransactionExecutor):
@@ -98,9 +63,11 @@ class CheckingExecutor(PragueTransactionExecutor):
         have, want = state.get_balance(sender), tx.gas * tx.max_fee_per_gas + tx.value
         nonce, least = state.get_nonce(sender), max(tx.intrinsic_gas, self.calc_data_floor_gas(tx, 0, 0))
         fees = f"maxFeePerGas: {tx.max_fee_per_gas}, maxPriorityFeePerGas: {tx.max_priority_fee_per_gas}"
+        authorizations = cast(Any, tx).authorization_list if tx.type_id == SET_CODE_TRANSACTION_TYPE else ()
         who = f"address 0x{sender.hex()}, tx: {tx.nonce} state: {nonce}"
         for wrong, message in (
             (tx.type_id == BLOB_TX_TYPE, "transaction type not supported: blobs"),
+            (len(authorizations) > MOST_AUTHORIZATIONS, f"more than {MOST_AUTHORIZATIONS} authorizations"),
             (tx.chain_id is None, "only replay-protected (EIP-155) transactions allowed over RPC"),
             (tx.chain_id != chain_id, f"invalid chain id for signer: have {tx.chain_id} want {chain_id}"),
             (tx.gas > BLOCK_GAS, f"exceeds block gas limit: {tx.gas} > {BLOCK_GAS}"),
@@ -117,13 +84,13 @@ class CheckingExecutor(PragueTransactionExecutor):
 
 
 class TimedState(PragueState):
-    """Prague's state after a block, for as long as all that is run on it may take."""
+    """Prague's state after a block. seconds: of the thread's CPU, for all that is run on it."""
 
     computation_class = TimedComputation
     transaction_executor_class = CheckingExecutor
 
-    def __init__(self, *arguments: Any) -> None:
-        self.deadline = time.monotonic() + RUN_SECONDS
+    def __init__(self, seconds: float, *arguments: Any) -> None:
+        self.deadline = time.thread_time() + seconds
         super().__init__(*arguments)
 
     def set_system_contracts(self) -> None:
@@ -141,10 +108,13 @@ class SimulatedCall(NamedTuple):
 
 
 class Evm:
-    """Executes over a store, in one thread. A new chain begins here, with a new faucet key. Raises ChainError."""
+    """Executes over a store, in one thread. A new chain begins here, with a new faucet key. Raises ChainError.
 
-    def __init__(self, store: Store, chain_id: int, faucet_key: Path) -> None:
-        self._store, self._chain_id, self._faucet_key = store, chain_id, faucet_key
+    seconds: of CPU, for one call, estimate or transaction; more raises OutOfTime.
+    """
+
+    def __init__(self, store: Store, chain_id: int, faucet_key: Path, seconds: float = RUN_SECONDS) -> None:
+        self._store, self._chain_id, self._faucet_key, self._seconds = store, chain_id, faucet_key, seconds
         if store.head is None:
             write_new(faucet_key, secrets.token_bytes(32).hex().encode())
             state = AccountDB(store.state_db, BLANK_ROOT_HASH)
@@ -229,7 +199,7 @@ class Evm:
         numbers = range(at.number, -1, -1)
         ancestors = (Hash32(block.hash) for number in numbers if (block := self._store.block(number)))
         context = PragueVM.create_execution_context(header, ancestors, ChainContext(self._chain_id))
-        return TimedState(self._store.state_db, context, at.state_root)
+        return TimedState(self._seconds, self._store.state_db, context, at.state_root)
 
 
 def _key(path: Path) -> PrivateKey:
@@ -254,12 +224,6 @@ def _header(parent: Head | None, base_fee: int = BASE_FEE) -> Any:
         nonce=bytes(8),
         base_fee_per_gas=base_fee,
     )
-
-
-def _check_time(deadline: float) -> None:
-    """Raises RpcRefusal. Not a VMError, which py-evm would swallow."""
-    if time.monotonic() > deadline:
-        raise RpcRefusal(REFUSED, f"execution aborted (timeout = {RUN_SECONDS:g}s)")
 
 
 def _decode(raw: bytes) -> SignedTransactionAPI:

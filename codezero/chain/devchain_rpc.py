@@ -14,7 +14,8 @@ from eth.db.account import AccountDB
 from eth_typing import Address as RawAddress
 from msgspec import Meta
 
-from codezero.chain.devchain import BASE_FEE, REFUSED, TIP, Evm, RpcRefusal, SimulatedCall
+from codezero.chain.devchain import BASE_FEE, TIP, Evm, SimulatedCall
+from codezero.chain.devchain_metering import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Head, Store
 
 INVALID_PARAMS, OVER_LIMIT = -32602, -32005
@@ -186,6 +187,7 @@ def _params(method: Any) -> type[msgspec.Struct]:
     return msgspec.defstruct("Params", fields, frozen=True, array_like=True, forbid_unknown_fields=True)
 
 
+WRITING = {"eth_sendRawTransaction", "codezero_fund"}
 METHODS = {name: _params(method) for name, method in vars(Methods).items() if not name.startswith("_")}
 
 

@@ -1,9 +1,10 @@
-"""The process that serves the embedded chain: JSON-RPC over HTTP on loopback, batches, the one thread of the chain.
+"""The process that serves the embedded chain: JSON-RPC over HTTP on loopback, batches, the threads of the chain.
 
 No browser reaches it: another Host (DNS rebinding), any Origin, and any content type but JSON are refused.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -11,7 +12,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -24,9 +25,10 @@ from eth.exceptions import VMError
 from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
 
-from codezero.chain.devchain import REFUSED, Evm, RpcRefusal
+from codezero.chain.devchain import Evm
+from codezero.chain.devchain_metering import REFUSED, RUN_SECONDS, OutOfTime, RpcRefusal
 from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, ChainEndpoint, Lock, check_id
-from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, Methods
+from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, WRITING, Methods
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
 from codezero.system.files import write_atomic
@@ -35,6 +37,7 @@ from codezero.system.signals import Stop
 HOST = "127.0.0.1"
 DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
 PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
+NO_FILTERS = ": this chain keeps no filters; ask eth_blockNumber, and eth_getLogs with fromBlock and toBlock"
 FIRST_CHAIN_ID, CHAIN_IDS = 1_000_000_000, 1_000_000_000
 """New chains get a random id of this range, so that what is signed for one means nothing on another."""
 LARGEST_CHAIN_ID = (1 << 53) // 2 - 36
@@ -46,17 +49,21 @@ MAX_NESTED = 10_000
 """Brackets of a body. py_ecc raises Python's limit, with which deeper JSON would overflow the stack."""
 MAX_ANSWER = 32 << 20
 """Bytes of a batch's answers, after which its other requests are refused."""
-BODY_SECONDS = 10.0
-REQUESTS_AT_ONCE = 64
-"""Whose bodies are held at one time; the others wait."""
+BODY_SECONDS, HEAD_SECONDS = 2.0, 60.0
+"""Until a body, and the head of the next request, have come; honest ones come at once on one machine."""
+SMALL_BODY, LARGE_AT_ONCE = 64 << 10, 64
+"""Bytes of a body that is read at once, and how many larger ones are held at one time; others of those wait."""
+QUICK_SECONDS, SLOW_AT_ONCE = 0.1, 8
+"""CPU of a call that keeps the next one waiting, and how many may begin anew apart, for RUN_SECONDS, after that."""
 STACK = 64 << 20
 """Bytes of the EVM's thread: calls may nest a thousand deep."""
 POLL_SECONDS = 0.25
 """Between two looks whether anybody uses it, and whether it has to stop."""
 
 logger = logging.getLogger(__name__)
-logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
-"""Faults of our own; what strangers send that is not HTTP must not fill the log."""
+STRANGERS = HttpProcessingError, ConnectionError
+logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], STRANGERS)))
+"""Faults of our own; what is not HTTP, and who leaves before the end, must not fill the log."""
 
 
 class ChainBusyError(ChainError):
@@ -72,27 +79,39 @@ class RpcRequest(msgspec.Struct, frozen=True):
     params: Any = []
 
 
-class RpcServer:
-    """Answers for a chain, on one loopback port."""
+class ChainThread:
+    """A thread with a connection of its own, so that one's work does not keep another waiting."""
 
-    def __init__(self, path: Path, store: Store, chain_id: int) -> None:
+    def __init__(self, store: Store, path: Path, chain_id: int, version: str, seconds: float) -> None:
+        self.store = store
+        self.methods = Methods(store, Evm(store, chain_id, path / FAUCET_KEY, seconds), chain_id, version)
+        self.thread = ThreadPoolExecutor(1, "devchain")
+        before = threading.stack_size(STACK)
+        self.thread.submit(int).result()  # starts the thread, with the large stack
+        threading.stack_size(before)
+
+
+class RpcServer:
+    """Answers for a chain, on one loopback port. stores: of its file, for what writes, what reads, and what is slow."""
+
+    def __init__(self, path: Path, stores: Sequence[Store], chain_id: int) -> None:
         self._path, self._chain_id = path, chain_id
         self._version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
-        self._methods = Methods(store, Evm(store, chain_id, path / FAUCET_KEY), chain_id, self._version)
+        self._threads: list[ChainThread] = []
+        for store, seconds in zip(stores, (RUN_SECONDS, QUICK_SECONDS, RUN_SECONDS), strict=True):
+            store.head = stores[0].head  # of a new chain: begun by the first
+            self._threads.append(ChainThread(store, path, chain_id, self._version, seconds))
         self._hosts: list[list[str]] = []
-        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        before = threading.stack_size(STACK)
-        self._thread = ThreadPoolExecutor(1, "devchain")
-        self._thread.submit(int).result()  # starts the thread, with the large stack
-        threading.stack_size(before)
+        self._large, self._slow = asyncio.Semaphore(LARGE_AT_ONCE), 0
 
     async def run(self, port: int, announce: Callable[[ChainEndpoint], None], stop: Stop, while_used: bool) -> None:
         """Until it has to stop, or nobody uses it. Raises ChainError and OSError."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_post("/", self._answer)
         runner = web.AppRunner(
-            app, access_log=None, logger=logger, auto_decompress=False, handle_signals=False, shutdown_timeout=5.0
-        )
+            app, access_log=None, logger=logger, auto_decompress=False, handle_signals=False, shutdown_timeout=5.0,
+            keepalive_timeout=HEAD_SECONDS,
+        )  # fmt: skip
         await runner.setup()
         with closing(Lock(self._path / USERS)) as users:
             try:
@@ -105,7 +124,8 @@ class RpcServer:
                     await asyncio.sleep(POLL_SECONDS)
             finally:
                 await runner.cleanup()
-                self._thread.shutdown(cancel_futures=True)
+                for worker in self._threads:
+                    worker.thread.shutdown(cancel_futures=True)
 
     async def _listen(self, runner: web.AppRunner, port: int) -> int:
         """0 is the last port, so that those who know its URL find it again, or any that is free. Raises ChainError."""
@@ -127,7 +147,8 @@ class RpcServer:
         if request.content_type != "application/json" or "Content-Encoding" in request.headers:
             reason = "codezero: only application/json, not compressed, is served here\n"
             raise web.HTTPUnsupportedMediaType(text=reason)
-        async with self._slots:
+        small = request.content_length is not None and request.content_length <= SMALL_BODY
+        async with contextlib.nullcontext() if small else self._large:
             try:
                 async with asyncio.timeout(BODY_SECONDS):
                     body = await request.read()
@@ -173,19 +194,32 @@ class RpcServer:
     async def _run(self, request: RpcRequest) -> bytes:
         """Raises RpcRefusal, ChainError, sqlite3.Error, VMError and EVMMissingData."""
         if request.method not in METHODS:
-            raise RpcRefusal(NO_SUCH_METHOD, f"the method {request.method} does not exist/is not available")
+            hint = NO_FILTERS if "ilter" in request.method or "subscri" in request.method else ""
+            raise RpcRefusal(NO_SUCH_METHOD, f"the method {request.method} does not exist/is not available{hint}")
         try:
             params = msgspec.structs.astuple(msgspec.convert(request.params, METHODS[request.method]))
         except msgspec.ValidationError as error:
             raise RpcRefusal(INVALID_PARAMS, f"invalid params of {request.method}: {error}") from error
 
-        def run() -> bytes:
-            result = getattr(self._methods, request.method)(*params)
-            return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result})
+        writer, reader, slow = self._threads
+        if not params:  # waits for no thread
+            return _answered(writer, request, params)
+        if request.method in WRITING:
+            return await self._run_in(writer, request, params)
+        try:
+            return await self._run_in(reader, request, params)
+        except OutOfTime:
+            if self._slow >= SLOW_AT_ONCE:
+                raise RpcRefusal(OVER_LIMIT, "too many long calls are running; try again later") from None
+        self._slow += 1
+        try:
+            return await self._run_in(slow, request, params)
+        finally:
+            self._slow -= 1
 
-        if not params:  # does not wait for the thread that owns the store
-            return run()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+    async def _run_in(self, worker: ChainThread, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
+        worker.store.head = self._threads[0].store.head  # which the writing one alone moves on
+        return await asyncio.get_running_loop().run_in_executor(worker.thread, _answered, worker, request, params)
 
 
 def serve(
@@ -212,11 +246,13 @@ def serve(
             reason = f"the chain in {path} is already served{where}; use that one, or give another directory"
             raise ChainBusyError(reason)
         failed = translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError)
-        with failed, closing(Store(path / DATABASE)) as store:
+        with failed, contextlib.ExitStack() as stack:
+            stores = [stack.enter_context(closing(Store(path / DATABASE))) for _ in range(3)]
+            store = stores[0]
             new = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
             store.row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
             stored = int(store.row("SELECT value FROM meta WHERE key='chain_id'")[0])
-            server = RpcServer(path, store, check_id(path, stored, chain_id))
+            server = RpcServer(path, stores, check_id(path, stored, chain_id))
             asyncio.run(server.run(port, announce, stop, while_used))
     return stop.received
 
@@ -231,6 +267,11 @@ def main(path: str, port: str, chain_id: str) -> int:
         print(f"codezero: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _answered(worker: ChainThread, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
+    result = getattr(worker.methods, request.method)(*params)
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result})
 
 
 def _error(request_id: str | int | None, refusal: RpcRefusal) -> bytes:

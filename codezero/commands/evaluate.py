@@ -7,9 +7,10 @@ one; the first that cannot be used ends the command with its number and what is 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +22,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.monitor.verdict_card import JudgedProblem
 from codezero.problems.dedup import Novelty
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
+from codezero.system.lines import json_lines
 from codezero.types import Completion, Metrics, RolloutGroup, Style
 from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
 
@@ -76,12 +78,13 @@ def read_groups(file: Path) -> Iterator[RolloutGroup]:
     number = 0
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), 1):  # noqa: B007
+            lines = json_lines(cast(BufferedReader, stream), MAX_LINE)
+            for number, line in enumerate(lines, 1):  # noqa: B007
                 if line.strip():
                     yield read_group(line)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-    except ProblemError as error:
+    except (ProblemError, ValueError) as error:
         raise ProblemError(f"{file}, line {number}: {error}") from error
 
 

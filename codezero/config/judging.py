@@ -22,7 +22,7 @@ def _questions(names: list[str]) -> None:
 
 def _exam_sources(sources: list[str]) -> None:
     for name in sources:
-        if name not in EXAMS and "/" not in name and not name.endswith((".jsonl", ".parquet", ".gz")):
+        if name not in EXAMS and "/" not in name and not name.endswith((".jsonl", ".json", ".gz", ".parquet")):
             raise ValueError(f" has the unknown {name}; choose some of: {', '.join(EXAMS)}, or a path with a / in it")
     if not 0 < len(set(sources)) == len(sources) <= MAX_SOURCES:
         raise ValueError(f": {len(sources)} sources, not 1 to {MAX_SOURCES} different ones")

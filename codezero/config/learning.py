@@ -89,7 +89,7 @@ def source_weights(sources: Sequence[str]) -> dict[str, float]:
         except ValueError:
             name, weight = text, 1.0  # a path may hold a colon
         name = name if colon and name else text
-        path = "/" in name or name.endswith((".jsonl", ".parquet"))
+        path = "/" in name or name.endswith((".jsonl", ".json", ".gz", ".parquet"))
         if not path and name.partition("@")[0] not in DATA_SETS and not is_own_rows(name):
             raise ValueError(f": {name} is unknown; choose some of: {', '.join(DATA_SETS)}, or a path with a / in it")
         if not 0 < weight < float("inf"):

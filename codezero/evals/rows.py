@@ -6,16 +6,15 @@ one row at a time is held. What is wrong is said in one line that names the file
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import gzip
 import hashlib
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import msgspec
 
 from codezero.errors import ProblemError, translated
+from codezero.system.lines import json_lines
 
 MAX_ROW = 64 << 20
 """Bytes of a line, and of a row of Parquet. LiveCodeBench's longest, tests packed, are some tens of megabytes."""
@@ -23,6 +22,7 @@ MAX_ROWS = 20_000
 MAX_GROUP = 4 << 30
 """Bytes that a row group of Parquet may say it unpacks to; rows are unpacked as they are read."""
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+"""Of files in a folder; one that is named itself may have any name."""
 
 Row = dict[str, object]
 
@@ -31,10 +31,9 @@ def find_files(given: Sequence[Path]) -> list[Path]:
     """The files themselves, and of folders those with rows in them. Raises ProblemError when there is none."""
     files: list[Path] = []
     for path in given:
-        there = sorted(path.rglob("*")) if path.is_dir() else [path]
-        fitting = [file for file in there if file.is_file() and file.name.endswith(SUFFIXES)]
+        fitting = [path] if path.is_file() else [at for at in sorted(path.rglob("*")) if at.name.endswith(SUFFIXES)]
         if not fitting:
-            raise ProblemError(f"{path} is neither a {', '.join(SUFFIXES)} file nor a folder with one")
+            raise ProblemError(f"{path} is neither a file nor a folder with {', '.join(SUFFIXES)}")
         files += fitting
     return files
 
@@ -52,7 +51,7 @@ def read_rows(files: Sequence[Path], fields: Collection[str]) -> Iterator[tuple[
     """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError."""
     import pyarrow
 
-    unreadable = (OSError, EOFError, ValueError, zlib.error, pyarrow.ArrowException)
+    unreadable = (OSError, ValueError, pyarrow.ArrowException)
     count = 0
     for path in files:
         rows = _parquet(path, fields) if path.name.endswith(".parquet") else _lines(path, fields)
@@ -69,8 +68,8 @@ def read_rows(files: Sequence[Path], fields: Collection[str]) -> Iterator[tuple[
 
 
 def _lines(path: Path, fields: Collection[str]) -> Iterator[Row]:
-    with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
-        for line in iter(lambda: file.readline(MAX_ROW + 1), b""):
+    with path.open("rb") as file:
+        for line in json_lines(file, MAX_ROW):
             if len(line) > MAX_ROW:
                 raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
             if line.strip():

@@ -19,12 +19,14 @@ from typing import NamedTuple, cast
 from codezero.config.learning import is_own_rows
 from codezero.errors import ProblemError
 from codezero.plugins import blamed, load_object
-from codezero.problems.rows import MAX_ROWS, lines
+from codezero.problems.rows import MAX_ROW, MAX_ROWS
+from codezero.system.lines import json_lines
 
 Row = bytes | Mapping[str, object]
 PROBE_SECONDS = 3.0
 """Within which the hub has to answer anything at all; its library would wait for minutes."""
-SUFFIXES = (".jsonl", ".parquet")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+"""Of files in a directory; one that is named itself may have any name."""
 
 
 class HubSet(NamedTuple):
@@ -102,7 +104,8 @@ class RowSet:
             elif shard.endswith(".parquet"):
                 yield from _parquet(shard, start)
             else:
-                yield from islice(lines(Path(shard)), start, None)
+                with open(shard, "rb") as file:
+                    yield from islice(filter(bytes.strip, json_lines(file, MAX_ROW)), start, None)
 
 
 def _returned(function: Callable[[], Iterable[object]], name: str, start: int) -> Iterator[Row]:
@@ -115,10 +118,9 @@ def _returned(function: Callable[[], Iterable[object]], name: str, start: int) -
 
 def _local_files(path: Path) -> list[str]:
     """A file, or those below a directory; where some are named for a split, the training ones."""
-    candidates = [path] if path.is_file() else sorted(path.rglob("*"))
-    files = [path for path in candidates if path.suffix in SUFFIXES]
+    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
     if not files:
-        raise ProblemError(f"{path} is neither a JSONL or Parquet file nor a directory with some")
+        raise ProblemError(f"{path} is neither a file nor a directory with {', '.join(SUFFIXES)}")
     return [str(path) for path in files if path.name.startswith("train")] or [str(path) for path in files]
 
 

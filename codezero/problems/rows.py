@@ -6,9 +6,8 @@ Fields that are not used are ignored; one that is missing or of another type is 
 
 import bisect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -169,16 +168,6 @@ class _Proposed(msgspec.Struct, frozen=True):
 
 _KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "problem": _DeepCoder, "tests": _Proposed}
 """By a field that each row of the kind has."""
-
-
-def lines(path: Path) -> Iterator[bytes]:
-    """Those that are not blank; of one longer than MAX_ROW just enough to be refused."""
-    at_start = True
-    with path.open("rb") as file:
-        for piece in iter(lambda: file.readline(MAX_ROW + 1), b""):
-            if at_start and piece.strip():
-                yield piece
-            at_start = piece.endswith(b"\n")
 
 
 def read_row(row: bytes | Mapping[str, object]) -> Worked:

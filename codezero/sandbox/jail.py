@@ -2,8 +2,8 @@
 
 Every namespace is its own; the root is read-only but for 16 MiB under /tmp; the user is nobody, in the jail and, when
 this process is root, outside as well, because the kernel does not hold root to a number of processes. The jail dies
-with the process that opened it, and all that lives in it dies with the jail. The kernel's system calls are not
-filtered: this is a wall against programs that misbehave, not against one that knows a hole in the kernel.
+with the process that opened it, and all that lives in it dies with the jail. Calls of the kernel that no such program
+needs are refused by a filter (`seccomp.py`). A hole in those that are left is a hole in the jail.
 """
 
 import json
@@ -24,6 +24,7 @@ from typing import Any
 from codezero.errors import SandboxError
 from codezero.sandbox import jail_main
 from codezero.sandbox.base import MAX_OUTPUT_BYTES
+from codezero.sandbox.seccomp import jail_filter
 
 _NOBODY = 65534
 _GRACE_SECONDS = 2.0
@@ -106,8 +107,9 @@ class Jail:
         }
         with ExitStack() as stack:
             files = {name: _file(data, stack) for name, data in contents.items()}
+            calls = _file(jail_filter(), stack)
             channel, inner = (stack.enter_context(end) for end in socket.socketpair())
-            process, first = _start(files, inner.fileno())
+            process, first = _start(files, inner.fileno(), calls)
             stack.callback(_end, process, first)
             inner.close()
             if not _begins(process, channel):
@@ -184,7 +186,7 @@ def _file(data: bytes, stack: ExitStack) -> int:
     return file.fileno()
 
 
-def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], int | None]:
+def _start(files: dict[str, int], stdin: int, calls: int) -> tuple[subprocess.Popen[bytes], int | None]:
     """bubblewrap, and a descriptor of the first process in its jail, or None when there came to be no jail."""
     # a process of root is exempt from the limit on processes
     user = _NOBODY if os.geteuid() == 0 else None
@@ -192,11 +194,11 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
     with os.fdopen(reading, "rb") as info:
         try:
             process = subprocess.Popen(
-                _command(files, writing),
+                _command(files, writing, calls),
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[writing, *files.values()],
+                pass_fds=[writing, calls, *files.values()],
                 cwd="/",
                 env={},
                 start_new_session=True,  # Ctrl-C is for the node, whose verdict it must not change
@@ -215,7 +217,7 @@ def _start(files: dict[str, int], stdin: int) -> tuple[subprocess.Popen[bytes], 
         return process, None
 
 
-def _command(files: dict[str, int], info: int) -> list[str]:
+def _command(files: dict[str, int], info: int, calls: int) -> list[str]:
     base = Path(sys.base_prefix).resolve()
     python = _PYTHON if _PYTHON.exists() else base / "bin" / "python3"
     environment = {"PATH": "/usr/bin", "HOME": "/tmp", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
@@ -229,6 +231,7 @@ def _command(files: dict[str, int], info: int) -> list[str]:
         *(() if python.is_relative_to("/usr") else ("--ro-bind", str(base), str(base))),
         *("--dev", "/dev", "--size", str(16 * 2**20), "--tmpfs", "/tmp"),
         *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),
+        *(("--seccomp", str(calls)) if jail_filter() else ()),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/jail"),
         *("--", str(python), "-S", "-s", "-B", "/jail/inside.py"),
     ]

@@ -5,6 +5,7 @@ A header or body that breaks a rule is counted and costs its sender some trust.
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -129,8 +130,8 @@ class Listener:
         self._phase = random.randrange(ALL_ROUND_EVERY)
         self._all_round = True
         """Whether this poll is one of those that read more."""
-        self._met = False
-        """Whether the last poll saw a peer."""
+        self.alone = 1
+        """Polls in a row that saw no record of a peer."""
         self._budget = pull_groups
         """Groups that the trainer has room for."""
         self.market, self.environment = False, b""
@@ -176,7 +177,8 @@ class Listener:
     async def _read(self, round_number: int) -> list[News]:
         """New headers in the places of this poll, in the order in which to pull them."""
         places = self._places(round_number)
-        well_read = places[: 1 + self.market] if self._all_round or not self._met else []
+        well_read = places[: 1 + self.market] if self._all_round or self.alone else []
+        self.alone += 1
         try:
             records = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
             records |= await self._transport.headers(well_read, thorough=True)
@@ -186,7 +188,8 @@ class Listener:
         for place in places:
             if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
                 self._sharding.note(place.shards, len(records.get(place, ())))
-        self._met = any(there.keys() - {self._transport.me} for there in records.values())
+        if any(there.keys() - {self._transport.me} for there in records.values()):
+            self.alone = 0
         read = [(place, *record) for place, there in records.items() for record in there.items()]
         return self._chosen([news for record in read if (news := self._news(*record))])
 
@@ -210,8 +213,9 @@ class Listener:
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
         """In random order weighted by trust: some posts to the market, then headers with problems that are new here."""
-        # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest u^(1/w) first
-        by_chance = sorted(news, key=lambda item: -(self._random.random() ** (1 / self._trust.chance(item[0]))))
+        # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest log(u)/w first
+        shares = self._trust.shares({peer for peer, _ in news})
+        by_chance = sorted(news, key=lambda item: math.log(1 - self._random.random()) / shares[item[0]], reverse=True)
         seen: set[bytes] = set()
         fresh: list[News] = []
         rest: list[News] = []

@@ -29,7 +29,7 @@ from msgspec import Meta
 from codezero.config import SwarmConfig
 from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address
 from codezero.swarm.hivemind_transport import call_peer, serve
 from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, replace_file, write_status
 from codezero.swarm.schema import PeerId, WireRefusal
@@ -59,6 +59,8 @@ ADDRESSES_EACH = 8
 MAX_FILE = 1 << 20
 LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
+ALONE_POLLS = 10
+"""Without a peer's record, after which it is said that the ways in may lead elsewhere."""
 
 
 _Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
@@ -150,6 +152,7 @@ class NetworkMonitor:
         self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
         self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
         exchange.announcer.reachable = self._wanted != "no"
+        self._alone = False
 
     def load(self) -> None:
         """What an earlier process of this node learned."""
@@ -176,6 +179,7 @@ class NetworkMonitor:
             if now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
+                give_back(self._node.protocol.storage)
             self._write(addresses, port)
             await asyncio.sleep(STATUS_SECONDS)
 
@@ -186,6 +190,15 @@ class NetworkMonitor:
             self.reachable = reachable
             self._exchange.announcer.reachable = reachable
 
+    def _note_alone(self) -> str:
+        """Why nobody is met though nodes answer; empty: somebody is, or nobody answers."""
+        near, before = self._peer_store.size, self._alone
+        self._alone = bool(near) and self._exchange.listener.alone >= ALONE_POLLS
+        text = f"none of {near} nodes that answer has a record of swarm {self._swarm}; add a way in to swarm.bootstrap"
+        if self._alone and not before:
+            logger.warning("%s", text)
+        return text if self._alone else ""
+
     def _write(self, addresses: Sequence[str], port: int) -> None:
         status = NetworkStatus(
             time=time.time(),
@@ -195,7 +208,7 @@ class NetworkMonitor:
             round=self._exchange.validator.round,
             shards=self._exchange.sharding.shards,
             reachable=self.reachable,
-            reachability=_words(self.reachable, self._wanted, port),
+            reachability="; ".join(filter(None, (_words(self.reachable, self._wanted, port), self._note_alone()))),
             peers=self._trust.report()[:MAX_PEERS],
         )
         write_status(self._folder, status)

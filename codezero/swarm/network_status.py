@@ -62,7 +62,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
     reachable: bool | None
     """None: not known yet."""
     reachability: Text
-    """In words, with the remedy."""
+    """In words, with the remedy; and what is wrong where nodes answer and nobody of the swarm is met."""
     peers: Annotated[list[PeerLine], Meta(max_length=MAX_PEERS)]
 
 

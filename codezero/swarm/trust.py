@@ -1,6 +1,7 @@
 """A node's trust in each peer: allowances, penalties and quarantines, kept in a bounded, schema-checked file.
 
-No help where ids cost nothing: a fresh id begins clean, and `identity.py` decides on ids.
+A fresh id begins clean, but with a small share of what is pulled, which grows with bodies that were fine: however many
+ids somebody invents, they crowd out nobody who earned trust. Who may have an id at all, `identity.py` decides.
 """
 
 import contextlib
@@ -8,7 +9,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +33,11 @@ PRAISE_SECONDS = 60.0
 """A delivered body makes penalties fade as if this much time had passed."""
 CEILING, PROBATION, PATIENCE = 2.0, 0.5, 0.4
 """In thresholds: the largest penalty, the penalty left when a quarantine begins, the most that timeouts add up to."""
+
+EARNED = 16
+"""Fine bodies of a peer with a whole share."""
+NEWCOMERS = 1 / 3
+"""What all who never sent one weigh together at most, beside those who did."""
 
 
 class Offence(StrEnum):
@@ -177,6 +183,18 @@ class PeerTrust:
         penalty = self._penalty(record, self._clock()) if record else 0.0
         return 1 / (1 + (CEILING * self._limits.threshold if self.refusal(peer) else penalty))
 
+    def shares(self, peers: Collection[str]) -> dict[str, float]:
+        """Above 0, to weigh draws among these peers: `chance`, as far as it is earned."""
+        records = {peer: self._records.get(peer) for peer in peers}
+        earned = {
+            peer: min(1.0, record.bodies / EARNED) for peer, record in records.items() if record and record.bodies
+        }
+        shares = {peer: self.chance(peer) * earned.get(peer, 1 / EARNED) for peer in records}
+        known = sum(shares[peer] for peer in earned)
+        fresh = sum(shares.values()) - known
+        scale = min(1.0, NEWCOMERS * known / fresh) if earned and fresh > 0 else 1.0
+        return {peer: share if peer in earned else share * scale for peer, share in shares.items()}
+
     def first_time(self, digest: bytes) -> bool:
         """Note the digest ([32] bytes) of a body that is proven to be its sender's; False when it was noted before."""
         first = digest not in self._used
@@ -242,7 +260,8 @@ class PeerTrust:
 
     def _guilt(self, record: PeerRecord, now: float) -> tuple[bool, int, int, float]:
         penalty = int(self._penalty(record, now))  # less than one light offence is innocence
-        return self._is_quarantined(record, now), self._repetitions(record, now), penalty, record.seen
+        worth = max(penalty, min(record.bodies, EARNED))  # nor do fresh ids wash out who earned trust
+        return self._is_quarantined(record, now), self._repetitions(record, now), worth, record.seen
 
     def _penalty(self, record: PeerRecord, now: float) -> float:
         return record.penalty * 0.5 ** (max(0.0, now - record.settled) / self._limits.half_life_seconds)

@@ -146,7 +146,7 @@ async def flood_records(count: int) -> list[int]:
     return kept
 
 
-async def flood_deposits(count: int, authors: int, bodies: int) -> list[int]:
+async def flood_deposits(count: int, authors: int, bodies: int, lifetime: float = 890.0) -> list[int]:
     """Bodies of the largest size that nobody asked for, `bodies` different ones in turn."""
     she, kept = await join("mallory"), [0, 0]
     names = [fast_identity() for _ in range(authors)]
@@ -154,7 +154,12 @@ async def flood_deposits(count: int, authors: int, bodies: int) -> list[int]:
     for start in range(0, count, 32):
         made = [os.urandom(MAX_DEPOSIT) for _ in range(32)] if start and bodies > 32 else made
         batch = [
-            own(names[(start + at) % authors], BodyPlace(SWARM, body_digest(made[at % bodies])), made[at % bodies])
+            own(
+                names[(start + at) % authors],
+                BodyPlace(SWARM, body_digest(made[at % bodies])),
+                made[at % bodies],
+                lifetime,
+            )
             for at in range(32)
         ]
         for at, victim in enumerate(victims):
@@ -410,6 +415,16 @@ async def lie(how: str) -> str:
     she = await join("liar", holder=True)
     she.lie = how
     return she.identity.peer_id
+
+
+async def bootnode(how: str) -> str:
+    """The address of one that lies and holds junk under the keys of the swarm."""
+    await lie(how)
+    she = peers["liar"]
+    for at in range(64):
+        record = own(fast_identity(), here(), os.urandom(300))
+        she.node.protocol.storage.store_subkey(DHTID(int.from_bytes(here().id, "big")), f"junk {at}", record.value, 2e9)
+    return f"{(await she.p2p.get_visible_maddrs())[0]}"
 
 
 def hers_at(addresses: list[Any]) -> tuple[PeerID, list[Any]]:

@@ -4,6 +4,7 @@ Does not show: floods, and a majority of hostile nodes.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 from builders.swarm import SWARM, Nodes, eventually, group, scored
 
@@ -230,3 +232,21 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
 
     believed, left = asyncio.run(read())
     assert believed and left == [Identity.load(tmp_path / "swarm.pem").peer_id]
+
+
+def test_what_a_flood_left_is_given_back_when_it_ends() -> None:
+    """hivemind forgets records that have ended only when others are stored."""
+    from hivemind.dht.routing import DHTID
+    from hivemind.utils import get_dht_time
+
+    from codezero.swarm.hivemind_dht import Storage, give_back
+
+    storage, soon = Storage(), get_dht_time() + 0.5
+    for number in range(128):
+        assert storage.store_subkey(DHTID(number), "peer", bytes(64 << 10), soon)
+    assert storage.store_subkey(DHTID(999), "peer", b"lives", soon + 600)
+    resident = psutil.Process().memory_info().rss
+    time.sleep(max(0.0, soon - get_dht_time()) + 0.01)
+    give_back(storage)
+    assert set(storage.data) == {DHTID(999)} and set(storage.key_to_heap) == {DHTID(999)}
+    assert psutil.Process().memory_info().rss < resident

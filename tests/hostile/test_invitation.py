@@ -131,6 +131,14 @@ def test_what_others_see_is_written_out(key: str, monkeypatch: pytest.MonkeyPatc
     assert SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize("key", ["model.solver", "evaluator.model"])
+def test_what_the_card_of_a_pushed_model_says_is_written_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    compose([f"{key}='{LEAK}'"])
+    with pytest.raises(ConfigError, match=f"{key} is shown to other people"):
+        compose([f"{key}='{LEAK}'", "hub.repository=me/mine"])
+
+
 def test_a_founder_does_not_publish_the_key_of_a_provider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

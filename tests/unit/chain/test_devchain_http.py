@@ -1,11 +1,13 @@
 """What strangers can do to the embedded chain over HTTP: nothing, and it goes on answering."""
 
 import json
+import select
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
-from builders.devchain import Asked, Client, Sender
+from builders.devchain import READ, WRITE, Asked, Client, Sender, argument
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +131,13 @@ def test_a_request_out_of_form_is_refused(client: Client, request_fields: dict[s
     assert json.loads(answer)["error"]["code"] == -32600
 
 
+@pytest.mark.parametrize("method", ["eth_newFilter", "eth_newBlockFilter", "eth_getFilterChanges", "eth_subscribe"])
+def test_an_absent_filter_says_what_to_use(client: Client, method: str) -> None:
+    with pytest.raises(Asked, match="keeps no filters; ask eth_blockNumber, and eth_getLogs") as asked:
+        client.ask(method, {})
+    assert asked.value.code == -32601
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -209,3 +218,49 @@ def test_any_code_is_run_or_refused(client: Client) -> None:
             assert asked.code in (-32000, 3)
 
     run()
+
+
+# -- what costs its sender alone
+
+FOREVER = "0x5b5f56"  # JUMPDEST PUSH0 JUMP
+
+
+def request_bytes(client: Client, body: bytes, length: int) -> bytes:
+    head = f"POST / HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {length}\r\n\r\n".encode() + body
+
+
+def call_bytes(client: Client, **call: str) -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call]}).encode()
+    return request_bytes(client, body, len(body))
+
+
+def opened(client: Client, stack: ExitStack, request: bytes) -> socket.socket:
+    connection = stack.enter_context(socket.create_connection(("127.0.0.1", client.port), timeout=120))
+    connection.sendall(request)
+    return connection
+
+
+def test_calls_that_take_long_keep_nobody_waiting(client: Client) -> None:
+    sender = Sender(client)
+    tiny = sender.deploy_tiny()
+    pairings = "0x" + "00" * 192 * 60
+    with ExitStack() as stack:
+        asked = [
+            call_bytes(client, data=FOREVER, gas=hex(8_000_000)),
+            call_bytes(client, to="0x" + f"{8:040x}", data=pairings),
+        ] * 4
+        hostile = [opened(client, stack, request) for request in asked]
+        assert sender.send(tiny, WRITE + argument(7))["status"] == "0x1"
+        assert client.ask("eth_call", sender.call(tiny, READ), "latest") == "0x" + argument(7).hex()
+        waiting = select.select(hostile, [], [], 0)[0]
+        assert len(waiting) < len(hostile), "an honest call was answered after all that were to run for ever"
+
+
+def test_slow_bodies_keep_nobody_waiting(client: Client) -> None:
+    sender = Sender(client, fund=False)
+    with ExitStack() as stack:
+        slow = [opened(client, stack, request_bytes(client, b"{", size)) for size in [100, 1 << 20] * 70]
+        assert int(client.ask("eth_getBalance", sender.address), 16) == 0
+        assert not select.select(slow, [], [], 0)[0]
+        assert slow[0].recv(100).startswith(b"HTTP/1.1 408 ")

@@ -205,7 +205,7 @@ def test_input_output_may_be_an_object_or_its_text(tmp_path: Path) -> None:
     ("file", "held", "said"),
     [
         ("x.jsonl", b"[1]\n", "no JSON object"),
-        ("x.jsonl", b"\xff\xfe{}\n", "no JSON object"),
+        ("x.jsonl", b"\xff\xfe{}\n", "neither JSON lines nor"),
         ("x.jsonl", b"", "no task"),
         ("x.jsonl.gz", b"not gzip", "cannot be read"),
         ("x.parquet", b"PAR1 not really PAR1", "cannot be read"),

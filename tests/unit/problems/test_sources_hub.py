@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path):
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(ProblemError, match=r"broken\.parquet cannot be read"):
         problems(opened(tmp_path / "broken.parquet"))
-    with pytest.raises(ProblemError, match="neither a JSONL or Parquet file"):
+    with pytest.raises(ProblemError, match="neither a file nor a directory"):
         problems(opened(tmp_path / "none"))
     with pytest.raises(ProblemError, match="40 hex digits"):
         open_rows("mbpp@main")

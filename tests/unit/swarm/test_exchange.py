@@ -294,3 +294,14 @@ def test_withdrawals_of_earlier_versions_are_ignored_and_cost_their_sender_nothi
     bob.look(16)
     assert [(one.kind, one.peer) for one in bob.heard] == [(GROUPS, alice.id)]
     assert not any(one.failures for one in bob.trust.report()) and not bob.trust.refusal(alice.id)
+
+
+def test_polls_that_meet_nobody_are_counted(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    bob.publish()  # an own record is no company
+    bob.look(12)
+    assert bob.exchange.listener.alone > 10
+    alice.publish()
+    alice.look()
+    bob.look(4)
+    assert bob.exchange.listener.alone == 0

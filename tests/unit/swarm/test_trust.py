@@ -704,3 +704,48 @@ def test_a_file_with_one_byte_changed_is_loaded_or_put_aside(tmp_path: Path) -> 
         made, _ = node()
         made.load(path)
         assert aside.exists() != path.exists() and len(made.report()) == path.exists()
+
+
+# -- trust is earned
+
+
+def test_invented_ids_do_not_crowd_out_who_earned_trust() -> None:
+    made, _ = node()
+    invented, known = [peer(number) for number in range(10, 1010)], [ALICE, BOB]
+    for who in known:
+        for _ in range(trust.EARNED):
+            made.praise(who)
+    shares = made.shares([*invented, *known])
+    assert shares[ALICE] == shares[BOB] == 1.0
+    assert 0 < sum(shares[who] for who in invented) < 0.26 * sum(shares.values())
+
+
+def test_a_swarm_where_all_are_new_shares_equally() -> None:
+    made, _ = node()
+    assert len(set(made.shares([ALICE, BOB, MALLORY]).values())) == 1
+    made.blame(MALLORY, Offence.DUPLICATE)
+    shares = made.shares([ALICE, BOB, MALLORY])
+    assert 0 < shares[MALLORY] < shares[ALICE] == shares[BOB]
+    assert made.shares([]) == {}
+
+
+def test_a_share_grows_with_fine_bodies_up_to_a_whole_one() -> None:
+    made, _ = node()
+    for _ in range(trust.EARNED):
+        made.praise(BOB)
+    before = 0.0
+    for _ in range(trust.EARNED + 3):
+        made.praise(ALICE)
+        share = made.shares([ALICE, BOB, MALLORY])[ALICE]
+        assert before < share or before == share == 1.0
+        before = share
+
+
+def test_fresh_ids_cannot_wash_out_earned_trust() -> None:
+    made, clock = node(Limits(peers=64))
+    for _ in range(trust.EARNED):
+        made.praise(ALICE)
+    for number in range(10, 1000):
+        clock.now += 1
+        made.spend(peer(number))
+    assert made.shares([ALICE, MALLORY])[ALICE] == 1.0

@@ -1,0 +1,92 @@
+"""Files of rows in every dress are the same rows; what is none of them is one clear line, and a bomb costs nothing."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders.data_sets import mbpp
+
+from codezero.commands.evaluate import read_groups
+from codezero.config.judging import EvaluatorConfig
+from codezero.config.learning import DataConfig, source_weights
+from codezero.errors import ProblemError
+from codezero.evals.rows import find_files, read_rows
+from codezero.problems.hub import open_rows
+from codezero.system import lines
+from codezero.system.lines import BYTE_ORDER_MARK
+
+ROWS = [mbpp(number) for number in range(5)]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+ARRAY = json.dumps(ROWS, indent=1).encode()
+DRESSES = {
+    "plain.jsonl": LINES,
+    "marked.jsonl": BYTE_ORDER_MARK + LINES,
+    "marked_blank.jsonl": BYTE_ORDER_MARK + b"\r\n\n" + LINES,
+    "packed.jsonl.gz": gzip.compress(LINES),
+    "packed_marked.jsonl.gz": gzip.compress(BYTE_ORDER_MARK + LINES),
+    "array.json": ARRAY,
+    "array.jsonl": b"\n " + ARRAY,
+    "array_marked.json.gz": gzip.compress(BYTE_ORDER_MARK + ARRAY),
+    "renamed.jsonl": gzip.compress(LINES),
+}
+BROKEN = {
+    "text.jsonl": b"one, two\n",
+    "utf16.jsonl": LINES.decode().encode("utf-16"),
+    "zip.jsonl": b"PK\3\4" + bytes(99),
+    "torn.jsonl.gz": gzip.compress(LINES)[:-20],
+    "lie.jsonl.gz": b"\x1f\x8b" + bytes(99),
+    "array.json": b"[1, 2",
+    "bomb.jsonl.gz": gzip.compress(b"{" + bytes(200 << 20), 9),
+    "array_bomb.json.gz": gzip.compress(b"[" + b" " * (200 << 20), 9),
+}
+
+
+def training(path: Path) -> list[object]:
+    source = open_rows(str(path))
+    return [row for shard in source.shards() for row in source.rows(shard, 0)]
+
+
+def exam(path: Path) -> list[object]:
+    return [row for _, row in read_rows(find_files([path]), list(ROWS[0]))]
+
+
+READERS: list[Callable[[Path], list[object]]] = [training, exam]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("name", sorted(DRESSES))
+def test_the_rows_are_the_same_in_every_dress(name: str, read: Callable[[Path], list[object]], tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(DRESSES[name])
+    assert [json.loads(row) if isinstance(row, bytes) else row for row in read(tmp_path / name)] == ROWS
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_what_is_none_of_them_is_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(BROKEN[name])
+    for read in (*READERS, lambda path: list(read_groups(path))):
+        with pytest.raises(ProblemError, match=name) as error:
+            read(tmp_path / name)
+        assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("dress", [bytes, BYTE_ORDER_MARK.__add__, gzip.compress])
+def test_attempts_are_read_in_every_dress(dress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    attempts = [{"question": "q", "tests": ["assert f() == 1"], "completions": [str(number)]} for number in range(2)]
+    for text in (json.dumps(attempts), "\n".join(map(json.dumps, attempts))):
+        (tmp_path / "attempts").write_bytes(dress(text.encode()))
+        groups = read_groups(tmp_path / "attempts")
+        assert [group.completions[0].text for group in groups] == ["0", "1"]
+
+
+def test_a_large_array_asks_for_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_ARRAY", 100)
+    (tmp_path / "rows.json").write_bytes(ARRAY)
+    with pytest.raises(ProblemError, match="write one row a line"):
+        training(tmp_path / "rows.json")
+
+
+def test_settings_know_the_names() -> None:
+    assert set(source_weights(["rows.json", "rows.jsonl.gz:2"])) == {"rows.json", "rows.jsonl.gz"}
+    assert DataConfig(sources=["rows.json.gz"]) and EvaluatorConfig()
